@@ -1,0 +1,413 @@
+"""What crosses the boundary between the site and a judge: requests, progress, reports, node status.
+
+Everything here is frozen, typed and JSON both ways; decoding refuses unknown fields and wrong types. The module
+imports no other part of the evaluator, so the site can read it without torch.
+"""
+
+import hashlib
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class ContractError(ValueError):
+    """A message is not what the contract says; the text names the field."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen record that can be written as JSON and read back."""
+
+    def to_json(self) -> str:
+        """This record as JSON text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The record that `text` holds.
+
+        Raises:
+            ContractError: the text is not JSON, lacks a field, has one too many or one of the wrong type.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise ContractError(f"{cls.__name__}: {error}") from error
+
+
+class Backend(StrEnum):
+    """What a submission is written in."""
+
+    PYTORCH = "pytorch"
+    CUDA = "cuda"
+    TRITON = "triton"
+    PARALLELKITTENS = "parallelkittens"
+    NVSHMEM = "nvshmem"
+    NCCL_DEVICE = "nccl_device"
+
+
+class Mode(StrEnum):
+    """How much of the judging an evaluation does, and whether it counts."""
+
+    CHECK = "check"
+    BENCHMARK = "benchmark"
+    RANKED = "ranked"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the submission is timed against the reference."""
+        return self is not Mode.CHECK
+
+
+class Verdict(StrEnum):
+    """The one-word outcome of an evaluation (docs/judge.md explains each)."""
+
+    PASSED = "PASSED"
+    WRONG_RESULT = "WRONG_RESULT"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    NOT_FINITE = "NOT_FINITE"
+    INPUT_MUTATED = "INPUT_MUTATED"
+    NONDETERMINISTIC = "NONDETERMINISTIC"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    IMPORT_ERROR = "IMPORT_ERROR"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    CRASHED = "CRASHED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    DEADLOCK = "DEADLOCK"
+    TIMEOUT = "TIMEOUT"
+    EARLY_EXIT = "EARLY_EXIT"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    FORBIDDEN = "FORBIDDEN"
+    STALE_OUTPUT = "STALE_OUTPUT"
+    INCOMPLETE_OUTPUT = "INCOMPLETE_OUTPUT"
+    TIMING_INCONSISTENT = "TIMING_INCONSISTENT"
+    BELOW_FLOOR = "BELOW_FLOOR"
+    TRAFFIC_BELOW_MINIMUM = "TRAFFIC_BELOW_MINIMUM"
+    TAMPERED = "TAMPERED"
+    UNSUPPORTED = "UNSUPPORTED"
+    BASELINE_UNSTABLE = "BASELINE_UNSTABLE"
+    JUDGE_FAILURE = "JUDGE_FAILURE"
+
+
+class Stage(StrEnum):
+    """What a judge is doing for an evaluation, in order."""
+
+    PREPARING = "preparing"
+    BUILDING = "building"
+    STARTING = "starting"
+    VERIFYING = "verifying"
+    TIMING = "timing"
+    COMPARING = "comparing"
+    REPORTING = "reporting"
+
+
+class SandboxLevel(StrEnum):
+    """How well the ranks that ran the submission were confined."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+    NONE = "none"
+
+
+class SlotKind(StrEnum):
+    """How contents reached the submission's ranks."""
+
+    HOST_MEMORY = "host_memory"
+    DEVICE_MEMORY = "device_memory"
+
+
+class SourceFile(Message, frozen=True, kw_only=True):
+    """One text file of a submission; `path` is relative, with forward slashes."""
+
+    path: str
+    text: str
+
+
+class SourceBundle(Message, frozen=True, kw_only=True):
+    """All files of a submission, `solution.py` among them, sorted by path."""
+
+    files: tuple[SourceFile, ...]
+
+    ENTRY = "solution.py"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names and contents, in hexadecimal: the identity of the source."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            content = file.text.encode()
+            digest.update(f"{file.path}\0{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    @property
+    def entry(self) -> str:
+        """The text of `solution.py`; raises ContractError where there is none."""
+        for file in self.files:
+            if file.path == self.ENTRY:
+                return file.text
+        raise ContractError(f"the submission has no {self.ENTRY}")
+
+
+class EvaluationRequest(Message, frozen=True, kw_only=True):
+    """Everything a judge needs to know about one evaluation.
+
+    `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's.
+    """
+
+    evaluation_id: str
+    problem: str
+    revision: str
+    source: SourceBundle
+    backend: Backend
+    profile: str
+    mode: Mode
+    sizes: tuple[str, ...] = ()
+    dtype: str | None = None
+    attempt: int = 1
+
+
+class StageTime(Message, frozen=True, kw_only=True):
+    """How long one stage of a judgement took."""
+
+    stage: Stage
+    seconds: float
+
+
+class Finding(Message, frozen=True, kw_only=True):
+    """One verdict that the evidence supports, with where and why; a report lists all, the first decides."""
+
+    verdict: Verdict
+    message: str
+    rank: int | None = None
+    size: str | None = None
+    output: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class OutputCheck(Message, frozen=True, kw_only=True):
+    """How one rank's output compared with the oracle's over the checked calls of one size.
+
+    `max_error` is in units of the tolerance (1 is the limit); `rms_error` is relative to the reference's rms.
+    `first_wrong` is the index of the first element beyond the tolerance.
+    """
+
+    rank: int
+    output: str
+    elements: int
+    wrong_elements: int
+    max_error: float
+    rms_error: float
+    first_wrong: tuple[int, ...] | None = None
+
+
+class SizeResult(Message, frozen=True, kw_only=True):
+    """What was run and compared at one size."""
+
+    size: str
+    dims: dict[str, int]
+    calls: int
+    checked_calls: int
+    outputs: tuple[OutputCheck, ...] = ()
+
+
+class TimeSummary(Message, frozen=True, kw_only=True):
+    """Times of a series of calls in microseconds; each is the maximum over ranks."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    calls: int
+
+
+class SizeTiming(Message, frozen=True, kw_only=True):
+    """Candidate and reference side by side at one size.
+
+    `ratios` holds one reference / candidate value per block A B B A; `floor_us` is None where no floor applies.
+    `rank_medians_us` is the candidate's median per rank.
+    """
+
+    size: str
+    candidate: TimeSummary
+    baseline: TimeSummary
+    ratios: tuple[float, ...]
+    rank_medians_us: tuple[float, ...]
+    floor_us: float | None = None
+    window_us: float | None = None
+
+
+class Timing(Message, frozen=True, kw_only=True):
+    """The score: median of the blocks' speedups, with the 3rd and 10th of 12 order statistics as interval."""
+
+    score: float
+    low: float
+    high: float
+    blocks: tuple[float, ...]
+    sizes: tuple[SizeTiming, ...]
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.score <= self.high:
+            raise ValueError(f"the score {self.score} lies outside its interval {self.low} to {self.high}")
+
+
+class RankState(Message, frozen=True, kw_only=True):
+    """Where one sandbox rank was when the evaluation ended.
+
+    `phase` is the last place reached in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
+    "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
+    rank printed, control characters removed.
+    """
+
+    rank: int
+    exit: str
+    phase: str
+    calls_done: int
+    error: str | None = None
+    stack: str | None = None
+    log: str = ""
+
+
+class BuildResult(Message, frozen=True, kw_only=True):
+    """What the compiler said. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
+
+    succeeded: bool
+    seconds: float
+    cached: bool
+    command: str = ""
+    log: str = ""
+    artefacts: dict[str, str] = {}
+
+
+class EvaluationReport(Message, frozen=True, kw_only=True):
+    """What the judge says of an evaluation. Append-only once recorded.
+
+    `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
+    node in plain strings. `message` is the verdict in one sentence for the author.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    evaluation_id: str
+    problem: str
+    revision: str
+    source_digest: str
+    backend: Backend
+    profile: str
+    world_size: int
+    mode: Mode
+    dtype: str
+    verdict: Verdict
+    message: str
+    findings: tuple[Finding, ...] = ()
+    stages: tuple[StageTime, ...] = ()
+    sizes: tuple[SizeResult, ...] = ()
+    timing: Timing | None = None
+    ranks: tuple[RankState, ...] = ()
+    build: BuildResult | None = None
+    primitives: tuple[str, ...] = ()
+    sandbox: SandboxLevel = SandboxLevel.NONE
+    slots: SlotKind = SlotKind.HOST_MEMORY
+    commitment: str = ""
+    environment: dict[str, str] = {}
+    started_at: str = ""
+    finished_at: str = ""
+
+    def __post_init__(self) -> None:
+        is_timed = self.timing is not None
+        if is_timed and not (self.verdict is Verdict.PASSED and self.mode.is_timed):
+            raise ValueError(f"timing is present with verdict {self.verdict} in mode {self.mode}")
+        if self.verdict is Verdict.PASSED and self.mode.is_timed and not is_timed:
+            raise ValueError("a passed evaluation in a timed mode carries its timing")
+
+
+class Progress(Message, frozen=True, kw_only=True):
+    """A sign of life from a judge: which stage, how far (0 to 1, None where unknown), in words."""
+
+    evaluation_id: str
+    lease: str
+    stage: Stage
+    detail: str = ""
+    fraction: float | None = None
+
+
+class Assignment(Message, frozen=True, kw_only=True):
+    """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
+
+    `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else.
+    """
+
+    lease: str
+    slot: int
+    request: EvaluationRequest
+
+
+class Delivery(Message, frozen=True, kw_only=True):
+    """What a node sends back when an evaluation has ended."""
+
+    lease: str
+    node: str
+    report: EvaluationReport
+
+
+class SlotState(StrEnum):
+    """Whether a slot can take work."""
+
+    STARTING = "starting"
+    FREE = "free"
+    BUSY = "busy"
+    QUARANTINED = "quarantined"
+
+
+class SlotStatus(Message, frozen=True, kw_only=True):
+    """One slot of a node as the node sees it."""
+
+    index: int
+    profile: str
+    state: SlotState
+    evaluation_id: str | None = None
+    note: str = ""
+
+
+class NodeStatus(Message, frozen=True, kw_only=True):
+    """A node's heartbeat: who it is, what it offers and on what it runs.
+
+    `key` is the node's secret as the operator was shown it; the site keeps only its hash. `revisions` maps the slugs
+    of the problems installed there to their revisions.
+    """
+
+    node: str
+    key: str
+    slots: tuple[SlotStatus, ...]
+    sandbox: SandboxLevel
+    backends: tuple[Backend, ...]
+    revisions: dict[str, str]
+    environment: dict[str, str] = {}
+    running: tuple[str, ...] = ()
+
+
+PORTAL_QUEUE = "portal"
+"""The queue on which the site hears from its nodes."""
+
+
+def node_queue(node: str) -> str:
+    """The queue on which the node called `node` receives its work."""
+    return f"node.{node}"
+
+
+class TaskName(StrEnum):
+    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text."""
+
+    JUDGE = "node.judge"
+    CANCEL = "node.cancel"
+    RECORD_PROGRESS = "portal.record_progress"
+    RECORD_DELIVERY = "portal.record_delivery"
+    RECORD_NODE_STATUS = "portal.record_node_status"
+
+
+class Cancellation(Message, frozen=True, kw_only=True):
+    """The site asks a node to stop judging `evaluation_id`."""
+
+    lease: str
+    evaluation_id: str

@@ -1,0 +1,16 @@
+"""The two ways in which an evaluation can go wrong: their fault, or ours."""
+
+from evaluator.contract import Verdict
+
+
+class SubmissionFault(Exception):
+    """The submission is at fault; carries the verdict and a message for its author."""
+
+    def __init__(self, verdict: Verdict, message: str) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.message = message
+
+
+class EvaluatorError(Exception):
+    """The judge or its node failed; never shown as the author's fault, always retried."""

@@ -1,0 +1,154 @@
+"""Hardware and world size together, as data: what each profile is, demands and can judge.
+
+Datasheet peaks are per GPU, dense, without sparsity. Sources:
+NVIDIA H100 Tensor Core GPU datasheet (SXM5), NVIDIA H200 Tensor Core GPU datasheet (SXM), NVIDIA DGX B200
+datasheet (per-GPU share). NVLink figures there are bidirectional totals; a one-way figure is half.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from evaluator.contract import Backend, Mode, SandboxLevel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peaks:
+    """Datasheet ceilings of one GPU: FLOP/s by arithmetic, bytes/s of device memory, bytes/s one way on NVLink."""
+
+    bf16_flops: float
+    fp8_flops: float
+    fp32_flops: float
+    fp64_flops: float
+    memory_bytes_s: float
+    wire_bytes_s: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One board: a kind of machine at one world size.
+
+    Attributes:
+        sizes: the sizes that each mode judges.
+        blocks: number of A B B A blocks per size in a timed mode.
+        is_ranked_by_speed: False for practice boards, where correctness orders and times are indicative.
+        sandbox: the level that ranked public work demands.
+        multicast: whether NVLink multicast may be used.
+        baseline_drift: largest allowed drift of the reference inside an evaluation; None where it is not judged.
+    """
+
+    name: str
+    title: str
+    device: str
+    gpu: str | None
+    world_size: int
+    process_group: str
+    backends: tuple[Backend, ...]
+    sizes: dict[Mode, tuple[str, ...]]
+    blocks: int
+    is_ranked_by_speed: bool
+    sandbox: SandboxLevel
+    multicast: bool
+    baseline_drift: float | None
+    peaks: Peaks | None
+
+
+class UnknownProfile(LookupError):
+    """No profile has this name; the message lists those there are."""
+
+
+_H100 = Peaks(
+    bf16_flops=989.5e12,
+    fp8_flops=1979e12,
+    fp32_flops=67e12,
+    fp64_flops=34e12,
+    memory_bytes_s=3.35e12,
+    wire_bytes_s=450e9,
+    source="NVIDIA H100 datasheet, SXM5: 1,979 TFLOPS bf16 with sparsity (half of it dense), 3.35 TB/s, NVLink 900 GB/s",
+)
+_H200 = Peaks(
+    bf16_flops=989.5e12,
+    fp8_flops=1979e12,
+    fp32_flops=67e12,
+    fp64_flops=34e12,
+    memory_bytes_s=4.8e12,
+    wire_bytes_s=450e9,
+    source="NVIDIA H200 datasheet, SXM: 1,979 TFLOPS bf16 with sparsity (half of it dense), 4.8 TB/s, NVLink 900 GB/s",
+)
+_B200 = Peaks(
+    bf16_flops=2250e12,
+    fp8_flops=4500e12,
+    fp32_flops=75e12,
+    fp64_flops=37e12,
+    memory_bytes_s=7.7e12,
+    wire_bytes_s=900e9,
+    source="NVIDIA DGX B200 and HGX B200 datasheets, one eighth: 2.25 PFLOPS bf16 dense, 7.7 TB/s, NVLink 1.8 TB/s",
+)
+
+
+def _practice(world_size: int) -> Profile:
+    return Profile(
+        name=f"cpux{world_size}",
+        title=f"{world_size} CPU ranks (practice)",
+        device="cpu",
+        gpu=None,
+        world_size=world_size,
+        process_group="gloo",
+        backends=(Backend.PYTORCH,),
+        sizes={Mode.CHECK: ("tiny",), Mode.BENCHMARK: ("tiny",), Mode.RANKED: ("tiny",)},
+        blocks=12,
+        is_ranked_by_speed=False,
+        sandbox=SandboxLevel.REDUCED,
+        multicast=False,
+        baseline_drift=None,
+        peaks=None,
+    )
+
+
+def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Profile:
+    suffix = "" if multicast else "-nomc"
+    return Profile(
+        name=f"{model.lower()}x{world_size}{suffix}",
+        title=f"{world_size} x {model}" + ("" if multicast else ", multicast off"),
+        device="cuda",
+        gpu=model,
+        world_size=world_size,
+        process_group="nccl",
+        backends=tuple(Backend),
+        sizes={Mode.CHECK: ("tiny", "base"), Mode.BENCHMARK: ("base", "large"), Mode.RANKED: ("base", "large")},
+        blocks=12,
+        is_ranked_by_speed=True,
+        sandbox=SandboxLevel.FULL,
+        multicast=multicast,
+        baseline_drift=0.03,
+        peaks=peaks,
+    )
+
+
+@cache
+def profiles() -> dict[str, Profile]:
+    """Every profile by name."""
+    machines = (
+        ("H100", 4, _H100),
+        ("H100", 8, _H100),
+        ("H200", 2, _H200),
+        ("H200", 4, _H200),
+        ("H200", 8, _H200),
+        ("B200", 8, _B200),
+    )
+    every = [_practice(2), _practice(4)]
+    for model, world_size, peaks in machines:
+        every += [_gpus(model, world_size, peaks, multicast=multicast) for multicast in (True, False)]
+    return {profile.name: profile for profile in every}
+
+
+def get(name: str) -> Profile:
+    """The profile called `name`.
+
+    Raises:
+        UnknownProfile: there is none.
+    """
+    try:
+        return profiles()[name]
+    except KeyError:
+        raise UnknownProfile(f"there is no profile called {name!r}; known are {', '.join(profiles())}") from None

@@ -1,0 +1,44 @@
+"""The machines that judge, and their slots."""
+
+from django.db import models
+from django.utils import timezone
+
+
+class Node(models.Model):
+    """A machine that may take work. `key_digest` is the SHA-256 of the key that its heartbeats carry."""
+
+    name = models.SlugField(max_length=60, unique=True)
+    key_digest = models.CharField(max_length=64)
+    is_enabled = models.BooleanField(default=True, help_text="A disabled node finishes its work and gets no more.")
+    created_at = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(null=True, blank=True)
+    sandbox = models.CharField(max_length=20, blank=True)
+    backends = models.JSONField(default=list)
+    revisions = models.JSONField(default=dict)
+    environment = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Slot(models.Model):
+    """A place on a node where one evaluation is judged at a time, for one profile.
+
+    `state` is the node's last word; whether the site has work there is answered by the evaluations that hold a lease.
+    """
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="slots")
+    index = models.PositiveSmallIntegerField()
+    profile = models.CharField(max_length=40)
+    state = models.CharField(max_length=20)
+    note = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ("node", "index")
+        constraints = (models.UniqueConstraint(fields=("node", "index"), name="one_row_per_slot"),)
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.index} ({self.profile})"

@@ -1,0 +1,149 @@
+"""All settings of the site, read from the environment; what is missing or wrong fails here, loudly.
+
+`var/env` (written once by the set-up, never committed) may hold the variables; the real environment wins over it.
+The defaults are the embedded installation: SQLite, a broker in the file system, everything on one machine.
+"""
+
+from pathlib import Path
+
+import environ
+from csp.constants import NONCE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+DATA_DIR = Path(env.str("PKB_DATA_DIR", default=str(BASE_DIR / "var")))
+if (DATA_DIR / "env").is_file():
+    environ.Env.read_env(DATA_DIR / "env", overwrite=False)
+
+IS_EMBEDDED = env.bool("PKB_EMBEDDED", default=True)
+DEBUG = env.bool("PKB_DEBUG", default=False)
+SECRET_KEY = env.str("PKB_SECRET_KEY", default="")
+if not SECRET_KEY:
+    raise ImproperlyConfigured("PKB_SECRET_KEY is not set; run `make run` once, or put it into the environment")
+SITE_URL = env.str("PKB_SITE_URL", default="http://127.0.0.1:8000").rstrip("/")
+ALLOWED_HOSTS = env.list("PKB_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"] if IS_EMBEDDED else [])
+if not IS_EMBEDDED and not ALLOWED_HOSTS:
+    raise ImproperlyConfigured("PKB_ALLOWED_HOSTS is not set; list the site's host names, separated by commas")
+CSRF_TRUSTED_ORIGINS = env.list("PKB_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "portal.accounts",
+    "portal.catalog",
+    "portal.nodes",
+    "portal.submissions",
+    "portal.ranking",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "portal.urls"
+WSGI_APPLICATION = "portal.wsgi.application"
+ASGI_APPLICATION = "portal.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": env.db_url("PKB_DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'pkb.sqlite3'}")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # Deferred transactions that read and then write fail as "locked" under concurrency; IMMEDIATE ones wait.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "accounts:sign-in"
+LOGIN_REDIRECT_URL = "submissions:mine"
+LOGOUT_REDIRECT_URL = "home"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not IS_EMBEDDED
+SECURE_PROXY_SSL_HEADER = None if IS_EMBEDDED else ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_HSTS_SECONDS = 0 if IS_EMBEDDED else 31_536_000
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": ["'self'", "data:", "blob:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+
+BROKER_URL = env.str("PKB_BROKER_URL", default="filesystem://")
+BROKER_DIR = DATA_DIR / "broker"
+LEASE_SECONDS = env.int("PKB_LEASE_SECONDS", default=60)
+NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)
+EVALUATION_DEADLINE_SECONDS = env.int("PKB_EVALUATION_DEADLINE_SECONDS", default=1800)
+MAX_TRIES = 3
+SUBMISSION_MAX_BYTES = 512 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)

@@ -1,0 +1,242 @@
+"""What a problem is, as frozen torch-free data: interface, sizes, tolerance and cost model.
+
+A problem is one folder `problems/catalog/pNNN_slug/`:
+
+spec.py
+    `PROBLEM`, an instance of `Problem`. Imports only the standard library and `problems.{schema,taxonomy}`.
+inputs.py
+    `make_inputs(call) -> dict[str, value]`: the arguments of one rank for one call, in signature order.
+reference.py
+    `solution(...)`: the baseline that submissions are timed against; plain PyTorch and torch.distributed.
+oracle.py
+    `expected(call) -> tuple`: the outputs that rank `call.rank` owes, computed from all ranks' inputs in higher
+    precision and without a collective; optionally `compare(call, actual, expected)` where element-wise will not do.
+variants.py
+    `HONEST` and `MUTANTS`: programs with the solution's signature that must pass, and that must fail.
+statement.md
+    What the problem asks, for a reader who knows CUDA but not this workload.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+Dims = Mapping[str, int]
+"""Concrete values of a problem's dimension symbols at one size and world size."""
+
+
+class SizeName(StrEnum):
+    """The three named sizes that every problem has."""
+
+    TINY = "tiny"
+    BASE = "base"
+    LARGE = "large"
+
+
+class ArgumentKind(StrEnum):
+    """What sort of value a parameter of `solution` takes."""
+
+    TENSOR = "tensor"
+    TENSORS = "tensors"
+    INTEGER = "integer"
+    REAL = "real"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    INTEGERS = "integers"
+    GROUP = "process group"
+    MODULE = "module"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One parameter of `solution`.
+
+    `shape` names dimension symbols (or integers); `dtype` is a torch dtype's name, or `input` for the run's dtype.
+    `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
+    solution may write to it, in which case it is an output as well.
+    """
+
+    name: str
+    kind: ArgumentKind = ArgumentKind.TENSOR
+    shape: tuple[str | int, ...] = ()
+    dtype: str = "input"
+    values: str
+    replicated: bool = False
+    mutable: bool = False
+
+
+class Placement(StrEnum):
+    """How an output relates to the other ranks' outputs."""
+
+    REPLICATED = "replicated"
+    SHARDED = "sharded"
+    PER_RANK = "per-rank"
+
+
+class Scope(StrEnum):
+    """Over which elements the root mean square that scales a tolerance is taken."""
+
+    TENSOR = "tensor"
+    ROW = "row"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """When an output element is right: |x - ref| <= atol * rms(ref) + rtol * |ref|  (JUDGE numerics policy).
+
+    Attributes:
+        atol: absolute part as a multiple of the reference's root mean square over `scope`.
+        rtol: relative part.
+        rms: largest allowed root mean square of the error, as a multiple of the reference's; sees narrow wire
+            formats and dropped shares that a maximum hides. None where only the maximum counts.
+        calibration: how the numbers were found (honest noise, cheapest cheat, date, hardware).
+    """
+
+    atol: float
+    rtol: float
+    rms: float | None = None
+    scope: Scope = Scope.TENSOR
+    calibration: str
+
+    def __post_init__(self) -> None:
+        if self.atol < 0 or self.rtol < 0 or (self.rms is not None and self.rms < 0):
+            raise ValueError(f"a tolerance cannot be negative: atol={self.atol}, rtol={self.rtol}, rms={self.rms}")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether only bit-equal values pass (integers, booleans, pure copies)."""
+        return self.atol == 0 and self.rtol == 0
+
+
+EXACT = Tolerance(atol=0.0, rtol=0.0, calibration="bit-exact: integers, booleans or a pure copy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One tensor that `solution` returns, or writes when `argument` names a mutable parameter.
+
+    The order of a problem's outputs is the order in the returned tuple; a single returned output is returned bare.
+    `sharding` says in words how a sharded output is laid out. `layout` is "any" where strides are free and
+    "contiguous" where the card demands it.
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    dtype: str = "input"
+    placement: Placement
+    tolerance: Tolerance
+    sharding: str = ""
+    argument: str | None = None
+    layout: str = "any"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one call costs each rank at the least, and what the reference really sends.
+
+    Attributes:
+        flops: operations per rank by arithmetic (`matmul`: tensor-core work in the run's dtype, `fp32`: vector work
+            in float32, `fp64`), multiply-add counted as two.
+        memory_bytes: device-memory bytes that must be read and written per rank, each once.
+        wire_bytes: least bytes that the busiest rank must send or receive one way over the interconnect,
+            whichever direction is larger.
+        reference_wire_bytes: bytes that the reference's collectives send per rank one way (ring algorithms).
+        note: where `wire_bytes` is below the reference's, why.
+    """
+
+    flops: Mapping[str, float]
+    memory_bytes: float
+    wire_bytes: float
+    reference_wire_bytes: float
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = (*self.flops.values(), self.memory_bytes, self.wire_bytes, self.reference_wire_bytes)
+        if any(number < 0 for number in numbers):
+            raise ValueError(f"a cost cannot be negative: {self}")
+        if self.wire_bytes > self.reference_wire_bytes:
+            raise ValueError("the least bytes on the wire cannot exceed what the reference sends")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A named set of dimensions.
+
+    `dims` gives every symbol at a world size. `system` names the real workload that `large` is taken from, with
+    the figures used; for `tiny` and `base` it says what they are for.
+    """
+
+    dims: Callable[[int], Dims]
+    system: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hop:
+    """One arrow of the statement's communication diagram: who sends what to whom."""
+
+    source: str
+    target: str
+    payload: str
+    pattern: Communication
+
+
+def any_world_size(world_size: int) -> str | None:
+    """Accept every world size of at least two ranks."""
+    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One of the 87 tasks: everything the site shows and the judge decides by, without importing torch."""
+
+    number: int
+    slug: str
+    title: str
+    summary: str
+    origin: str | None
+    parallelism: tuple[Parallelism, ...]
+    communication: tuple[Communication, ...]
+    block: Block
+    stage: tuple[Stage, ...]
+    domain: Domain
+    signature: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Output, ...]
+    sizes: Mapping[SizeName, Size]
+    cost: Callable[[Dims, int, int], Cost]
+    refuses_world_size: Callable[[int], str | None] = any_world_size
+    world_size_rule: str = "any"
+    groups: str = "the world group"
+    hops: tuple[Hop, ...] = ()
+    mutants_not_applicable: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        missing = [name.value for name in SizeName if name not in self.sizes]
+        if missing:
+            raise ValueError(f"problem {self.slug} lacks the sizes {missing}")
+        if not self.outputs:
+            raise ValueError(f"problem {self.slug} has no output")
+        mutable = {argument.name for argument in self.arguments if argument.mutable}
+        written = {output.argument for output in self.outputs if output.argument is not None}
+        if written != mutable:
+            raise ValueError(f"problem {self.slug}: mutable arguments {mutable} and written outputs {written} differ")
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The parameters of `solution`, in order."""
+        return tuple(argument.name for argument in self.arguments)
+
+    def dims(self, size: SizeName, world_size: int) -> Dims:
+        """The dimension symbols at `size` on `world_size` ranks.
+
+        Raises:
+            ValueError: the problem does not run at that world size.
+        """
+        refusal = self.refuses_world_size(world_size)
+        if refusal is not None:
+            raise ValueError(f"problem {self.slug} {refusal}")
+        return self.sizes[size].dims(world_size)
