@@ -1,0 +1,1 @@
+"""The site of ParallelKernelBench: problems, submissions, boards. It never imports torch."""

@@ -64,7 +64,7 @@ _H100 = Peaks(
     fp64_flops=34e12,
     memory_bytes_s=3.35e12,
     wire_bytes_s=450e9,
-    source="NVIDIA H100 datasheet, SXM5: 1,979 TFLOPS bf16 with sparsity (half of it dense), 3.35 TB/s, NVLink 900 GB/s",
+    source="NVIDIA H100 datasheet, SXM5: 1,979 TFLOPS bf16 sparse (half of it dense), 3.35 TB/s, NVLink 900 GB/s",
 )
 _H200 = Peaks(
     bf16_flops=989.5e12,
@@ -73,7 +73,7 @@ _H200 = Peaks(
     fp64_flops=34e12,
     memory_bytes_s=4.8e12,
     wire_bytes_s=450e9,
-    source="NVIDIA H200 datasheet, SXM: 1,979 TFLOPS bf16 with sparsity (half of it dense), 4.8 TB/s, NVLink 900 GB/s",
+    source="NVIDIA H200 datasheet, SXM: 1,979 TFLOPS bf16 sparse (half of it dense), 4.8 TB/s, NVLink 900 GB/s",
 )
 _B200 = Peaks(
     bf16_flops=2250e12,

@@ -1,0 +1,1 @@
+"""Sign-in, API tokens and quotas."""

@@ -1,0 +1,1 @@
+"""The versioned JSON API: the same actions and queries as the pages."""

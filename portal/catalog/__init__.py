@@ -1,0 +1,1 @@
+"""The problem list, the problem page and what an operator may switch per problem."""

@@ -1,6 +1,10 @@
+"""Registers the app with Django."""
+
 from django.apps import AppConfig
 
 
 class CatalogConfig(AppConfig):
+    """The label is the app's name in migrations and permissions."""
+
     name = "portal.catalog"
     label = "catalog"

@@ -1,0 +1,1 @@
+"""Standings and leaderboards: the one place that knows who is ahead of whom."""

@@ -1,0 +1,1 @@
+"""Models and their runs: attempts, correct@k, fast_p@k."""

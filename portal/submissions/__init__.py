@@ -1,0 +1,1 @@
+"""Submitting, the queue, evaluations and their reports."""

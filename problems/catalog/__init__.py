@@ -1,0 +1,1 @@
+"""One folder per problem; the registry finds them by scanning this package."""
