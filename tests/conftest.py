@@ -1,5 +1,1 @@
-"""Settings that every test run starts from."""
-
-import os
-
-os.environ.setdefault("PKB_SECRET_KEY", "for-tests-only")
+"""Fixtures that every part of the tests may use."""

@@ -1,0 +1,1 @@
+"""Pure judging: evidence in, decision out. No files, processes, clocks or torch."""

@@ -1,0 +1,232 @@
+"""What can be said of a submission from its text alone.
+
+These rules refuse what is written in the rules of the site; they are never the only defence against a cheat.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from evaluator.contract import Backend, Finding, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware.profiles import Profile
+from problems.schema import Problem
+
+MAX_BYTES = 512 * 1024
+"""All files of a submission together, in bytes of UTF-8."""
+
+_MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr)\b")
+_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# Collectives of torch.distributed that move tensors; object and handle exchange is set-up and stays allowed.
+_COLLECTIVES = frozenset(
+    {
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_reduce",
+        "all_to_all",
+        "all_to_all_single",
+        "batch_isend_irecv",
+        "broadcast",
+        "gather",
+        "irecv",
+        "isend",
+        "recv",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "scatter",
+        "send",
+    }
+)
+
+
+def check_source(
+    problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile, mode: Mode
+) -> tuple[Finding, ...]:
+    """Everything that speaks against judging `bundle`, found without running it.
+
+    Returns:
+        Findings with verdicts LIMIT_EXCEEDED, UNSUPPORTED, FORBIDDEN or IMPORT_ERROR; empty when nothing does.
+    """
+    return (
+        *_check_limits(bundle),
+        *_check_support(problem, bundle, backend=backend, profile=profile),
+        *_check_entry(problem, bundle),
+        *_check_collectives(bundle, backend=backend, mode=mode),
+    )
+
+
+def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
+    size = sum(len(file.text.encode()) for file in bundle.files)
+    if size > MAX_BYTES:
+        message = f"the submission has {size:,} bytes; the limit is {MAX_BYTES:,} for all files together"
+        yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
+
+
+def _check_support(problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile) -> Iterator[Finding]:
+    if backend not in profile.backends:
+        judged = ", ".join(profile.backends)
+        message = f"profile {profile.name} cannot judge backend {backend}; it judges {judged}"
+        yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
+    refusal = problem.refuses_world_size(profile.world_size)
+    if refusal is not None:
+        message = f"{problem.slug} does not run on {profile.world_size} ranks: {refusal}"
+        yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
+    if not profile.multicast and profile.gpu is not None:
+        yield from _find_multicast(bundle, profile)
+
+
+def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]:
+    for file in bundle.files:
+        code = _python_code(file) if file.path.endswith(".py") else file.text
+        # Blanking keeps the line numbers that authors see.
+        code = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), code)
+        found = _MULTICAST.search(code)
+        if found:
+            line = code.count("\n", 0, found.start()) + 1
+            yield Finding(
+                verdict=Verdict.UNSUPPORTED,
+                message=f"{found[0]} needs NVLink multicast, which is off on {profile.name}",
+                file=file.path,
+                line=line,
+            )
+
+
+def _python_code(file: SourceFile) -> str:
+    """The file with `#` comments blanked, so that talking about multicast is no use of it."""
+    # CUDA inside a string has preprocessor lines that begin with '#': harmless to blank as well.
+    lines = ["" if line.lstrip().startswith("#") else line for line in file.text.splitlines()]
+    return "\n".join(lines)
+
+
+def _check_entry(problem: Problem, bundle: SourceBundle) -> Iterator[Finding]:
+    trees: dict[str, ast.Module] = {}
+    for file in bundle.files:
+        if file.path.endswith(".py"):
+            try:
+                trees[file.path] = ast.parse(file.text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                yield _import_error(_syntax_message(error), file=file.path, line=getattr(error, "lineno", None))
+                return
+    if SourceBundle.ENTRY not in trees:
+        yield _import_error(f"there is no {SourceBundle.ENTRY}", file=SourceBundle.ENTRY)
+        return
+    yield from _check_signature(problem, trees[SourceBundle.ENTRY])
+
+
+def _syntax_message(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"syntax error: {error.msg}"
+    return f"the file cannot be parsed: {error}" if str(error) else "the file is nested too deeply to be parsed"
+
+
+def _import_error(message: str, *, file: str, line: int | None = None) -> Finding:
+    return Finding(verdict=Verdict.IMPORT_ERROR, message=message, file=file, line=line)
+
+
+def _check_signature(problem: Problem, tree: ast.Module) -> Iterator[Finding]:
+    definition = _solution_definition(tree)
+    if definition is None:
+        if not _binds_solution(tree):
+            message = f"there is no function called solution; expected {problem.signature}"
+            yield _import_error(message, file=SourceBundle.ENTRY)
+        return
+    if isinstance(definition, ast.AsyncFunctionDef):
+        yield _import_error("solution must not be async", file=SourceBundle.ENTRY, line=definition.lineno)
+    elif not _accepts(definition.args, problem.parameter_names):
+        message = (
+            f"solution({', '.join(_names(definition.args))}) does not take the problem's parameters; "
+            f"expected {problem.signature}"
+        )
+        yield _import_error(message, file=SourceBundle.ENTRY, line=definition.lineno)
+
+
+def _solution_definition(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The last definition of `solution` at module level, where it is not rebound later."""
+    found = None
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == "solution":
+            found = statement
+        elif _assigns_solution(statement):
+            found = None
+    return found
+
+
+def _binds_solution(tree: ast.Module) -> bool:
+    """Whether any statement could bind the name: an assignment, an import, or something inside if, try or with."""
+    return any(
+        _assigns_solution(node)
+        or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == "solution")
+        for statement in tree.body
+        for node in _module_scope(statement)
+    )
+
+
+def _module_scope(statement: ast.AST) -> Iterator[ast.AST]:
+    """`statement` and what it holds, without the insides of functions and classes, which bind nothing outside."""
+    yield statement
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        for child in ast.iter_child_nodes(statement):
+            yield from _module_scope(child)
+
+
+def _assigns_solution(statement: ast.AST) -> bool:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return any((alias.asname or alias.name) in ("solution", "*") for alias in statement.names)
+    targets = {ast.Assign: "targets", ast.AnnAssign: "target"}.get(type(statement))
+    if targets is None:
+        return False
+    value = getattr(statement, targets)
+    names = value if isinstance(value, list) else [value]
+    return any(isinstance(node, ast.Name) and node.id == "solution" for name in names for node in ast.walk(name))
+
+
+def _names(arguments: ast.arguments) -> list[str]:
+    return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+
+
+def _accepts(arguments: ast.arguments, expected: tuple[str, ...]) -> bool:
+    """Whether a call with the problem's arguments by position reaches parameters of the same names."""
+    names = _names(arguments)
+    required_keywords = [default for default in arguments.kw_defaults if default is None]
+    if required_keywords:
+        return False
+    if len(names) < len(expected):
+        return arguments.vararg is not None and tuple(names) == expected[: len(names)]
+    without_default = len(names) - len(arguments.defaults)
+    return tuple(names[: len(expected)]) == expected and without_default <= len(expected)
+
+
+def _check_collectives(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> Iterator[Finding]:
+    """Library collectives written inside `solution` itself, where only backend pytorch may use them.
+
+    Helpers may exchange handles during set-up, so what they call is left to the evidence of the run.
+    """
+    if backend is Backend.PYTORCH or mode is not Mode.RANKED:
+        return
+    definition = _solution_definition(ast.parse(bundle.entry)) if _parses(bundle) else None
+    for node in ast.walk(definition) if definition is not None else ():
+        name = _distributed_call(node)
+        if name is not None:
+            yield Finding(
+                verdict=Verdict.FORBIDDEN,
+                message=f"{name} moves the problem's data inside solution; only backend pytorch may use it",
+                file=SourceBundle.ENTRY,
+                line=getattr(node, "lineno", None),
+            )
+
+
+def _parses(bundle: SourceBundle) -> bool:
+    try:
+        ast.parse(bundle.entry)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _distributed_call(node: ast.AST) -> str | None:
+    """`dist.all_reduce` or `torch.distributed.all_reduce`, where `node` is a call of such a name."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return None
+    owner = ast.unparse(node.func.value)
+    is_distributed = owner in ("dist", "torch.distributed") or owner.endswith("distributed_c10d")
+    return f"{owner}.{node.func.attr}" if is_distributed and node.func.attr in _COLLECTIVES else None

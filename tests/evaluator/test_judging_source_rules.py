@@ -1,0 +1,94 @@
+"""What is refused from the text alone, and what must not be."""
+
+import pytest
+
+from evaluator.contract import Backend, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware import profiles
+from evaluator.judging.source_rules import MAX_BYTES, check_source
+from problems import registry
+
+OPENING = "import torch\nimport torch.distributed as dist\n"
+
+
+def check(text, *, slug="allreduce", backend=Backend.PYTORCH, profile="cpux2", mode=Mode.RANKED, more=()):
+    files = (SourceFile(path="solution.py", text=text), *(SourceFile(path=path, text=body) for path, body in more))
+    found = check_source(
+        registry.get(slug), SourceBundle(files=files), backend=backend, profile=profiles.get(profile), mode=mode
+    )
+    return [(finding.verdict, finding.line) for finding in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def solution(tensor):\n    return tensor\n",
+        "def solution(tensor, scratch=None):\n    return tensor\n",
+        "def solution(*arguments):\n    return arguments[0]\n",
+        "def solution(tensor, *, chunks=4):\n    return tensor\n",
+        "from helpers import solution\n",
+        "solution = make()\n",
+        "if True:\n    def solution(tensor):\n        return tensor\n",
+        "def solution(a, b):\n    return a\nsolution = wrap(solution)\n",
+    ],
+)
+def test_an_entry_point_that_takes_the_arguments_is_accepted(text):
+    assert check(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x = 1\n", None),
+        ("class A:\n    def solution(self, tensor): ...\n", None),
+        ("def outer():\n    def solution(tensor): ...\n", None),
+        ("def solution():\n    return 1\n", 1),
+        ("\ndef solution(x):\n    return x\n", 2),
+        ("def solution(tensor, other):\n    return tensor\n", 1),
+        ("def solution(tensor, *, chunks):\n    return tensor\n", 1),
+        ("async def solution(tensor):\n    return tensor\n", 1),
+        ("def solution(tensor:\n", 1),
+        ("def solution(tensor):\nreturn tensor\n", 2),
+        ("x = '\0'\n", 1),
+    ],
+)
+def test_a_missing_or_wrong_entry_point_is_named_with_its_line(text, line):
+    assert check(text) in ([(Verdict.IMPORT_ERROR, line)], [(Verdict.IMPORT_ERROR, None)])
+
+
+def test_a_deeply_nested_file_is_refused_not_crashed_on():
+    assert [verdict for verdict, _ in check("(" * 50_000)] == [Verdict.IMPORT_ERROR]
+
+
+def test_a_syntax_error_in_a_second_file_is_found():
+    found = check("def solution(tensor):\n    return tensor\n", more=[("helper.py", "def broken(:\n")])
+    assert found == [(Verdict.IMPORT_ERROR, 1)]
+
+
+def test_the_size_limit_counts_all_files():
+    body = "# " + "x" * (MAX_BYTES // 2) + "\n"
+    found = check("def solution(tensor):\n    return tensor\n" + body, more=[("more.py", body)])
+    assert found == [(Verdict.LIMIT_EXCEEDED, None)]
+
+
+def test_a_backend_that_the_profile_cannot_judge_is_unsupported():
+    assert check("def solution(tensor):\n    return tensor\n", backend=Backend.CUDA) == [(Verdict.UNSUPPORTED, None)]
+
+
+def test_multicast_is_unsupported_where_it_is_off_and_comments_do_not_count():
+    used = 'SRC = """\nasm("multimem.ld_reduce");\n"""\ndef solution(tensor):\n    return tensor\n'
+    commented = 'SRC = """\n// no multimem here\n"""\n# multimem\ndef solution(tensor):\n    return tensor\n'
+    assert check(used, backend=Backend.CUDA, profile="h200x8-nomc") == [(Verdict.UNSUPPORTED, 2)]
+    assert check(used, backend=Backend.CUDA, profile="h200x8") == []
+    assert check(commented, backend=Backend.CUDA, profile="h200x8-nomc") == []
+
+
+def test_library_collectives_inside_solution_are_forbidden_outside_backend_pytorch():
+    text = OPENING + "def solution(tensor):\n    dist.all_reduce(tensor)\n    return tensor\n"
+    assert check(text, backend=Backend.CUDA, profile="h200x8") == [(Verdict.FORBIDDEN, 4)]
+    assert check(text, backend=Backend.PYTORCH, profile="h200x8") == []
+    assert check(text, backend=Backend.CUDA, profile="h200x8", mode=Mode.CHECK) == []
+
+
+def test_setting_up_with_objects_and_barriers_is_allowed():
+    text = OPENING + "def solution(tensor):\n    dist.barrier()\n    dist.all_gather_object([], 1)\n    return tensor\n"
+    assert check(text, backend=Backend.CUDA, profile="h200x8") == []
