@@ -9,4 +9,4 @@ import tempfile
 os.environ.setdefault("PKB_SECRET_KEY", "for-tests-only")
 os.environ.setdefault("PKB_DATA_DIR", tempfile.mkdtemp(prefix="pkb-tests-"))
 
-from portal.settings import *  # noqa: E402, F403  settings are read when the environment is complete
+from portal.settings import *  # noqa: F403  settings are read when the environment is complete

@@ -44,7 +44,7 @@ RESULT_ORDER = [
 ]
 
 
-@pytest.mark.parametrize(("stronger", "weaker"), combinations(RESULT_ORDER, 2))
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(RESULT_ORDER, 2)))
 def test_the_specific_verdict_wins_over_the_general_one(stronger, weaker):
     assert decide([finding(weaker), finding(stronger)]).verdict is stronger
 
