@@ -1,1 +1,62 @@
-# Filled by the set-up work.
+# Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help run test check setup setup-tests format types problem node bench gate demo-data
+
+# The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv/bin
+# Django wants a secret and a database even where neither is used.
+CHECK_ENV := PKB_SECRET_KEY=for-checks-only PKB_DATABASE_URL=sqlite://:memory:
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## the virtual environment with what the site and a node need
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; install it or say PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) deploy/install.py site
+
+setup-tests: ## the same, and what tests and checks need
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; install it or say PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) deploy/install.py tests
+
+run: setup ## set up what is missing and serve; HOST and PORT from the environment (127.0.0.1:8000)
+	@exec $(VENV)/python deploy/serve.py
+
+test: setup-tests ## install what the tests need and run them; ARGS="-k word" for some of them
+	@$(VENV)/python -m pytest -m "not slow" $(ARGS)
+
+check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema
+	$(VENV)/ruff format --check .
+	$(VENV)/ruff check .
+	$(CHECK_ENV) $(VENV)/mypy
+	$(CHECK_ENV) $(VENV)/lint-imports --no-logo
+	$(VENV)/djlint templates --check --lint --quiet
+	$(CHECK_ENV) $(VENV)/python manage.py makemigrations --check --dry-run
+	$(CHECK_ENV) $(VENV)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
+	$(CHECK_ENV) $(VENV)/python manage.py check --fail-level WARNING
+
+format: setup-tests ## put Python and templates into their form
+	$(VENV)/ruff format .
+	$(VENV)/ruff check --fix .
+	$(VENV)/djlint templates --reformat --quiet
+
+problem: setup-tests ## one problem against itself, its mutants and its honest variants: make problem N=13
+	@if [ -z "$(N)" ]; then \
+		echo "make problem N=<number>: runs the tests of one problem (reference against itself, mutants, honest variants)"; \
+		echo "for example: make problem N=13"; exit 2; fi
+	@$(VENV)/python -m pytest tests/problems -k "p$$(printf '%03d' "$$(echo $(N) | sed 's/^0*//')")" $(ARGS)
+
+node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
+	@if [ -z "$(PROFILE)" ]; then \
+		echo "make node PROFILE=<profile>: judges for the queue of the site whose broker PKB_BROKER_URL names"; \
+		echo "for example: make node PROFILE=cpux2"; exit 2; fi
+	@exec $(VENV)/python -m evaluator.node --profile $(PROFILE)
+
+bench: ## the measured promises: not there yet
+	@echo "make bench will measure the promises of the README (judging time, intake, page times)."
+	@echo "No measurement exists yet: nothing was run."; exit 2
+
+gate: setup-tests ## the long tests: those marked slow
+	@$(VENV)/python -m pytest -m slow $(ARGS)
