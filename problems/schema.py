@@ -161,6 +161,11 @@ class Cost:
             raise ValueError("the least bytes on the wire cannot exceed what the reference sends")
 
 
+def fixed(**dims: int) -> Callable[[int], Dims]:
+    """Dimensions that do not depend on the world size: `Size(dims=fixed(M=64, N=96), ...)`."""
+    return lambda _world_size: dims
+
+
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """A named set of dimensions.

@@ -1,0 +1,1 @@
+"""All-reduce (sum) of one matrix."""

@@ -1,0 +1,81 @@
+"""All-reduce (sum) of one matrix, described."""
+
+from problems.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """One addition per incoming element of a rank's share; the matrix read once and its sum written once.
+
+    Least bytes one way: without reduction inside the network a rank must receive the rest of the sum of its share
+    and the sums of the other shares, 2 (W-1)/W of the matrix (Patarasuk and Yuan, 2009). Multicast and in-switch
+    reduction can send less; the floor of profiles that allow them is therefore half of it.
+    """
+    elements = dims["M"] * dims["N"]
+    share = (world_size - 1) / world_size
+    return Cost(
+        flops={"fp32": share * elements},
+        memory_bytes=2 * elements * element_bytes,
+        wire_bytes=2 * share * elements * element_bytes,
+        reference_wire_bytes=2 * share * elements * element_bytes,
+        note="Assumes no reduction inside the network.",
+    )
+
+
+PROBLEM = Problem(
+    number=1,
+    slug="allreduce",
+    title="All-reduce (sum) of one matrix",
+    summary="Element-wise sum of one equally shaped matrix per rank, with the sum on every rank.",
+    origin=None,
+    parallelism=(),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.PRIMITIVE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GENERIC,
+    signature="solution(tensor: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="tensor",
+            shape=("M", "N"),
+            values="normal with a log-normal scale per element and a scale of its own on every rank; new on every call",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("M", "N"),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(atol=0.02, rtol=0.02, rms=0.007, calibration="preliminary"),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=64, N=96), system="a smoke test on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="the card's size: 2 MiB in bfloat16"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=8192, N=8192),
+            system="Llama 3.1 70B (hidden size 8192), tensor-parallel prefill of 8192 tokens: one row-split layer's sum",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="the matrix, summed: 2 (W-1)/W of M x N elements",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+)
