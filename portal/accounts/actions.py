@@ -1,0 +1,156 @@
+"""Every write to accounts: signing up, making and revoking API tokens, and signing in with one."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from portal.accounts.models import ApiToken, TokenScope, User
+from portal.refusals import Refusal
+
+TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
+MAX_LIFETIME_DAYS = 366
+MAX_LIVE_TOKENS = 20
+
+
+def sign_up(*, username: str, password: str, email: str = "") -> User:
+    """Create an account that can sign in at once.
+
+    Raises:
+        Refusal: the name is malformed or taken (409), or the password is too weak.
+    """
+    user = User(username=User.normalize_username(username), email=User.objects.normalize_email(email))
+    _validated(user, password)
+    user.set_password(password)
+    try:
+        with transaction.atomic():
+            user.save()
+    except IntegrityError as error:
+        raise _name_taken(username) from error
+    return user
+
+
+def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days: int) -> tuple[ApiToken, str]:
+    """Create a token; returns its row and the secret, which nobody can read again.
+
+    Raises:
+        Refusal: the name is empty, a scope is unknown, the lifetime is out of range, or there are too many tokens.
+    """
+    now = timezone.now()
+    chosen = _known_scopes(scopes)
+    if not name.strip():
+        raise Refusal(field="name", value=name, message="The token has no name.", remedy="Name what will use it.")
+    if not 1 <= lifetime_days <= MAX_LIFETIME_DAYS:
+        raise Refusal(
+            field="lifetime_days",
+            value=str(lifetime_days),
+            message=f"A token lives for 1 to {MAX_LIFETIME_DAYS} days.",
+            remedy="Choose a number of days in that range.",
+        )
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        # The lock keeps two requests at once from both finding room for the last token.
+        User.objects.select_for_update().get(pk=user.pk)
+        if user.tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MAX_LIVE_TOKENS:
+            raise Refusal(
+                field="",
+                value=user.username,
+                message=f"You have {MAX_LIVE_TOKENS} live tokens, which is the most there can be.",
+                remedy="Revoke one that you no longer use.",
+                status=409,
+            )
+        token = ApiToken.objects.create(
+            user=user,
+            name=name.strip()[:80],
+            prefix=secret[:12],
+            digest=_digest(secret),
+            scopes=chosen,
+            created_at=now,
+            expires_at=now + timedelta(days=lifetime_days),
+        )
+    return token, secret
+
+
+def revoke_token(token: ApiToken) -> None:
+    """End a token's life now; revoking twice changes nothing."""
+    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    token.refresh_from_db(fields=["revoked_at"])
+
+
+def authenticate(secret: str) -> ApiToken:
+    """The live token with this secret; notes that it was used.
+
+    Raises:
+        Refusal: the token is unknown, revoked or expired, or its owner's account is closed (401 each).
+    """
+    now = timezone.now()
+    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
+    if token is None:
+        raise _unauthorized("", "The token is unknown.", "Check it for missing characters, or make a new one.")
+    if token.revoked_at is not None:
+        raise _unauthorized(token.prefix, "The token has been revoked.", "Make a new one on your tokens page.")
+    if not token.is_live(now=now):
+        expiry = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
+        raise _unauthorized(token.prefix, f"The token expired at {expiry}.", "Make a new one on your tokens page.")
+    if not token.user.is_active:
+        raise _unauthorized(token.prefix, "The token's account is closed.", "Ask the operator of this site.")
+    # Once a minute is enough for "last used", and spares a write on most requests.
+    if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _unauthorized(prefix: str, message: str, remedy: str) -> Refusal:
+    value = f"{prefix}..." if prefix else ""
+    return Refusal(field="token", value=value, message=message, remedy=remedy, status=401)
+
+
+def _known_scopes(scopes: Iterable[str]) -> list[str]:
+    chosen = sorted(set(scopes))
+    for scope in chosen:
+        if scope not in TokenScope.values:
+            known = ", ".join(TokenScope.values)
+            raise Refusal(field="scopes", value=scope, message="There is no such scope.", remedy=f"Known: {known}.")
+    if not chosen:
+        raise Refusal(
+            field="scopes", value="", message="The token may do nothing.", remedy="Choose at least one scope."
+        )
+    return chosen
+
+
+def _name_taken(username: str) -> Refusal:
+    return Refusal(
+        field="username",
+        value=username,
+        message="This name is taken.",
+        remedy="Choose another name, or sign in if it is yours.",
+        status=409,
+    )
+
+
+def _validated(user: User, password: str) -> None:
+    # Two names that differ by case only would be mistaken for each other on the boards.
+    if User.objects.filter(username__iexact=user.username).exists():
+        raise _name_taken(user.username)
+    try:
+        user.clean_fields(exclude=["password"])
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        value = str(getattr(user, field, ""))
+        raise Refusal(
+            field=field, value=value, message=" ".join(messages), remedy="Correct it and send the form again."
+        ) from error
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        message = " ".join(error.messages)
+        raise Refusal(field="password", value="", message=message, remedy="Choose a longer, rarer one.") from error

@@ -1,0 +1,33 @@
+"""Shared reads of accounts."""
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import QuerySet
+
+from portal.accounts.models import ApiToken, User
+from portal.refusals import Refusal
+
+Viewer = User | AnonymousUser
+"""Whoever looks at a page: signed in or not."""
+
+
+def own_tokens(user: User) -> QuerySet[ApiToken]:
+    """The tokens of `user`, the newest first, dead ones among them."""
+    return ApiToken.objects.filter(user=user)
+
+
+def get_token(user: User, token_id: int) -> ApiToken:
+    """One of the user's own tokens.
+
+    Raises:
+        Refusal: there is none with this id among theirs (404).
+    """
+    token = own_tokens(user).filter(pk=token_id).first()
+    if token is None:
+        raise Refusal(
+            field="token",
+            value=str(token_id),
+            message="You have no such token.",
+            remedy="Choose one from your tokens page.",
+            status=404,
+        )
+    return token

@@ -1,0 +1,34 @@
+"""What an operator has switched for a problem."""
+
+from portal.catalog.models import ProblemSwitch
+from portal.refusals import Refusal
+from problems import registry
+from problems.schema import Problem
+
+
+def switch(slug: str) -> ProblemSwitch:
+    """The switches of the problem `slug`; an unsaved open one where the operator never touched it."""
+    return ProblemSwitch.objects.filter(pk=slug).first() or ProblemSwitch(slug=slug)
+
+
+def paused_slugs() -> tuple[str, ...]:
+    """The problems whose submissions wait until the operator resumes judging."""
+    return tuple(ProblemSwitch.objects.filter(is_paused=True).values_list("slug", flat=True))
+
+
+def get_problem(slug: str) -> Problem:
+    """The problem called `slug`.
+
+    Raises:
+        Refusal: there is none (404); the message suggests near names.
+    """
+    try:
+        return registry.get(slug)
+    except registry.UnknownProblem as error:
+        raise Refusal(
+            field="problem",
+            value=slug,
+            message=f"{str(error)[:1].upper()}{str(error)[1:]}.".replace("?.", "?"),
+            remedy="Choose a problem from the problem list.",
+            status=404,
+        ) from error

@@ -1,0 +1,46 @@
+"""What the site sends to its nodes. Sending gives up within seconds when the broker is down."""
+
+import logging
+from typing import Protocol
+
+from kombu.exceptions import OperationalError
+
+from evaluator.contract import Assignment, Cancellation, TaskName, node_queue
+from portal.celery import app
+
+logger = logging.getLogger(__name__)
+
+
+class SendAssignment(Protocol):
+    """Something that carries an assignment to a node, or raises `NotSent`."""
+
+    def __call__(self, node: str, assignment: Assignment, *, valid_for_s: int) -> None:
+        """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
+
+
+class NotSent(Exception):
+    """The broker did not take a message."""
+
+
+def send_assignment(node: str, assignment: Assignment, *, valid_for_s: int) -> None:
+    """Send work to `node`; it is void when the node reads it later than `valid_for_s`.
+
+    Raises:
+        NotSent: the broker did not take it.
+    """
+    _send(node, TaskName.JUDGE, assignment.to_json(), expires_s=valid_for_s)
+
+
+def send_cancellation(node: str, cancellation: Cancellation) -> None:
+    """Ask `node` to stop. When it cannot be reached its report will be refused anyway, so this never fails."""
+    try:
+        _send(node, TaskName.CANCEL, cancellation.to_json(), expires_s=600)
+    except NotSent:
+        logger.warning("node %s could not be told to stop evaluation %s", node, cancellation.evaluation_id)
+
+
+def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
+    try:
+        app.send_task(name.value, args=(text,), queue=node_queue(node), expires=expires_s, ignore_result=True)
+    except (OperationalError, OSError) as error:
+        raise NotSent(f"the broker did not take {name.value} for node {node}: {error}") from error

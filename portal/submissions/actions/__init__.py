@@ -1,0 +1,22 @@
+"""Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
+
+from portal.submissions.actions.dispatching import dispatch_once
+from portal.submissions.actions.recording import record_delivery, record_progress
+from portal.submissions.actions.submitting import (
+    cancel_evaluation,
+    create_submission,
+    queue_evaluation,
+    set_visibility,
+)
+from portal.submissions.actions.sweeping import sweep
+
+__all__ = [
+    "cancel_evaluation",
+    "create_submission",
+    "dispatch_once",
+    "queue_evaluation",
+    "record_delivery",
+    "record_progress",
+    "set_visibility",
+    "sweep",
+]

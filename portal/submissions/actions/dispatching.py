@@ -1,0 +1,118 @@
+"""Handing queued evaluations to free slots."""
+
+import logging
+import secrets
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
+from evaluator.hardware import profiles
+from portal.nodes import messages
+from portal.nodes.models import Node, Slot
+from portal.nodes.queries import online_slots
+from portal.submissions import queries
+from portal.submissions.models import Evaluation, State
+
+logger = logging.getLogger(__name__)
+
+_LEVELS = (SandboxLevel.NONE, SandboxLevel.REDUCED, SandboxLevel.FULL)
+
+
+def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.send_assignment) -> int:
+    """Give every free slot its next evaluation; returns how many were sent. Safe to run in several processes."""
+    return sum(_fill(slot, now, send) for slot in online_slots(now=now).filter(state=SlotState.FREE))
+
+
+def _fill(slot: Slot, now: datetime, send: messages.SendAssignment) -> bool:
+    if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
+        return False
+    for evaluation in queries.queue_order(slot.profile).select_related("submission__source"):
+        if not _fits(evaluation, slot.node):
+            continue
+        lease = _claim(evaluation, slot, now)
+        if lease is not None:
+            return _sent(evaluation, slot, lease, send)
+        if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
+            return False
+    return False
+
+
+def _fits(evaluation: Evaluation, node: Node) -> bool:
+    submission = evaluation.submission
+    if submission.backend not in node.backends:
+        return False
+    # A node judges only the revision it was asked for; one that was not updated yet waits for its operator.
+    if node.revisions.get(submission.problem) != evaluation.problem_revision:
+        return False
+    if evaluation.mode != Mode.RANKED or settings.ACCEPT_WEAK_SANDBOX:
+        return True
+    demanded = profiles.get(evaluation.profile).sandbox
+    return bool(node.sandbox) and _LEVELS.index(SandboxLevel(node.sandbox)) >= _LEVELS.index(demanded)
+
+
+def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
+    """Take `evaluation` for `slot`; the lease, or None where another dispatcher or a cancel was faster."""
+    lease = secrets.token_urlsafe(32)
+    try:
+        with transaction.atomic():
+            # Two dispatchers may have read the same queue: only one finds the row still queued. And two may have
+            # found the same slot free: the second breaks the constraint `one_evaluation_per_slot`.
+            claimed = Evaluation.objects.filter(pk=evaluation.pk, state=State.QUEUED).update(
+                state=State.LEASED,
+                lease=lease,
+                node=slot.node,
+                slot_index=slot.index,
+                lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
+                deadline_at=now + timedelta(seconds=settings.EVALUATION_DEADLINE_SECONDS),
+                started_at=None,
+                stage="",
+                stage_detail="",
+                stage_fraction=None,
+                stage_since=now,
+            )
+            if claimed:
+                # Until the node's next heartbeat says otherwise; after a quick cancel the slot is still at work.
+                Slot.objects.filter(pk=slot.pk, state=SlotState.FREE).update(state=SlotState.BUSY)
+    except IntegrityError:
+        return None
+    return lease if claimed else None
+
+
+def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAssignment) -> bool:
+    try:
+        send(slot.node.name, _assignment(evaluation, slot, lease), valid_for_s=settings.LEASE_SECONDS)
+    except messages.NotSent as error:
+        logger.warning("evaluation %s stays queued: %s", evaluation.pk, error)
+        _give_back(evaluation, slot, lease)
+        return False
+    return True
+
+
+def _assignment(evaluation: Evaluation, slot: Slot, lease: str) -> Assignment:
+    submission = evaluation.submission
+    return Assignment(
+        lease=lease,
+        slot=slot.index,
+        request=EvaluationRequest(
+            evaluation_id=str(evaluation.pk),
+            problem=submission.problem,
+            revision=evaluation.problem_revision,
+            source=submission.source.files,
+            backend=Backend(submission.backend),
+            profile=evaluation.profile,
+            mode=Mode(evaluation.mode),
+            attempt=evaluation.attempt,
+        ),
+    )
+
+
+def _give_back(evaluation: Evaluation, slot: Slot, lease: str) -> None:
+    # The message may have got through although sending failed, and progress may have moved the row: then the lease
+    # is in use, and only a row still waiting under this very lease goes back.
+    returned = Evaluation.objects.filter(pk=evaluation.pk, state=State.LEASED, lease=lease).update(
+        state=State.QUEUED, lease=None, node=None, slot_index=None, lease_expires_at=None, deadline_at=None
+    )
+    if returned:
+        Slot.objects.filter(pk=slot.pk, state=SlotState.BUSY).update(state=SlotState.FREE)

@@ -1,0 +1,121 @@
+"""What nodes tell: progress, and reports at the end. A message that arrives twice, late or from the wrong node
+changes nothing.
+"""  # noqa: D205
+
+import json
+import logging
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluator.contract import Delivery, EvaluationReport, Progress
+from evaluator.judging.verdicts import FACTS
+from portal.ranking import actions as ranking
+from portal.submissions import queries
+from portal.submissions.models import Evaluation, Report, State
+
+logger = logging.getLogger(__name__)
+
+
+def record_progress(progress: Progress, now: datetime) -> bool:
+    """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
+    held = Evaluation.objects.filter(pk=progress.evaluation_id, lease=progress.lease, state__in=queries.IN_PROGRESS)
+    # First contact starts the clock that the page shows; filtering on LEASED keeps later progress from resetting it.
+    held.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
+    held.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
+    # The sweep may take the lease away at this moment; filtering on lease and state makes one of the two win.
+    return bool(
+        held.update(
+            stage_detail=progress.detail[:300],
+            stage_fraction=progress.fraction,
+            lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
+        )
+    )
+
+
+def record_delivery(delivery: Delivery, now: datetime) -> bool:
+    """Record the report that a node delivers under its lease; returns whether it counted.
+
+    Keeps the report, ends the evaluation or queues it again after a failure of ours, and renews the author's standing,
+    all in one transaction.
+    """
+    report = delivery.report
+    with transaction.atomic():
+        evaluation = (
+            Evaluation.objects.select_for_update(of=("self",))
+            .select_related("submission__source", "node")
+            .filter(pk=report.evaluation_id, lease=delivery.lease, state__in=queries.IN_PROGRESS)
+            .first()
+        )
+        if evaluation is None or not _belongs(delivery, evaluation):
+            logger.info("report on %s from %s has no lease; ignored", report.evaluation_id, delivery.node)
+            return False
+        Report.objects.create(
+            evaluation=evaluation,
+            attempt=evaluation.attempt,
+            node_name=delivery.node,
+            content=json.loads(report.to_json()),
+            received_at=now,
+        )
+        if FACTS[report.verdict].is_retried and evaluation.attempt < settings.MAX_TRIES:
+            return _queue_again(evaluation, delivery)
+        return _finish(evaluation, delivery, now)
+
+
+def _belongs(delivery: Delivery, evaluation: Evaluation) -> bool:
+    """Whether the report is about what was assigned, and comes from where it was assigned to."""
+    report, submission = delivery.report, evaluation.submission
+    return (
+        evaluation.node is not None
+        and evaluation.node.name == delivery.node
+        and report.problem == submission.problem
+        and report.revision == evaluation.problem_revision
+        and report.source_digest == submission.source.digest
+        and report.backend == submission.backend
+        and report.profile == evaluation.profile
+        and report.mode == evaluation.mode
+    )
+
+
+def _queue_again(evaluation: Evaluation, delivery: Delivery) -> bool:
+    # The same report may be recorded by two workers at once: only the one that still finds the lease moves the row.
+    return bool(
+        Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease).update(
+            state=State.QUEUED,
+            attempt=evaluation.attempt + 1,
+            lease=None,
+            node=None,
+            slot_index=None,
+            lease_expires_at=None,
+            deadline_at=None,
+            started_at=None,
+            stage="",
+            stage_detail=f"Try {evaluation.attempt} failed on our side: {delivery.report.message}"[:300],
+            stage_fraction=None,
+            stage_since=None,
+        )
+    )
+
+
+def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
+    report: EvaluationReport = delivery.report
+    timing = report.timing
+    # As above, and a cancel may have come first: an ended row keeps its end.
+    moved = Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease, state__in=queries.IN_PROGRESS).update(
+        state=State.FINISHED,
+        finished_at=now,
+        started_at=evaluation.started_at or now,
+        verdict=report.verdict.value,
+        message=report.message,
+        score=timing.score if timing else None,
+        score_low=timing.low if timing else None,
+        score_high=timing.high if timing else None,
+        lease=None,
+        lease_expires_at=None,
+        stage_fraction=None,
+    )
+    if moved:
+        evaluation.refresh_from_db()
+        ranking.update_standing(evaluation)
+    return bool(moved)

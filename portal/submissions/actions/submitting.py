@@ -1,0 +1,284 @@
+"""What authors do: submit, queue again, cancel, publish."""
+
+import json
+from typing import NoReturn
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from evaluator.judging.source_rules import check_source
+from portal.accounts.models import User
+from portal.catalog import queries as catalog
+from portal.nodes import messages
+from portal.refusals import Refusal
+from portal.submissions import queries
+from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from problems import registry
+from problems.schema import Problem
+
+
+def create_submission(
+    author: User,
+    *,
+    problem: str,
+    backend: str,
+    profile: str,
+    mode: str,
+    files: SourceBundle,
+    visibility: str = Visibility.PRIVATE,
+    note: str = "",
+    idempotency_key: str | None = None,
+) -> Submission:
+    """Store a submission and queue its first evaluation, or change nothing.
+
+    The same `idempotency_key` gives the same submission again, without a second evaluation.
+
+    Raises:
+        Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
+            source cannot be judged, the author has too much queued (429), the same source already waits (409), or
+            the key was used for something else (409).
+    """
+    spec = catalog.get_problem(problem)
+    chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode)
+    _check_choice("visibility", visibility, Visibility.values)
+    _check_source(files, spec, backend=Backend(backend), profile=chosen, mode=Mode(mode))
+    with transaction.atomic():
+        # The author's row is locked so that two requests at once cannot both pass the checks that count rows. The
+        # other database, SQLite, allows one writing transaction at a time anyway.
+        User.objects.select_for_update().get(pk=author.pk)
+        earlier = _submission_with_key(author, idempotency_key, problem=problem, backend=backend, files=files)
+        if earlier is not None:
+            return earlier
+        _check_open(problem)
+        _check_room(author)
+        _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, files=files)
+        submission = Submission.objects.create(
+            author=author,
+            problem=problem,
+            source=_stored(files),
+            backend=backend,
+            visibility=visibility,
+            note=note.strip()[:200],
+            idempotency_key=idempotency_key or None,
+        )
+        _queue(submission, profile=chosen.name, mode=Mode(mode), priority=0)
+    return submission
+
+
+def queue_evaluation(submission: Submission, *, profile: str, mode: str, priority: int = 0) -> Evaluation:
+    """Judge a submission once more: a rejudge, or a further profile. Nothing that was found before is overwritten.
+
+    Raises:
+        Refusal: as in `create_submission`.
+    """
+    spec = catalog.get_problem(submission.problem)
+    chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
+    with transaction.atomic():
+        author = User.objects.select_for_update().get(pk=submission.author_id)
+        _check_open(submission.problem)
+        _check_room(author)
+        waiting = submission.evaluations.exclude(state__in=State.ended()).filter(profile=profile, mode=mode).first()
+        if waiting is not None:
+            _refuse_double(waiting)
+        return _queue(submission, profile=chosen.name, mode=Mode(mode), priority=priority)
+
+
+def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
+    """End an evaluation that has not ended; a node that works on it is told to stop.
+
+    Raises:
+        Refusal: it is not theirs (403), or it has ended already (409).
+    """
+    if not queries.may_change(by, evaluation.submission):
+        raise Refusal(
+            field="evaluation",
+            value=str(evaluation.pk),
+            message="This evaluation belongs to another author.",
+            remedy="Only its author can cancel it.",
+            status=403,
+        )
+    with transaction.atomic():
+        current = Evaluation.objects.select_for_update().select_related("node").get(pk=evaluation.pk)
+        # A report may arrive at this very moment: only a row that has not ended is moved, so exactly one of the two
+        # wins, and the loser sees that it changed nothing.
+        moved = (
+            Evaluation.objects.filter(pk=evaluation.pk)
+            .exclude(state__in=State.ended())
+            .update(state=State.CANCELLED, finished_at=timezone.now(), lease=None, lease_expires_at=None)
+        )
+    if not moved:
+        raise Refusal(
+            field="evaluation",
+            value=str(evaluation.pk),
+            message="This evaluation has already ended.",
+            remedy="There is nothing left to cancel; submit again to have it judged anew.",
+            status=409,
+        )
+    evaluation.refresh_from_db()
+    if current.node is not None and current.lease is not None:
+        messages.send_cancellation(
+            current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
+        )
+
+
+def set_visibility(submission: Submission, *, visibility: str, by: User) -> None:
+    """Publish the source of a submission, or make it private again; raises Refusal."""
+    _check_choice("visibility", visibility, Visibility.values)
+    if not queries.may_change(by, submission):
+        raise Refusal(
+            field="submission",
+            value=str(submission.pk),
+            message="This submission belongs to another author.",
+            remedy="Only its author can change who reads it.",
+            status=403,
+        )
+    submission.visibility = visibility
+    submission.save(update_fields=["visibility"])
+
+
+def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Profile:
+    _check_choice("backend", backend, [member.value for member in Backend])
+    _check_choice("mode", mode, [member.value for member in Mode])
+    try:
+        chosen = profiles.get(profile)
+    except profiles.UnknownProfile as error:
+        known = ", ".join(profiles.profiles())
+        raise Refusal(
+            field="profile", value=profile, message="There is no such profile.", remedy=f"Known are {known}."
+        ) from error
+    reason = problem.refuses_world_size(chosen.world_size)
+    if reason is not None:
+        raise Refusal(
+            field="profile",
+            value=profile,
+            message=f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
+            remedy=f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
+        )
+    if Backend(backend) not in chosen.backends:
+        judged = ", ".join(member.value for member in chosen.backends)
+        raise Refusal(
+            field="backend",
+            value=backend,
+            message=f"{chosen.name} judges only {judged}.",
+            remedy=f"Choose one of {judged}, or a profile that judges {backend}.",
+        )
+    return chosen
+
+
+def _check_choice(field: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise Refusal(
+            field=field, value=str(value), message=f"There is no such {field}.", remedy=f"Known are {', '.join(known)}."
+        )
+
+
+def _check_source(files: SourceBundle, problem: Problem, *, backend: Backend, profile: Profile, mode: Mode) -> None:
+    for finding in check_source(problem, files, backend=backend, profile=profile, mode=mode):
+        place = f"{finding.file or SourceBundle.ENTRY}" + (f", line {finding.line}" if finding.line else "")
+        raise Refusal(
+            field="file",
+            value=place,
+            message=f"{place}: {finding.message}",
+            remedy=f"The problem asks for {problem.signature}",
+        )
+
+
+def _check_open(slug: str) -> None:
+    switch = catalog.switch(slug)
+    if not switch.is_open:
+        raise Refusal(
+            field="problem",
+            value=slug,
+            message=f"This problem takes no submissions now. {switch.note}".strip(),
+            remedy="Choose another problem.",
+            status=409,
+        )
+
+
+def _check_room(author: User) -> None:
+    queued = Evaluation.objects.filter(submission__author=author).exclude(state__in=State.ended()).count()
+    if queued >= settings.MAX_QUEUED_PER_AUTHOR:
+        raise Refusal(
+            field="",
+            value=str(queued),
+            message=f"You have {queued} evaluations in the queue, which is the most there can be.",
+            remedy="Wait until one has ended, or cancel one.",
+            status=429,
+        )
+
+
+def _check_not_waiting(
+    author: User, *, problem: str, backend: str, profile: str, mode: str, files: SourceBundle
+) -> None:
+    waiting = (
+        Evaluation.objects.exclude(state__in=State.ended())
+        .filter(
+            submission__author=author,
+            submission__problem=problem,
+            submission__backend=backend,
+            submission__source__digest=files.digest,
+            profile=profile,
+            mode=mode,
+        )
+        .first()
+    )
+    if waiting is not None:
+        _refuse_double(waiting)
+
+
+def _refuse_double(waiting: Evaluation) -> NoReturn:
+    raise Refusal(
+        field="file",
+        value=str(waiting.submission_id),
+        message=f"The same source is already in the queue as submission {waiting.submission_id}.",
+        remedy="Follow that one, or cancel it first.",
+        status=409,
+    )
+
+
+def _submission_with_key(
+    author: User, key: str | None, *, problem: str, backend: str, files: SourceBundle
+) -> Submission | None:
+    if not key:
+        return None
+    if len(key) > 100:
+        raise Refusal(
+            field="idempotency_key", value=key, message="The key is too long.", remedy="Use at most 100 characters."
+        )
+    earlier = Submission.objects.select_related("source").filter(author=author, idempotency_key=key).first()
+    if earlier is None:
+        return None
+    if (earlier.problem, earlier.backend, earlier.source.digest) != (problem, backend, files.digest):
+        raise Refusal(
+            field="idempotency_key",
+            value=key,
+            message=f"This key was used for another submission, {earlier.pk}.",
+            remedy="Use a new key for a new submission.",
+            status=409,
+        )
+    return earlier
+
+
+def _stored(files: SourceBundle) -> Source:
+    source, _ = Source.objects.get_or_create(
+        digest=files.digest,
+        defaults={
+            "bundle": json.loads(files.to_json()),
+            "size_bytes": sum(len(file.text.encode()) for file in files.files),
+        },
+    )
+    return source
+
+
+def _queue(submission: Submission, *, profile: str, mode: Mode, priority: int) -> Evaluation:
+    return Evaluation.objects.create(
+        submission=submission,
+        problem_revision=registry.revision(submission.problem),
+        profile=profile,
+        mode=mode.value,
+        priority=priority,
+    )

@@ -1,0 +1,222 @@
+"""Shared reads of submissions: who may see what, the order of the queue, and what a live page shows."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from django.conf import settings
+from django.db.models import Case, IntegerField, Prefetch, Q, QuerySet, Value, When
+
+from evaluator.contract import EvaluationReport, Mode, SourceBundle
+from portal.accounts.models import User
+from portal.accounts.queries import Viewer
+from portal.catalog.queries import paused_slugs
+from portal.nodes.queries import online_slots
+from portal.refusals import Refusal
+from portal.submissions.models import Evaluation, State, Submission, Visibility
+
+IN_PROGRESS = (State.LEASED, State.RUNNING)
+"""The states in which an evaluation occupies a slot."""
+
+_RECENT = 20
+
+
+def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
+    """The submissions whose page `viewer` may open: their own and public ones; staff see all."""
+    submissions = Submission.objects.select_related("author", "source")
+    if not isinstance(viewer, User):
+        return submissions.filter(visibility=Visibility.PUBLIC)
+    if viewer.is_staff:
+        return submissions
+    return submissions.filter(Q(visibility=Visibility.PUBLIC) | Q(author=viewer))
+
+
+def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission:
+    """The submission with this id, if `viewer` may see it.
+
+    Raises:
+        Refusal: there is none, or it is not theirs to see (404 in both cases, so that ids cannot be probed).
+    """
+    try:
+        key = submission_id if isinstance(submission_id, uuid.UUID) else uuid.UUID(submission_id)
+    except ValueError:
+        raise _not_found(str(submission_id)) from None
+    submission = visible_submissions(viewer).filter(pk=key).first()
+    if submission is None:
+        raise _not_found(str(submission_id))
+    return submission
+
+
+def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submission]:
+    """The submissions of `user`, the newest first, each with `evaluations` loaded, the newest first."""
+    submissions = Submission.objects.filter(author=user).select_related("source")
+    if problem is not None:
+        submissions = submissions.filter(problem=problem)
+    return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
+
+
+def may_read_source(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may read the files of `submission`."""
+    if submission.visibility == Visibility.PUBLIC:
+        return True
+    return isinstance(viewer, User) and (viewer.is_staff or viewer.pk == submission.author_id)
+
+
+def readable_source(viewer: Viewer, submission: Submission) -> SourceBundle | None:
+    """The files of `submission`, or None where `viewer` may not read them."""
+    return submission.source.files if may_read_source(viewer, submission) else None
+
+
+def may_change(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may cancel, rejudge or publish `submission`."""
+    return isinstance(viewer, User) and (viewer.is_staff or viewer.pk == submission.author_id)
+
+
+def latest_evaluation(submission: Submission) -> Evaluation | None:
+    """The newest evaluation of `submission`."""
+    return submission.evaluations.select_related("node").order_by("-queued_at").first()
+
+
+def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation:
+    """The evaluation with this id, if `viewer` may see its submission; raises Refusal (404)."""
+    try:
+        key = evaluation_id if isinstance(evaluation_id, uuid.UUID) else uuid.UUID(evaluation_id)
+    except ValueError:
+        raise _not_found(str(evaluation_id)) from None
+    evaluation = Evaluation.objects.select_related("submission", "node").filter(pk=key).first()
+    if evaluation is None or not visible_submissions(viewer).filter(pk=evaluation.submission_id).exists():
+        raise _not_found(str(evaluation_id))
+    return evaluation
+
+
+def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
+    """The report that ended `evaluation`, or that of its last failed try; None before there is one."""
+    row = evaluation.reports.order_by("-attempt").first()
+    return row.report if row is not None else None
+
+
+def queue_order(profile: str) -> QuerySet[Evaluation]:
+    """What waits for a slot of `profile`, in the order in which it will be taken.
+
+    Priority decides first; then an author without work in progress on the profile comes before one with; then the
+    time of queueing. Paused problems are left out.
+    """
+    working = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).values("submission__author")
+    return (
+        Evaluation.objects.filter(profile=profile, state=State.QUEUED)
+        .exclude(submission__problem__in=paused_slugs())
+        .annotate(
+            waits_for_others=Case(
+                When(submission__author__in=working, then=Value(1)), default=Value(0), output_field=IntegerField()
+            )
+        )
+        .order_by("-priority", "waits_for_others", "queued_at", "id")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePlace:
+    """Where a queued evaluation stands: how many go before it, how many wait in all, and about how long it takes.
+
+    `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet.
+    """
+
+    ahead: int
+    total: int
+    expected_wait_s: float | None
+    is_paused: bool
+    has_node: bool
+
+
+def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
+    """The place of a queued evaluation; None once it has left the queue."""
+    if evaluation.state != State.QUEUED:
+        return None
+    waiting = list(queue_order(evaluation.profile).values_list("pk", flat=True))
+    is_paused = evaluation.pk not in waiting
+    ahead = len(waiting) if is_paused else waiting.index(evaluation.pk)
+    slots = online_slots(profile=evaluation.profile).count()
+    return QueuePlace(
+        ahead=ahead,
+        total=len(waiting),
+        expected_wait_s=None if is_paused else _expected_wait_s(evaluation.profile, ahead=ahead, slots=slots),
+        is_paused=is_paused,
+        has_node=slots > 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveView:
+    """All that a live page or the API shows of one evaluation at one moment.
+
+    `version` changes whenever anything shown may have changed: an entity tag. `poll_after_s` is None at the end.
+    """
+
+    evaluation: Evaluation
+    place: QueuePlace | None
+    report: EvaluationReport | None
+    version: str
+    poll_after_s: int | None
+    can_cancel: bool
+
+    @property
+    def since(self) -> datetime:
+        """When the present state or stage began."""
+        evaluation = self.evaluation
+        return evaluation.finished_at or evaluation.stage_since or evaluation.started_at or evaluation.queued_at
+
+
+def live_view(evaluation: Evaluation) -> LiveView:
+    """What to show of `evaluation` now."""
+    place = place_in_queue(evaluation)
+    parts = (
+        evaluation.state,
+        evaluation.attempt,
+        evaluation.stage,
+        evaluation.stage_detail,
+        evaluation.stage_fraction,
+        evaluation.verdict,
+        place,
+    )
+    return LiveView(
+        evaluation=evaluation,
+        place=place,
+        report=latest_report(evaluation) if evaluation.state == State.FINISHED else None,
+        version="-".join(str(part) for part in parts),
+        poll_after_s=_poll_after_s(evaluation.state),
+        can_cancel=not evaluation.has_ended,
+    )
+
+
+def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
+    """Every finished PASSED evaluation in `mode` by an author whose account is open."""
+    return Evaluation.objects.filter(
+        state=State.FINISHED, verdict="PASSED", mode=mode.value, submission__author__is_active=True
+    ).select_related("submission", "submission__author")
+
+
+def _poll_after_s(state: str) -> int | None:
+    if state in State.ended():
+        return None
+    return 5 if state == State.QUEUED else 2
+
+
+def _expected_wait_s(profile: str, *, ahead: int, slots: int) -> float | None:
+    finished = Evaluation.objects.filter(profile=profile, state=State.FINISHED).exclude(started_at=None)
+    times = finished.order_by("-finished_at").values_list("started_at", "finished_at")[:_RECENT]
+    durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
+    if not durations or not slots:
+        return None
+    running = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).count()
+    return median(durations) * (ahead + running) / slots
+
+
+def _not_found(value: str) -> Refusal:
+    return Refusal(
+        field="id",
+        value=value,
+        message="There is no such submission, or it is not public.",
+        remedy=f"Check the address; your own submissions are listed at {settings.SITE_URL} when you are signed in.",
+        status=404,
+    )

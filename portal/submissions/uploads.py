@@ -1,0 +1,146 @@
+"""From what a browser or program sends to a `SourceBundle`, refusing everything a submission may not be."""
+
+import io
+import stat
+import zipfile
+from pathlib import PurePosixPath
+
+from django.conf import settings
+
+from evaluator.contract import SourceBundle, SourceFile
+from portal.refusals import Refusal
+
+EXTENSIONS = (".py", ".cu", ".cuh", ".cpp", ".h")
+"""What a file of a submission may be."""
+
+MAX_FILES = 64
+MAX_PATH_LENGTH = 200
+_CHUNK = 64 * 1024
+
+
+def bundle_from_text(text: str) -> SourceBundle:
+    """The bundle of a single `solution.py` that was typed or pasted.
+
+    Raises:
+        Refusal: the text is empty, holds a NUL byte, cannot be written as UTF-8 or is too large (413).
+    """
+    try:
+        content = text.encode()
+    except UnicodeEncodeError as error:
+        raise _refusal("the editor", "The text holds characters that are not Unicode.", "Type it again.") from error
+    _check_total(len(content), "the editor")
+    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=_text("the editor", content)),))
+
+
+def bundle_from_upload(name: str, content: bytes) -> SourceBundle:
+    """The bundle of an uploaded file: one `.py`, which becomes `solution.py`, or a `.zip` with one at its root.
+
+    Raises:
+        Refusal: the file is empty, too large (413), not text, of an unknown kind, or an archive that is damaged,
+            encrypted, reaches outside itself, repeats a path or has no `solution.py`.
+    """
+    if not content:
+        raise _refusal(name, "The file is empty.", "Upload a .py file that defines solution(...).")
+    lowered = name.lower()
+    if lowered.endswith(".zip"):
+        return _bundle_from_zip(name, content)
+    if not lowered.endswith(".py"):
+        raise _refusal(name, "This is neither a .py file nor a .zip.", "Upload solution.py, or a .zip that holds it.")
+    _check_total(len(content), name)
+    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=_text(name, content)),))
+
+
+def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
+    # The packed size is bounded first: reading the directory of a huge archive is work in itself.
+    _check_total(len(content), name)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            _check_members(name, members)
+            files = _read_members(name, archive, members)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, ValueError) as error:
+        raise _refusal(name, f"The archive cannot be read: {error}.", "Pack it again as an ordinary .zip.") from error
+    except Exception as error:
+        # zlib.error, lzma.LZMAError and RuntimeError (encrypted) have no common base below Exception.
+        if isinstance(error, Refusal):
+            raise
+        raise _refusal(name, "The archive is damaged or encrypted.", "Pack it again without a password.") from error
+    if SourceBundle.ENTRY not in {file.path for file in files}:
+        raise _refusal(
+            name, "The archive has no solution.py at its root.", "Put solution.py at the top, outside any folder."
+        )
+    return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
+
+
+def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
+    if not members:
+        raise _refusal(name, "The archive holds no file.", "Put solution.py into it.")
+    if len(members) > MAX_FILES:
+        raise _refusal(name, f"The archive holds {len(members)} files.", f"At most {MAX_FILES} are taken.", status=413)
+    seen: set[str] = set()
+    for member in members:
+        _check_path(member)
+        # Case is folded because two such files would be one on some systems.
+        if member.filename.lower() in seen:
+            raise _refusal(member.filename, "The archive holds this path twice.", "Keep one of them.")
+        seen.add(member.filename.lower())
+    _check_total(sum(member.file_size for member in members), name)
+
+
+def _check_path(member: zipfile.ZipInfo) -> None:
+    # ZipInfo cuts names at a NUL; the original shows whether there was one.
+    path, original = member.filename, member.orig_filename
+    parts = PurePosixPath(path).parts
+    outside = path.startswith(("/", "~")) or ".." in parts or "\\" in original or ":" in path
+    if outside or "\0" in original or not path.isprintable() or str(PurePosixPath(path)) != path:
+        raise _refusal(original, "This path leads outside the archive.", "Use plain relative paths such as a/b.cu.")
+    if len(path) > MAX_PATH_LENGTH:
+        raise _refusal(path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names.")
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in {0, stat.S_IFREG}:
+        raise _refusal(path, "This is a link or device, not a file.", "Pack the file itself.")
+    if member.flag_bits & 0x1:
+        raise _refusal(path, "This file is encrypted.", "Pack the archive without a password.")
+    if PurePosixPath(path).suffix not in EXTENSIONS:
+        raise _refusal(path, "This kind of file is not taken.", f"Only {', '.join(EXTENSIONS)} may be in the archive.")
+
+
+def _read_members(name: str, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> list[SourceFile]:
+    # Declared sizes can lie, so what really comes out is counted as well.
+    total = 0
+    files = []
+    for member in members:
+        content = bytearray()
+        with archive.open(member) as stream:
+            while chunk := stream.read(_CHUNK):
+                total += len(chunk)
+                _check_total(total, name)
+                content += chunk
+        files.append(SourceFile(path=member.filename, text=_text(member.filename, bytes(content), may_be_empty=True)))
+    return files
+
+
+def _text(name: str, content: bytes, *, may_be_empty: bool = False) -> str:
+    if b"\0" in content:
+        raise _refusal(name, "The file holds NUL bytes, so it is not source text.", "Upload the source itself.")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"The file is not UTF-8 text (byte {error.start})."
+        raise _refusal(name, message, "Save it as UTF-8.") from error
+    is_entry = PurePosixPath(name).name == SourceBundle.ENTRY or not may_be_empty
+    if is_entry and not text.strip():
+        raise _refusal(name, "The file is empty.", "Write a solution(...) into it.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _check_total(size: int, name: str) -> None:
+    if size > settings.SUBMISSION_MAX_BYTES:
+        limit = settings.SUBMISSION_MAX_BYTES // 1024
+        raise _refusal(
+            name, f"The files are larger than {limit} KB in all.", f"Keep them within {limit} KB.", status=413
+        )
+
+
+def _refusal(value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
+    return Refusal(field="file", value=value, message=message, remedy=remedy, status=status)

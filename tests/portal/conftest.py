@@ -1,0 +1,52 @@
+"""People, nodes and reports that the site's tests share."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from evaluator.contract import SlotState
+from portal.accounts.models import User
+from portal.nodes.models import Node, Slot
+from problems import registry
+
+
+@pytest.fixture
+def alice(db):
+    return User.objects.create_user("alice", password="a long pass phrase")
+
+
+@pytest.fixture
+def bob(db):
+    return User.objects.create_user("bob", password="a long pass phrase")
+
+
+@pytest.fixture
+def operator(db):
+    return User.objects.create_user("operator", password="a long pass phrase", is_staff=True)
+
+
+@pytest.fixture
+def now():
+    return timezone.now()
+
+
+@pytest.fixture
+def later(now):
+    """A moment so many seconds after `now`."""
+    return lambda seconds: now + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def node(db, now):
+    """A node that was just heard from, with one free slot for cpux2 and every problem installed."""
+    node = Node.objects.create(
+        name="alpha",
+        key_digest="0" * 64,
+        seen_at=now,
+        sandbox="full",
+        backends=["pytorch"],
+        revisions={problem.slug: registry.revision(problem.slug) for problem in registry.problems()},
+    )
+    Slot.objects.create(node=node, index=0, profile="cpux2", state=SlotState.FREE)
+    return node
