@@ -139,17 +139,25 @@ def set_environment(host: str, port: int, data_dir: Path) -> None:
 
 
 def prepare(data_dir: Path) -> None:
-    """Make the secret, the tables, the collected assets, the operator and the local node, where they are missing."""
+    """Make the secret, the tables, the collected assets, the operator and the local node, where they are missing.
+
+    Raises:
+        StartFailure: the database or a folder refuses.
+    """
     (data_dir / "log").mkdir(parents=True, exist_ok=True)
     write_secret(data_dir / "env")
     sys.path.insert(0, str(ROOT))
     import django  # reads the settings, which need the secret
-    from django.core.management import call_command
+    from django.core.management import CommandError, call_command
+    from django.db import DatabaseError
 
     django.setup()
-    call_command("migrate", verbosity=0, interactive=False)
-    collect_assets(data_dir)
-    call_command("bootstrap")
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+        collect_assets(data_dir)
+        call_command("bootstrap")
+    except (CommandError, DatabaseError) as error:
+        raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
 
 
 def write_secret(path: Path) -> None:
