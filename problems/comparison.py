@@ -1,5 +1,7 @@
-"""Comparing an output with the oracle's: |x - ref| <= atol * rms(ref) + rtol * |ref|, a bound on the rms error,
-and equal classes of NaN and infinity (numerics policy of the judge).
+"""Comparing an output with the oracle's, by the judge's numerics policy.
+
+An element is right where |x - ref| <= atol * rms(ref) + rtol * |ref| and NaN or infinity stand in the same places;
+beside that, the root mean square of all errors has a bound.
 
 Everything runs in float64 over chunks of rows, so that outputs of gigabytes need only a few hundred megabytes more.
 """

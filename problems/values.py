@@ -68,6 +68,13 @@ class Call:
         draw = torch.randn(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)
         return draw.mul_(std).add_(mean).to(dtype or self.dtype)
 
+    def scales(
+        self, name: str, symbols: Sequence[str | int], *, spread: float = 1.5, shared: bool = False
+    ) -> torch.Tensor:
+        """Log-normal factors exp(spread * y), y standard normal, divided by their root mean square; float32."""
+        draw = torch.randn(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)
+        return draw.mul_(spread).sub_(spread**2).exp_()
+
     def long_tailed(
         self,
         name: str,
@@ -80,14 +87,11 @@ class Call:
         """As `normal`, but each element has a log-normal scale of its own, as gradients have.
 
         The few large elements carry the sum, so a payload squeezed to 8 bits under one scale per row loses about
-        four times what bfloat16 summation loses; with plain normal values the two are hardly apart. The variance of
-        x * exp(s * y) with x, y standard normal is exp(2 * s**2); `std` is what is left after dividing it out.
+        four times what bfloat16 summation loses; with plain normal values the two are hardly apart.
         """
-        spread = 1.5
-        shape, generator = self.shape(symbols), self.generator(name, shared=shared)
-        scale = torch.randn(shape, generator=generator, device=self.device).mul_(spread).sub_(spread**2).exp_()
-        draw = torch.randn(shape, generator=generator, device=self.device)
-        return draw.mul_(scale).mul_(std).to(dtype or self.dtype)
+        scales = self.scales(f"{name} scales", symbols, shared=shared)
+        draw = torch.randn(scales.shape, generator=self.generator(name, shared=shared), device=self.device)
+        return draw.mul_(scales).mul_(std).to(dtype or self.dtype)
 
     def uniform(
         self,

@@ -66,7 +66,7 @@ PROBLEM = Problem(
         SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="the card's size: 2 MiB in bfloat16"),
         SizeName.LARGE: Size(
             dims=fixed(M=8192, N=8192),
-            system="Llama 3.1 70B (hidden size 8192), tensor-parallel prefill of 8192 tokens: one row-split layer's sum",
+            system="Llama 3.1 70B (hidden size 8192), tensor-parallel prefill of 8192 tokens: the sum after one layer",
         ),
     },
     cost=cost,

@@ -1,0 +1,127 @@
+"""A problem's executable parts, loaded together, and the one way to run a program on a call."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems import registry
+from problems.comparison import Comparison, compare_output
+from problems.groups import Group
+from problems.schema import Output, Problem
+from problems.values import Arguments, Call
+
+Program = Callable[..., Any]
+"""Anything with a problem's `solution` signature."""
+
+Outputs = tuple[Tensor, ...]
+"""One tensor per output of a problem, in the order of its spec."""
+
+
+class WrongStructure(ValueError):
+    """A program returned something else than the outputs of its problem; the message says what was expected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementation:
+    """A problem with everything of its folder that needs torch."""
+
+    problem: Problem
+    make_inputs: Callable[[Call], Arguments]
+    solution: Program
+    expected: Callable[[Call], Outputs]
+    compare: Callable[[Call, Outputs, Outputs], tuple[Comparison, ...]]
+    honest: Mapping[str, Program]
+    mutants: Mapping[str, Program]
+
+    def run(self, program: Program, call: Call) -> Outputs:
+        """What `program` returns (and writes) for `call` on this rank.
+
+        Raises:
+            WrongStructure: the number of tensors, or that something is no tensor.
+        """
+        return self.run_with(program, self.make_inputs(call))
+
+    def run_with(self, program: Program, arguments: Arguments) -> Outputs:
+        """As `run`, with the given arguments; those declared mutable may change."""
+        returned = program(**{name: _materialise(value) for name, value in arguments.items()})
+        return _collect(self.problem, returned, arguments)
+
+    def check(self, call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
+        """Compare every output of this rank, structure first.
+
+        Raises:
+            WrongStructure: a shape or dtype differs.
+        """
+        for output, tensor, owed in zip(self.problem.outputs, actual, expected, strict=True):
+            dtype = dtype_of(output, call)
+            if tensor.shape != owed.shape or tensor.dtype != dtype:
+                raise WrongStructure(
+                    f"output {output.name!r} is {tuple(tensor.shape)} {tensor.dtype}, "
+                    f"expected {tuple(owed.shape)} {dtype}"
+                )
+        return self.compare(call, actual, expected)
+
+
+def dtype_of(output: Output, call: Call) -> torch.dtype:
+    """The torch dtype that `output` has in `call`."""
+    if output.dtype == "input":
+        return call.dtype
+    dtype: torch.dtype = getattr(torch, output.dtype)
+    return dtype
+
+
+@cache
+def load(slug: str) -> Implementation:
+    """The problem called `slug`; raises problems.registry.UnknownProblem."""
+    problem = registry.get(slug)
+    package = registry.package(slug)
+    oracle = importlib.import_module(f"{package}.oracle")
+    variants = importlib.import_module(f"{package}.variants")
+
+    def compare_each(_call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
+        return tuple(map(compare_output, problem.outputs, actual, expected))
+
+    return Implementation(
+        problem=problem,
+        make_inputs=importlib.import_module(f"{package}.inputs").make_inputs,
+        solution=importlib.import_module(f"{package}.reference").solution,
+        expected=oracle.expected,
+        compare=getattr(oracle, "compare", compare_each),
+        honest=variants.HONEST,
+        mutants=variants.MUTANTS,
+    )
+
+
+@cache
+def _process_group(ranks: tuple[int, ...]) -> dist.ProcessGroup | None:
+    """The real group of `ranks`, made once per process by its members alone."""
+    if len(ranks) == dist.get_world_size():
+        return dist.group.WORLD
+    return dist.new_group(list(ranks), use_local_synchronization=True)
+
+
+def _materialise(value: Any) -> Any:
+    """`value` with group references replaced by real process groups."""
+    return _process_group(value.ranks) if isinstance(value, Group) else value
+
+
+def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
+    """The outputs in the order of the spec, from what was returned and what was written."""
+    parts = list(returned) if isinstance(returned, (tuple, list)) else [] if returned is None else [returned]
+    owed = sum(output.argument is None for output in problem.outputs)
+    if len(parts) != owed:
+        raise WrongStructure(f"{problem.slug} returned {len(parts)} values, expected {owed}")
+    remaining = iter(parts)
+    outputs = tuple(
+        next(remaining) if output.argument is None else arguments[output.argument] for output in problem.outputs
+    )
+    for output, value in zip(problem.outputs, outputs, strict=True):
+        if not isinstance(value, Tensor):
+            raise WrongStructure(f"output {output.name!r} is {type(value).__name__}, expected a tensor")
+    return outputs

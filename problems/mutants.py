@@ -1,0 +1,193 @@
+"""Wrong programs that every problem must refuse, made from its own reference and oracle.
+
+Each generic mutant is a function of an implementation and a call that gives the outputs a cheating or broken
+program would hand in on this rank. Every rank runs the same mutant at once, because most still communicate.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.implementation import Implementation, Outputs, dtype_of
+from problems.schema import Argument, ArgumentKind, Output, Placement, Problem
+from problems.taxonomy import Communication
+from problems.values import Call
+from problems.wiretap import Group, Tap, tapped
+
+Mutant = Callable[[Implementation, Call], Outputs]
+
+STALE_ARGUMENT = "stale_argument:"
+"""Prefix of the mutants that take one argument, named after the colon, from another call."""
+
+_SHARDED = {
+    Communication.ALL_GATHER,
+    Communication.REDUCE_SCATTER,
+    Communication.ALL_TO_ALL,
+    Communication.ALL_TO_ALL_V,
+    Communication.SCATTER,
+    Communication.GATHER,
+}
+
+
+def _another(call: Call) -> Call:
+    """A different call of the same evaluation."""
+    return replace(call, index=call.index + 1)
+
+
+def _owed(implementation: Implementation, call: Call) -> Outputs:
+    """The right outputs in the dtypes that a program must return."""
+    expected = implementation.expected(call)
+    outputs = zip(implementation.problem.outputs, expected, strict=True)
+    return tuple(tensor.to(dtype_of(output, call)) for output, tensor in outputs)
+
+
+def zeros(implementation: Implementation, call: Call) -> Outputs:
+    """Zeros everywhere."""
+    return tuple(torch.zeros_like(tensor) for tensor in _owed(implementation, call))
+
+
+def constant(implementation: Implementation, call: Call) -> Outputs:
+    """One number everywhere: the mean of what another call's output was, the best that one can guess."""
+    guessed = _owed(implementation, _another(call))
+    owed = _owed(implementation, call)
+    return tuple(torch.full_like(tensor, _mean(guess)) for tensor, guess in zip(owed, guessed, strict=True))
+
+
+def _mean(tensor: Tensor) -> float:
+    finite = tensor[tensor.isfinite()] if tensor.is_floating_point() else tensor
+    mean = float(finite.double().mean()) if finite.numel() else 0.0
+    return mean if tensor.is_floating_point() else round(mean)
+
+
+def passthrough(implementation: Implementation, call: Call) -> Outputs:
+    """An argument handed back wherever it has an output's shape and dtype; the reference's output elsewhere."""
+    problem = implementation.problem
+    outputs = implementation.run(implementation.solution, call)
+    arguments = implementation.make_inputs(call)
+    sources = [_like(problem, output) for output in problem.outputs]
+    return tuple(
+        output if source is None else arguments[source.name] for output, source in zip(outputs, sources, strict=True)
+    )
+
+
+def _like(problem: Problem, output: Output) -> Argument | None:
+    """The first tensor argument with the shape and dtype of `output`."""
+    for argument in problem.arguments:
+        is_tensor = argument.kind is ArgumentKind.TENSOR
+        if is_tensor and argument.shape == output.shape and argument.dtype == output.dtype:
+            return argument
+    return None
+
+
+def no_update(implementation: Implementation, call: Call) -> Outputs:
+    """Mutable arguments left as they were, everything returned computed rightly."""
+    outputs = implementation.run(implementation.solution, call)
+    untouched = implementation.make_inputs(call)
+    return tuple(
+        tensor if output.argument is None else untouched[output.argument]
+        for output, tensor in zip(implementation.problem.outputs, outputs, strict=True)
+    )
+
+
+def _through(tap: Tap) -> Mutant:
+    """The reference with its collectives tapped."""
+
+    def mutant(implementation: Implementation, call: Call) -> Outputs:
+        with tapped(tap):
+            return implementation.run(implementation.solution, call)
+
+    return mutant
+
+
+def _without_last(tensor: Tensor, group: Group) -> Tensor:
+    """What the last rank of a group sends when its share is dropped."""
+    is_last = dist.get_rank(group) == dist.get_world_size(group) - 1
+    return torch.zeros_like(tensor) if is_last else tensor
+
+
+def _rotated(count: int) -> list[int]:
+    """Every shard one place further."""
+    return [(place - 1) % count for place in range(count)]
+
+
+def _squeeze(tensor: Tensor, *, largest: float, round_to: Callable[[Tensor], Tensor]) -> Tensor:
+    """A floating payload through an 8-bit format with one scale per row, back in its own dtype."""
+    if not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.numel() == 0:
+        return tensor
+    wide = tensor.float()
+    peak = wide.abs().amax(dim=-1, keepdim=True) if wide.dim() else wide.abs()
+    scale = torch.where(peak > 0, peak / largest, 1.0)
+    return (round_to(wide / scale) * scale).to(tensor.dtype)
+
+
+def _to_int8(tensor: Tensor, _group: Group) -> Tensor:
+    return _squeeze(tensor, largest=127.0, round_to=torch.round)
+
+
+def _to_float8(tensor: Tensor, _group: Group) -> Tensor:
+    return _squeeze(tensor, largest=448.0, round_to=lambda values: values.to(torch.float8_e4m3fn).float())
+
+
+def stale_output(implementation: Implementation, call: Call) -> Outputs:
+    """What was right for another call."""
+    return implementation.run(implementation.solution, _another(call))
+
+
+def peer_output(implementation: Implementation, call: Call) -> Outputs:
+    """What the next rank owes."""
+    return _owed(implementation, call.at_rank((call.rank + 1) % call.world_size))
+
+
+def _stale_argument(name: str) -> Mutant:
+    """The reference with the argument `name` of another call: passes only where that argument does not matter."""
+
+    def mutant(implementation: Implementation, call: Call) -> Outputs:
+        arguments = implementation.make_inputs(call)
+        arguments[name] = implementation.make_inputs(_another(call))[name]
+        return implementation.run_with(implementation.solution, arguments)
+
+    return mutant
+
+
+_GENERIC: dict[str, Mutant] = {
+    "zeros": zeros,
+    "constant": constant,
+    "passthrough": passthrough,
+    "no_update": no_update,
+    "no_communication": _through(Tap(is_connected=False)),
+    "last_rank_skipped": _through(Tap(payload=_without_last)),
+    "shards_wrong_order": _through(Tap(order=_rotated)),
+    "stale_output": stale_output,
+    "peer_output": peer_output,
+    "squeezed_int8": _through(Tap(payload=_to_int8)),
+    "squeezed_float8": _through(Tap(payload=_to_float8)),
+}
+
+
+def generic(problem: Problem) -> dict[str, Mutant]:
+    """Every generic mutant of `problem` by name, whether it applies or not."""
+    tensors = [a.name for a in problem.arguments if a.kind in (ArgumentKind.TENSOR, ArgumentKind.TENSORS)]
+    return _GENERIC | {f"{STALE_ARGUMENT}{name}": _stale_argument(name) for name in tensors}
+
+
+def why_not_applicable(problem: Problem, mutant: str) -> str | None:
+    """Why the generic mutant `mutant` says nothing about `problem`; None where it must fail.
+
+    Reasons that follow from the spec's own data need no entry in `mutants_not_applicable`.
+    """
+    return _structural_reason(problem, mutant) or problem.mutants_not_applicable.get(mutant)
+
+
+def _structural_reason(problem: Problem, mutant: str) -> str | None:
+    if mutant == "passthrough" and not any(_like(problem, output) for output in problem.outputs):
+        return "no argument has the shape and dtype of an output"
+    if mutant == "no_update" and not any(argument.mutable for argument in problem.arguments):
+        return "no argument is mutable"
+    if mutant == "shards_wrong_order" and not _SHARDED & set(problem.communication):
+        return "no collective carries one shard per rank"
+    if mutant == "peer_output" and all(output.placement is Placement.REPLICATED for output in problem.outputs):
+        return "every output is the same on all ranks"
+    return None

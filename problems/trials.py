@@ -1,0 +1,98 @@
+"""One program on one call on this rank, compared with the oracle: the task that tests and calibration give to ranks."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.comparison import Comparison
+from problems.implementation import Implementation, Outputs, WrongStructure, load
+from problems.mutants import generic
+from problems.schema import SizeName
+from problems.values import Call
+
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Which program runs on which call.
+
+    `program` is "reference", "honest:NAME" or "mutant:NAME" (from the problem's variants), or "generic:NAME".
+    """
+
+    slug: str
+    program: str
+    size: SizeName = SizeName.TINY
+    key: bytes
+    index: int = 0
+    dtype: str = "bfloat16"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one rank found: comparisons by output, or why the structure was wrong; arguments changed unlawfully."""
+
+    comparisons: tuple[Comparison, ...] = ()
+    wrong_structure: str | None = None
+    changed_arguments: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether this rank's result is accepted."""
+        is_right = all(comparison.passed for comparison in self.comparisons)
+        return is_right and self.wrong_structure is None and not self.changed_arguments
+
+
+def call_of(trial: Trial, implementation: Implementation, *, rank: int, world_size: int) -> Call:
+    """The call of `trial` as `rank` meets it on the CPU."""
+    return Call(
+        key=trial.key,
+        index=trial.index,
+        rank=rank,
+        world_size=world_size,
+        dims=implementation.problem.dims(trial.size, world_size),
+        dtype=getattr(torch, trial.dtype),
+        device=torch.device("cpu"),
+    )
+
+
+def attempt(trial: Trial) -> Outcome:
+    """Run `trial` on this rank and compare; every rank of the world attempts it at once."""
+    implementation = load(trial.slug)
+    call = call_of(trial, implementation, rank=dist.get_rank(), world_size=dist.get_world_size())
+    try:
+        outputs, changed = _outputs(trial.program, implementation, call)
+        comparisons = implementation.check(call, outputs, implementation.expected(call))
+    except WrongStructure as error:
+        return Outcome(wrong_structure=str(error))
+    return Outcome(comparisons=comparisons, changed_arguments=changed)
+
+
+def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
+    """The outputs of the program called `program`, and the immutable arguments that it changed."""
+    family, _, name = program.partition(":")
+    if family == "generic":
+        return generic(implementation.problem)[name](implementation, call), ()
+    programs = {"honest": implementation.honest, "mutant": implementation.mutants}
+    solution = implementation.solution if family == REFERENCE else programs[family][name]
+    arguments = implementation.make_inputs(call)
+    outputs = implementation.run_with(solution, arguments)
+    return outputs, _changed(implementation, call, arguments)
+
+
+def _changed(implementation: Implementation, call: Call, arguments: dict[str, object]) -> tuple[str, ...]:
+    """Names of tensor arguments that differ from a fresh draw although no output is written there."""
+    fresh = implementation.make_inputs(call)
+    immutable = [argument.name for argument in implementation.problem.arguments if not argument.mutable]
+    return tuple(name for name in immutable if not _same(arguments[name], fresh[name]))
+
+
+def _same(left: object, right: object) -> bool:
+    """Whether two arguments are equal; only tensors, alone or in lists, can differ."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return all(map(_same, left, right))
+    return True
