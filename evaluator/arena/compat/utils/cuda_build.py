@@ -1,0 +1,202 @@
+"""One CUDA C++ extension: its identity, the commands that build it, and the build itself.
+
+Builder and ranks use this same module, so that what was built ahead is found again by its key. Only the standard
+library is imported at the top: torch, whose headers and libraries an extension is built against, is looked up when
+the commands are made.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+ARCHITECTURES_VARIABLE = "PKB_CUDA_ARCHITECTURES"
+"""Compute capabilities to build for, as nvcc writes them, separated by commas: "90a"."""
+
+DEFAULT_ARCHITECTURES = ("90a",)
+BUILD_SECONDS = 300
+"""Longest time one nvcc or linker command may take."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class BuildError(RuntimeError):
+    """The extension did not compile or link; the text holds the command and all that the compiler said."""
+
+    def __init__(self, name: str, command: str, output: str) -> None:
+        super().__init__(f"building the CUDA extension {name!r} failed\n{command}\n{output}")
+        self.name = name
+        self.command = command
+        self.output = output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """What a submission asked to have built; two equal ones are the same artefact.
+
+    Raises:
+        ValueError: `name` is not a Python identifier, which it must be to name a module and a C++ symbol.
+    """
+
+    name: str
+    source: str
+    cuda_flags: tuple[str, ...] = ()
+    include_paths: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ValueError(f"the extension's name {self.name!r} is not an identifier: use letters, digits and _")
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over sources, flags, architectures and tool chain, in hexadecimal."""
+        parts = (
+            self.name,
+            self.source,
+            *("flag", *self.cuda_flags),
+            *("include", *self.include_paths),
+            *("link", *self.link_flags),
+            *("architecture", *architectures()),
+            toolchain(),
+        )
+        digest = hashlib.sha256()
+        for part in parts:
+            content = part.encode()
+            digest.update(f"{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    def artefact(self, root: Path) -> Path:
+        """Where the built module lies under `root`, a folder of built extensions."""
+        return root / self.key[:32] / f"{self.name}.so"
+
+
+def architectures() -> tuple[str, ...]:
+    """The compute capabilities to build for: of the environment, else Hopper's."""
+    named = os.environ.get(ARCHITECTURES_VARIABLE, "")
+    return tuple(part for part in named.split(",") if part) or DEFAULT_ARCHITECTURES
+
+
+@functools.cache
+def cuda_home() -> Path:
+    """The folder of the CUDA tool kit: CUDA_HOME, the usual place, or where the nvcc on the path lies.
+
+    Raises:
+        FileNotFoundError: there is no nvcc.
+    """
+    named = [os.environ.get("CUDA_HOME"), "/usr/local/cuda", shutil.which("nvcc")]
+    folders = [Path(name) for name in named if name]
+    for folder in (*folders[:-1], folders[-1].resolve().parent.parent):
+        if (folder / "bin" / "nvcc").exists():
+            return folder
+    raise FileNotFoundError("there is no nvcc: put it on PATH or name the tool kit's folder in CUDA_HOME")
+
+
+@functools.cache
+def toolchain() -> str:
+    """What a build depends on beside its sources: versions of nvcc, of the host compiler, of torch and of Python."""
+    import torch  # noqa: PLC0415 - the builder's host side reads this module without torch
+
+    commands = ([str(cuda_home() / "bin" / "nvcc"), "--version"], ["g++", "--version"])
+    said = [_output(command) for command in commands]
+    return "\n".join([*said, torch.__version__, str(sysconfig.get_config_var("SOABI"))])
+
+
+def compile_command(extension: Extension, *, source: Path, target: Path) -> list[str]:
+    """The nvcc command that turns `source` into the object file `target`.
+
+    The macros and half-precision switches are those of torch's own extension builder, so that sources written for
+    that one compile here.
+    """
+    from torch.utils import cpp_extension  # noqa: PLC0415 - see toolchain
+
+    chosen = [flag for flag in extension.cuda_flags if flag.startswith(("-gencode", "-arch", "--gpu-architecture"))]
+    standard = [flag for flag in extension.cuda_flags if flag.startswith(("-std", "--std"))]
+    return [
+        str(cuda_home() / "bin" / "nvcc"),
+        *("-c", str(source), "-o", str(target)),
+        f"-DTORCH_EXTENSION_NAME={extension.name}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+        *cpp_extension.COMMON_NVCC_FLAGS,
+        *([] if chosen else _architecture_flags()),
+        *([] if standard else ["-std=c++17"]),
+        *("-O3", "--threads=2", "-Xcompiler", "-fPIC"),
+        *(f"-I{path}" for path in extension.include_paths),
+        *(part for path in _include_paths() for part in ("-isystem", path)),
+        *extension.cuda_flags,
+    ]
+
+
+def link_command(extension: Extension, *, target: Path, objects: list[Path]) -> list[str]:
+    """The command that links `objects` into the Python module `target` against torch and the CUDA runtime."""
+    import torch  # noqa: PLC0415 - see toolchain
+
+    torch_libraries = Path(torch.__file__).parent / "lib"
+    on_device = ["-lc10_cuda", "-ltorch_cuda"] if (torch_libraries / "libtorch_cuda.so").exists() else []
+    cuda_libraries = cuda_home() / "lib64"
+    return [
+        *("g++", "-shared", "-o", str(target)),
+        *(str(path) for path in objects),
+        *(f"-L{torch_libraries}", f"-L{cuda_libraries}", f"-L{cuda_libraries / 'stubs'}"),
+        *("-lc10", "-ltorch_cpu", *on_device, "-ltorch", "-ltorch_python", "-lcudart"),
+        *extension.link_flags,
+    ]
+
+
+def build(extension: Extension, *, root: Path) -> Path:
+    """Compile and link `extension` under `root` and give the module's path; at once if it is there already.
+
+    Everything is made in a folder of its own and moved into place whole, so a reader finds all or nothing.
+
+    Raises:
+        BuildError: compiler or linker refused, or took longer than BUILD_SECONDS.
+    """
+    artefact = extension.artefact(root)
+    if artefact.exists():
+        return artefact
+    work = root / f".{artefact.parent.name}.{os.getpid()}"
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        source, compiled = work / f"{extension.name}.cu", work / f"{extension.name}.o"
+        source.write_text(extension.source)
+        _run(extension, compile_command(extension, source=source, target=compiled))
+        _run(extension, link_command(extension, target=work / artefact.name, objects=[compiled]))
+        artefact.parent.mkdir(exist_ok=True)
+        (work / artefact.name).replace(artefact)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return artefact
+
+
+def _architecture_flags() -> list[str]:
+    return [f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures()]
+
+
+def _include_paths() -> list[str]:
+    import torch  # noqa: PLC0415 - see toolchain
+
+    headers = Path(torch.__file__).parent / "include"
+    python = sysconfig.get_path("include")
+    return [str(headers), str(headers / "torch/csrc/api/include"), str(cuda_home() / "include"), python]
+
+
+def _run(extension: Extension, command: list[str]) -> None:
+    written = " ".join(command)
+    try:
+        done = subprocess.run(  # noqa: S603 - the command is ours; its flags act inside the sandbox only
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BUILD_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(extension.name, written, f"stopped after {BUILD_SECONDS} s") from error
+    if done.returncode != 0:
+        raise BuildError(extension.name, written, done.stdout.decode(errors="replace"))
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - fixed commands
