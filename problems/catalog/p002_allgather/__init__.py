@@ -1,0 +1,1 @@
+"""All-gather of one matrix into a stack."""

@@ -1,0 +1,12 @@
+"""What each rank owes: copies, bit by bit."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p002_allgather.inputs import make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (W, M, N): every rank's matrix at its rank."""
+    return (torch.stack([make_inputs(call.at_rank(rank))["tensor"] for rank in range(call.world_size)]),)

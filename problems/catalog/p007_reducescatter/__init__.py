@@ -1,0 +1,1 @@
+"""Reduce-scatter (sum) along rows."""

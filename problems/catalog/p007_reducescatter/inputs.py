@@ -1,0 +1,11 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`tensor` (W*M, N): long-tailed as gradients are, times a scale of the rank's own between 1/2 and 2."""
+    scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
+    return {"tensor": call.long_tailed("tensor", ("WM", "N"), dtype=torch.float32).mul_(scale).to(call.dtype)}

@@ -1,0 +1,15 @@
+"""What each rank owes, in float64."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p007_reducescatter.inputs import make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (M, N): the rank's row block of the sum over all ranks."""
+    total = torch.zeros(call.shape(("M", "N")), dtype=torch.float64, device=call.device)
+    for rank in range(call.world_size):
+        total += make_inputs(call.at_rank(rank))["tensor"].chunk(call.world_size)[call.rank]
+    return (total,)

@@ -1,0 +1,1 @@
+"""All-to-all of stacked matrices."""

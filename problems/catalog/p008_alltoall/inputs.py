@@ -1,0 +1,8 @@
+"""Arguments of one rank for one call."""
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`tensor` (W, M, N): standard normal, the rank's own."""
+    return {"tensor": call.normal("tensor", ("W", "M", "N"))}

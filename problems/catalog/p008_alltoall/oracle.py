@@ -1,0 +1,12 @@
+"""What each rank owes: copies, bit by bit."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p008_alltoall.inputs import make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (W, M, N): slice `call.rank` of every rank's stack, in rank order."""
+    return (torch.stack([make_inputs(call.at_rank(rank))["tensor"][call.rank] for rank in range(call.world_size)]),)

@@ -1,0 +1,41 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def point_to_point(tensor: Tensor) -> Tensor:
+    """One send and one receive per peer."""
+    me, world_size = dist.get_rank(), dist.get_world_size()
+    tensor, out = tensor.contiguous(), torch.empty_like(tensor)
+    out[me] = tensor[me]
+    peers = [rank for rank in range(world_size) if rank != me]
+    sends = [dist.isend(tensor[peer], peer) for peer in peers]
+    receives = [dist.irecv(out[peer], peer) for peer in peers]
+    for work in (*sends, *receives):
+        work.wait()
+    return out
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """Gathers everything and picks the slices."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return torch.stack([part[dist.get_rank()] for part in parts])
+
+
+def transposed_slices(tensor: Tensor) -> Tensor:
+    """The slices that came from rank s stand at place W - 1 - s."""
+    return gathered(tensor).flip(0)
+
+
+def own_slice_only(tensor: Tensor) -> Tensor:
+    """Everything but the own slice is what was already here."""
+    out = tensor.clone()
+    out[dist.get_rank()] = tensor[dist.get_rank()]
+    return out
+
+
+HONEST = {"point_to_point": point_to_point, "gathered": gathered}
+MUTANTS = {"transposed_slices": transposed_slices, "own_slice_only": own_slice_only}

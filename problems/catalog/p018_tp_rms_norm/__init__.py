@@ -1,0 +1,1 @@
+"""RMSNorm over a hidden dimension that is sharded across ranks."""

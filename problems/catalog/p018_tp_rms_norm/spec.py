@@ -1,0 +1,86 @@
+"""RMSNorm over a hidden dimension that is sharded across ranks, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Scope,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The shard is read and written once; one float32 sum per row has to be shared by all ranks."""
+    rows, hidden = dims["M"], dims["N"]
+    statistics = 2 * (world_size - 1) / world_size * 4 * rows
+    return Cost(
+        flops={"fp32": 4 * rows * hidden},
+        memory_bytes=element_bytes * (2 * rows * hidden + hidden),
+        wire_bytes=statistics,
+        reference_wire_bytes=statistics,
+        note="The statistics are small: the wire matters by its latency, between two passes over the shard.",
+    )
+
+
+PROBLEM = Problem(
+    number=18,
+    slug="tp_rms_norm",
+    title="RMSNorm over a hidden dimension sharded across ranks",
+    summary="Local sums of squares are all-reduced, then every rank normalises its shard of the hidden dimension.",
+    origin="Hugging Face Transformers RMSNorm (LLaMA family), tensor parallel as in vLLM",
+    parallelism=(Parallelism.TENSOR,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.NORM,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(local_hidden_states: Tensor, local_weight: Tensor, variance_epsilon: float) -> Tensor",
+    arguments=(
+        Argument(
+            name="local_hidden_states",
+            shape=("M", "N"),
+            values="normal; every row has a scale between 2^-11 and 2^3, and every rank scales each row by its own "
+            "factor between 1/4 and 4",
+        ),
+        Argument(name="local_weight", shape=("N",), values="standard normal, different on every rank"),
+        Argument(name="variance_epsilon", kind=ArgumentKind.REAL, dtype="float", values="1e-5"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("M", "N"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds hidden elements r*N to (r+1)*N - 1",
+            tolerance=Tolerance(atol=0.01, rtol=0.012, rms=0.006, scope=Scope.ROW, calibration="preliminary"),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=96, N=64), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="1024 tokens, 1024 hidden elements per rank"),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: {"M": 131_072, "N": 16_384 // world_size},
+            system="Llama 3.1 405B (hidden size 16384) prefilling its whole context of 131072 tokens",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="one float32 sum of squares per row",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable={
+        name: "a row of the payload is one number, which an 8-bit format with a scale of its own carries exactly"
+        for name in ("squeezed_int8", "squeezed_float8")
+    },
+)
