@@ -193,6 +193,7 @@ def processes(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
         if libc:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
+    (data_dir / "log" / "supervisord.log").unlink(missing_ok=True)
     # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
     supervisor = subprocess.Popen(
         [sys.executable, "-m", "supervisor.supervisord", "-c", str(ROOT / "deploy" / "supervisord.conf")],
@@ -246,13 +247,12 @@ def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subproces
     started_at = datetime.now(tz=UTC)
     deadline = time.monotonic() + START_SECONDS
     log = data_dir / "log" / "supervisord.log"
-    start_of_log = log.stat().st_size if log.exists() else 0
     while time.monotonic() < deadline:
         if answers(host, port) and has_live_node(started_at):
             return
         if supervisor.poll() is not None:
             raise StartFailure(f"supervisord ended; see {log}")
-        if failed := given_up(log, start_of_log):
+        if failed := given_up(log):
             raise StartFailure(f"{failed} does not start; its last lines:\n{tail(data_dir / 'log' / f'{failed}.log')}")
         time.sleep(0.2)
     missing = "the node sends no heartbeat" if answers(host, port) else "/readyz does not answer"
@@ -276,13 +276,11 @@ def has_live_node(started_at: datetime) -> bool:
     return Node.objects.filter(seen_at__gte=started_at).exists()
 
 
-def given_up(log: Path, start: int) -> str | None:
-    """The first process that supervisord has given up on in this run."""
-    with log.open() as lines:
-        lines.seek(start)
-        for line in lines:
-            if "gave up:" in line:
-                return line.split("gave up:")[1].split()[0]
+def given_up(log: Path) -> str | None:
+    """The first process that supervisord has given up on; its log begins anew with every run."""
+    for line in log.read_text().splitlines() if log.exists() else ():
+        if "gave up:" in line:
+            return line.split("gave up:")[1].split()[0]
     return None
 
 
