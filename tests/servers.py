@@ -1,0 +1,399 @@
+"""Real servers for tests: PostgreSQL, Redis and RabbitMQ, each in a folder of its own on a free port, ended whole.
+
+    with postgresql() as database, redis() as broker:
+        ...
+
+A server can be killed as by a crash and started again in the middle of a test. PostgreSQL refuses to run as root, so as
+root every server runs as the user that its Debian package made.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import psycopg2
+from redis import Redis
+from redis.exceptions import RedisError
+
+START_SECONDS = 60
+
+
+class ServerFailure(Exception):
+    """A server is not installed, does not start or does not end; the text holds the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on at this moment, all different."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class Server(ABC):
+    """One server process and its folder."""
+
+    user: str
+    """The user of its Debian package, whom it runs as where we are root."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.folder = Path(tempfile.mkdtemp(prefix=f"pkb-{type(self).__name__.lower()}-"))
+        self.process: subprocess.Popen[bytes] | None = None
+        self._hand_over(self.folder)
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What starts the server in the foreground."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables for the server beside ours."""
+        return {}
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers; raises ServerFailure."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=os.environ | {"HOME": str(self.folder)} | self.environment(),
+                start_new_session=True,
+                **self._identity(),
+            )
+        self._wait_until(self.is_ready, "answer")
+        return self
+
+    def kill(self) -> None:
+        """End the server at once, as by a crash: kill -9 of its whole process group."""
+        if self.process is None:
+            return
+        _signal_group(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        _wait_until_gone(self.process.pid)
+        self.process = None
+
+    def stop(self) -> None:
+        """End the server in order, and for good."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(self.stop_signal)
+            with suppress(subprocess.TimeoutExpired):  # killed below
+                self.process.wait(20)
+        self.kill()
+
+    stop_signal: signal.Signals = signal.SIGTERM
+
+    def remove(self) -> None:
+        """End the server and delete its folder; nothing of it is needed any more, so it is not asked to end."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *command: str) -> str:
+        """Run one of the server's own programs as its user; its standard output."""
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=os.environ | {"HOME": str(self.folder)} | self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._identity(),
+        )
+        if done.returncode:
+            raise ServerFailure(f"{command[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the server's folder that it may read and change."""
+        path = self.folder / name
+        path.write_text(text)
+        self._hand_over(path)
+        return path
+
+    def _identity(self) -> dict[str, Any]:
+        if os.geteuid() != 0:
+            return {}
+        account = pwd.getpwnam(self.user)
+        return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+    def _hand_over(self, path: Path) -> None:
+        if os.geteuid() == 0:
+            account = pwd.getpwnam(self.user)
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+    def _wait_until(self, condition: Callable[[], bool], verb: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            ended = self.process is None or self.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                log = self.log.read_text(errors="replace")[-3000:]
+                self.remove()
+                raise ServerFailure(f"{self.command()[0]} does not {verb}; its log ends with:\n{log}")
+            time.sleep(0.05)
+
+
+class PostgreSQL(Server):
+    """A cluster without write-ahead guarantees switched off: what is committed survives a kill."""
+
+    user = "postgres"
+    stop_signal = signal.SIGINT  # "fast": ends sessions instead of waiting for them
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.data = self.folder / "data"
+        programs = _program("initdb").parent
+        self.server = str(programs / "postgres")
+        self.run(
+            str(programs / "initdb"),
+            "-D",
+            str(self.data),
+            "-U",
+            "pkb",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "-N",
+        )
+
+    def command(self) -> list[str]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+            "shared_buffers": "64MB",
+        }
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return [self.server, "-D", str(self.data), *options]
+
+    def is_ready(self) -> bool:
+        try:
+            psycopg2.connect(self.dsn("postgres")).close()
+        except psycopg2.OperationalError:
+            return False
+        return True
+
+    def dsn(self, database: str) -> str:
+        """How libpq reaches a database of this cluster."""
+        return f"host=127.0.0.1 port={self.port} user=pkb dbname={database}"
+
+    def url(self, database: str) -> str:
+        """The same as PKB_DATABASE_URL wants it."""
+        return f"postgres://pkb@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, name: str, *, template: str = "template0") -> str:
+        """Make a database, a copy of `template`; returns its URL."""
+        connection = psycopg2.connect(self.dsn("postgres"))
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        connection.close()
+        return self.url(name)
+
+
+class RedisServer(Server):
+    """A Redis without persistence, so that a restart finds it empty; its users live in an ACL file and survive."""
+
+    user = "redis"
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.write("users.acl", "user default off\nuser admin on >admin-secret ~* &* +@all\n")
+
+    def command(self) -> list[str]:
+        return [
+            str(_program("redis-server")),
+            *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+            *("--save", "", "--appendonly", "no", "--aclfile", str(self.folder / "users.acl")),
+        ]
+
+    def is_ready(self) -> bool:
+        try:
+            return bool(self.admin().ping())
+        except RedisError:
+            return False
+
+    @property
+    def admin_url(self) -> str:
+        return f"redis://admin:admin-secret@127.0.0.1:{self.port}/0"
+
+    def admin(self) -> Redis:
+        """A client that may do everything."""
+        return Redis.from_url(self.admin_url)
+
+
+class RabbitMQ(Server):
+    """A broker with its management interface, and with a port mapper of its own that ends with it."""
+
+    user = "rabbitmq"
+
+    def __init__(self, port: int, *, management_port: int, distribution_port: int, mapper_port: int) -> None:
+        super().__init__(port)
+        self.management_port = management_port
+        self.distribution_port = distribution_port
+        self.mapper_port = mapper_port
+        self.programs = _rabbitmq_programs()
+        self.mapper: subprocess.Popen[bytes] | None = None
+        self.write("enabled_plugins", "[rabbitmq_management].\n")
+        self.write(
+            "rabbitmq.conf",
+            f"listeners.tcp.1 = 127.0.0.1:{port}\n"
+            f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {management_port}\n"
+            "default_user = admin\ndefault_pass = admin-secret\ndefault_user_tags.administrator = true\n"
+            "management_agent.disable_metrics_collector = true\nlog.console = true\nlog.console.level = warning\n"
+            "disk_free_limit.absolute = 50MB\n",
+        )
+
+    def command(self) -> list[str]:
+        return [str(self.programs / "rabbitmq-server")]
+
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "RABBITMQ_NODENAME": f"pkb{self.port}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
+            "ERL_EPMD_PORT": str(self.mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.folder),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
+            # One scheduler is enough for a few messages and leaves the cores to the judge.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+            "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin",
+        }
+
+    def start(self) -> Self:
+        if self.mapper is None:
+            self.mapper = subprocess.Popen(
+                [str(_program("epmd")), "-port", str(self.mapper_port), "-address", "127.0.0.1"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self.folder,
+                start_new_session=True,
+                **self._identity(),
+            )
+        return super().start()
+
+    def is_ready(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1):
+                pass
+            urllib.request.urlopen(f"http://127.0.0.1:{self.management_port}/", timeout=1).close()
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    def remove(self) -> None:
+        super().remove()
+        if self.mapper is not None:
+            self.mapper.kill()
+            self.mapper.wait()
+            self.mapper = None
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://admin:admin-secret@127.0.0.1:{self.management_port}"
+
+
+@contextmanager
+def postgresql() -> Iterator[PostgreSQL]:
+    """A running PostgreSQL."""
+    server = PostgreSQL(*free_ports(1))
+    yield from _running(server)
+
+
+@contextmanager
+def redis() -> Iterator[RedisServer]:
+    """A running Redis."""
+    yield from _running(RedisServer(*free_ports(1)))
+
+
+@contextmanager
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A running RabbitMQ."""
+    port, management_port, distribution_port, mapper_port = free_ports(4)
+    server = RabbitMQ(
+        port, management_port=management_port, distribution_port=distribution_port, mapper_port=mapper_port
+    )
+    yield from _running(server)
+
+
+S = TypeVar("S", bound=Server)
+
+
+def _running(server: S) -> Iterator[S]:
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
+    if found:
+        return Path(found)
+    for path in sorted(Path("/usr/lib").glob(f"postgresql/*/bin/{name}"), reverse=True):
+        return path
+    raise ServerFailure(f"{name} is not installed; `make test` installs it where it may (Debian, as root)")
+
+
+def _rabbitmq_programs() -> Path:
+    """The folder of RabbitMQ's real scripts: those on PATH insist on system folders."""
+    for path in sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin"), reverse=True):
+        return path
+    raise ServerFailure("rabbitmq-server is not installed; `make test` installs it where it may (Debian, as root)")
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def _wait_until_gone(group: int) -> None:
+    """Wait for the last process of a group: PostgreSQL's helpers notice their parent's death a moment later."""
+    deadline = time.monotonic() + 20
+    while _is_alive(group):
+        if time.monotonic() > deadline:
+            raise ServerFailure(f"process group {group} does not end")
+        time.sleep(0.02)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of the group still runs; one that ended and was not yet reaped by its parent does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _parent, process_group = stat.read_text().rsplit(")", 1)[1].split()[:3]
+        except OSError:
+            continue  # it ended while we looked
+        if int(process_group) == group and state not in "ZX":
+            return True
+    return False
