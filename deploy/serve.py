@@ -125,7 +125,7 @@ def set_environment(host: str, port: int, data_dir: Path) -> None:
     bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     names = ["127.0.0.1", "localhost", "[::1]", host, socket.gethostname()]
     os.environ.setdefault("PKB_DATA_DIR", str(data_dir))
-    os.environ.setdefault("PKB_SITE_URL", f"http://{bind}")
+    os.environ.setdefault("PKB_SITE_URL", f"http://{reachable(host)}:{port}")
     os.environ.setdefault("PKB_ALLOWED_HOSTS", ",".join(dict.fromkeys(names)))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     os.environ |= {
@@ -148,6 +148,7 @@ def prepare(data_dir: Path) -> None:
     write_secret(data_dir / "env")
     sys.path.insert(0, str(ROOT))
     import django  # reads the settings, which need the secret
+    import environ
     from django.core.management import CommandError, call_command
     from django.db import DatabaseError
 
@@ -156,23 +157,27 @@ def prepare(data_dir: Path) -> None:
         call_command("migrate", verbosity=0, interactive=False)
         collect_assets(data_dir)
         call_command("bootstrap")
+        # The node knows neither Django nor var/env: it reads its name, key and profiles from its environment.
+        environ.Env.read_env(data_dir / "env", overwrite=False)
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
 
 
 def write_secret(path: Path) -> None:
-    """Write `var/env` with a fresh secret, readable by its owner alone, unless it is there."""
-    if path.exists() or os.environ.get("PKB_SECRET_KEY"):
-        return
+    """Put a fresh secret into `var/env`, readable by its owner alone, unless there is one."""
     path.touch(mode=0o600)
-    path.write_text(f"PKB_SECRET_KEY={secrets.token_urlsafe(48)}\n")
+    if os.environ.get("PKB_SECRET_KEY") or "PKB_SECRET_KEY=" in path.read_text():
+        return
+    with path.open("a") as file:
+        file.write(f"PKB_SECRET_KEY={secrets.token_urlsafe(48)}\n")
 
 
 def collect_assets(data_dir: Path) -> None:
     """Collect static files again only after one of them or the requirements changed."""
     from django.core.management import call_command
 
-    sources = [path for path in sorted((ROOT / "static").rglob("*")) if path.is_file()] + [ROOT / "requirements.txt"]
+    served = [path for folder in ("css", "js", "vendor") for path in sorted((ROOT / "static" / folder).rglob("*"))]
+    sources = [*served, ROOT / "requirements.txt"]
     facts = [f"{path.relative_to(ROOT)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sources]
     wanted = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     stamp = data_dir / "run" / "assets.stamp"
@@ -261,12 +266,16 @@ def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subproces
 
 def answers(host: str, port: int) -> bool:
     """Whether /readyz answers with success."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     try:
-        with urllib.request.urlopen(f"http://{local}:{port}/readyz", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{reachable(host)}:{port}/readyz", timeout=5) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
+
+
+def reachable(host: str) -> str:
+    """How this machine reaches what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
 
 
 def has_live_node(started_at: datetime) -> bool:
@@ -293,7 +302,7 @@ def announce(data_dir: Path) -> None:
     """Say where the site is and how to sign in."""
     say("")
     say(f"  ParallelKernelBench is at {os.environ['PKB_SITE_URL']}/")
-    say(f"  Operator account: name and password are in {data_dir / 'operator'}; anybody can sign up.")
+    say(f"  Operator account: name and password are in {data_dir / 'operator.txt'}; anybody can sign up.")
     say(f"  Logs: {data_dir / 'log'}   Stop: Ctrl-C")
     say("")
 

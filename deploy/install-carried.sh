@@ -1,0 +1,23 @@
+#!/bin/sh
+# Put in place, on a GPU machine without a network, what deploy/carry-wheels.sh collected.
+#   . deploy/install-carried.sh FOLDER [PREFIX]
+# Wheels go to PREFIX/site (put on PYTHONPATH), bubblewrap is unpacked to PREFIX/debs and its bwrap put on PATH,
+# so nothing of the machine's own is replaced.
+folder=${1:?usage: . deploy/install-carried.sh FOLDER [PREFIX]}
+prefix=${2:-/opt/pkb}
+mkdir -p "$prefix/site" "$prefix/debs" "$prefix/bin"
+python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$prefix/site" \
+    "$folder"/wheels/*.whl || return 1 2>/dev/null || exit 1
+for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$prefix/debs"; done
+if ! command -v bwrap >/dev/null; then
+    if "$prefix/debs/usr/bin/bwrap" --version >/dev/null 2>&1; then
+        ln -sf "$prefix/debs/usr/bin/bwrap" "$prefix/bin/bwrap"
+    else
+        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' \
+            "$prefix/debs/usr/lib/x86_64-linux-gnu:$prefix/debs/lib/x86_64-linux-gnu" \
+            "$prefix/debs/usr/bin/bwrap" >"$prefix/bin/bwrap"
+        chmod 755 "$prefix/bin/bwrap"
+    fi
+fi
+export PATH="$prefix/bin:$PATH" PYTHONPATH="$prefix/site${PYTHONPATH:+:$PYTHONPATH}"
+bwrap --version
