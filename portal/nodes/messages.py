@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from kombu.exceptions import OperationalError
+from kombu.exceptions import KombuError
 
 from evaluator.contract import Assignment, Cancellation, TaskName, node_queue
 from portal.celery import app
@@ -42,5 +42,5 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
     try:
         app.send_task(name.value, args=(text,), queue=node_queue(node), expires=expires_s, ignore_result=True)
-    except (OperationalError, OSError) as error:
+    except (KombuError, OSError) as error:
         raise NotSent(f"the broker did not take {name.value} for node {node}: {error}") from error

@@ -4,10 +4,12 @@ changes nothing.
 
 import json
 import logging
+import uuid
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
 from evaluator.contract import Delivery, EvaluationReport, Progress
 from evaluator.judging.verdicts import FACTS
@@ -20,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 def record_progress(progress: Progress, now: datetime) -> bool:
     """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
-    held = Evaluation.objects.filter(pk=progress.evaluation_id, lease=progress.lease, state__in=queries.IN_PROGRESS)
+    held = _held(progress.evaluation_id, progress.lease)
     # First contact starts the clock that the page shows; filtering on LEASED keeps later progress from resetting it.
     held.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
     held.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
@@ -43,9 +45,9 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
     report = delivery.report
     with transaction.atomic():
         evaluation = (
-            Evaluation.objects.select_for_update(of=("self",))
+            _held(report.evaluation_id, delivery.lease)
+            .select_for_update(of=("self",))
             .select_related("submission__source", "node")
-            .filter(pk=report.evaluation_id, lease=delivery.lease, state__in=queries.IN_PROGRESS)
             .first()
         )
         if evaluation is None or not _belongs(delivery, evaluation):
@@ -61,6 +63,15 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
         if FACTS[report.verdict].is_retried and evaluation.attempt < settings.MAX_TRIES:
             return _queue_again(evaluation, delivery)
         return _finish(evaluation, delivery, now)
+
+
+def _held(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
+    """The evaluation, while `lease` is good for it."""
+    try:
+        key = uuid.UUID(evaluation_id)
+    except ValueError:
+        return Evaluation.objects.none()
+    return Evaluation.objects.filter(pk=key, lease=lease, state__in=queries.IN_PROGRESS)
 
 
 def _belongs(delivery: Delivery, evaluation: Evaluation) -> bool:

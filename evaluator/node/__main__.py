@@ -1,0 +1,66 @@
+"""`python -m evaluator.node`: judge for a site until told to end."""
+
+import argparse
+import logging
+import os
+import sys
+
+from celery.signals import worker_init, worker_shutting_down
+
+from evaluator.host import Judge, JudgeSettings
+from evaluator.node.app import add_tasks, make_app
+from evaluator.node.outbox import Outbox
+from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
+from evaluator.node.worker import Node
+
+
+def main() -> int:
+    """Run the node; returns 2 where it cannot start as it is configured."""
+    parser = argparse.ArgumentParser(prog="python -m evaluator.node", description=__doc__)
+    parser.add_argument("--profile", action="append", default=[], help="one per slot; default: PKB_NODE_PROFILES")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = NodeSettings.from_environment(os.environ, profiles_override=tuple(parser.parse_args().profile))
+    except Misconfigured as error:
+        sys.stderr.write(f"node: {error}\n")
+        return 2
+    kept = without_secrets(os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
+    return run(settings)
+
+
+def run(settings: NodeSettings) -> int:
+    """Judge until a signal says to end."""
+    app = make_app(settings)
+
+    def make_judge(profile: str) -> Judge:
+        return Judge(JudgeSettings(profile=profile, allow_unsandboxed=settings.allow_unsandboxed))
+
+    node = Node(settings, Outbox(app, settings.spool_dir), make_judge=make_judge)
+    add_tasks(app, node)
+    worker_init.connect(lambda **_: node.start(), weak=False)
+    worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
+    # More threads than slots, so that a cancellation never waits behind the work that it wants to end.
+    threads = 2 * len(settings.profiles) + 1
+    try:
+        app.worker_main(
+            [
+                "worker",
+                "--pool=threads",
+                f"--concurrency={threads}",
+                "--loglevel=INFO",
+                "--without-gossip",
+                "--without-mingle",
+                "--without-heartbeat",
+            ]
+        )
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else 1
+    finally:
+        node.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

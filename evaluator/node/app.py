@@ -1,0 +1,43 @@
+"""The node's Celery application: the two tasks that the site may send."""
+
+import logging
+
+from celery import Celery
+
+from evaluator.broker import broker_config
+from evaluator.contract import Assignment, Cancellation, ContractError, TaskName, node_queue
+from evaluator.node.settings import NodeSettings
+from evaluator.node.worker import Node
+
+logger = logging.getLogger(__name__)
+
+
+def make_app(settings: NodeSettings) -> Celery:
+    """An application that reaches the broker and listens on this node's queue."""
+    app = Celery("node", set_as_current=False)
+    app.conf.update(
+        broker_config(settings.broker_url, settings.broker_dir) | {"task_default_queue": node_queue(settings.name)}
+    )
+    return app
+
+
+def add_tasks(app: Celery, node: Node) -> None:
+    """Let messages reach `node`. A message that is not what the contract says is logged and dropped."""
+
+    @app.task(name=TaskName.JUDGE.value)
+    def judge(text: str) -> None:
+        try:
+            assignment = Assignment.from_json(text)
+        except ContractError as error:
+            logger.warning("assignment refused: %s", error)
+            return
+        node.judge(assignment)
+
+    @app.task(name=TaskName.CANCEL.value)
+    def cancel(text: str) -> None:
+        try:
+            cancellation = Cancellation.from_json(text)
+        except ContractError as error:
+            logger.warning("cancellation refused: %s", error)
+            return
+        node.cancel(cancellation)

@@ -1,0 +1,103 @@
+"""What a node is told by its environment; what is missing or wrong is named and ends the start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from evaluator.hardware import profiles
+
+_FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
+_SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
+
+
+class Misconfigured(ValueError):
+    """The node cannot start like this; the message names the variable and the remedy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """Everything a node needs to know.
+
+    Attributes:
+        key: the node's secret, as `manage.py node_add` printed it.
+        profiles: the profile of each slot; a profile that stands twice has two slots.
+        broker_url: where messages go; `filesystem://` means the folder `broker_dir`.
+        spool_dir: where reports wait until the broker has taken them.
+        heartbeat_s: seconds between two signs of life.
+        allow_unsandboxed: whether to judge where the machine has no sandbox at all.
+    """
+
+    name: str
+    key: str
+    profiles: tuple[str, ...]
+    broker_url: str
+    broker_dir: Path
+    spool_dir: Path
+    heartbeat_s: float
+    allow_unsandboxed: bool
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
+        """The settings in PKB_NODE_* and PKB_BROKER_*, and where these are silent in `$PKB_DATA_DIR/env`.
+
+        Raises:
+            Misconfigured: a variable is missing or wrong.
+        """
+        data_dir = Path(environment.get("PKB_DATA_DIR") or Path(__file__).resolve().parents[2] / "var")
+        values = _from_file(data_dir / "env") | {name: value for name, value in environment.items() if value}
+        name = _required(values, "PKB_NODE_NAME", "the name given to `manage.py node_add`")
+        return cls(
+            name=name,
+            key=_required(values, "PKB_NODE_KEY", "the key printed by `manage.py node_add`"),
+            profiles=_profiles(profiles_override or tuple(values.get("PKB_NODE_PROFILES", "").split(","))),
+            broker_url=values.get("PKB_BROKER_URL", "filesystem://"),
+            broker_dir=Path(values.get("PKB_BROKER_DIR") or data_dir / "broker"),
+            spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
+            heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
+            allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),
+        )
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment that the node's children may see."""
+    return {name: value for name, value in environment.items() if name not in _SECRETS}
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    """The node's own variables in the file that the embedded set-up writes; the site's are left out."""
+    if not path.is_file():
+        return {}
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    pairs = (line.partition("=") for line in lines if line.startswith(_FILE_PREFIXES))
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def _required(values: Mapping[str, str], name: str, meaning: str) -> str:
+    if not values.get(name):
+        raise Misconfigured(f"{name} is not set; put {meaning} into the environment")
+    return values[name]
+
+
+def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(name.strip() for name in names if name.strip())
+    known = ", ".join(profiles.profiles())
+    if not chosen:
+        raise Misconfigured(f"PKB_NODE_PROFILES is not set; name one profile per slot, separated by commas: {known}")
+    for name in chosen:
+        try:
+            profiles.get(name)
+        except profiles.UnknownProfile as error:
+            raise Misconfigured(f"PKB_NODE_PROFILES: {error}") from error
+    return chosen
+
+
+def _seconds(values: Mapping[str, str], name: str, *, default: float) -> float:
+    text = values.get(name, str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise Misconfigured(f"{name}={text} is not a positive number of seconds")
+    return seconds

@@ -1,0 +1,178 @@
+"""A slot of a node: one judge that lives as long as the node, and one evaluation at a time."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from evaluator.contract import (
+    Assignment,
+    EvaluationReport,
+    EvaluationRequest,
+    SandboxLevel,
+    SlotState,
+    SlotStatus,
+    Stage,
+    Verdict,
+)
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from problems import registry
+
+logger = logging.getLogger(__name__)
+
+ReportProgress = Callable[[Stage, str, float | None], None]
+
+
+class Judge(Protocol):
+    """What a slot needs of `evaluator.host.Judge`."""
+
+    @property
+    def sandbox(self) -> SandboxLevel:
+        """How well this judge confines submissions."""
+
+    def evaluate(
+        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool]
+    ) -> EvaluationReport:
+        """Judge; ends early and cleanly once `cancelled()` is true."""
+
+    def close(self) -> None:
+        """End every process that the judge started."""
+
+
+class Slot:
+    """One place for an evaluation. `changed` is called whenever its state does."""
+
+    def __init__(
+        self, index: int, profile: str, *, make_judge: Callable[[str], Judge], changed: Callable[[], None]
+    ) -> None:
+        self.index = index
+        self.profile = profile
+        self._make_judge = make_judge
+        self._changed = changed
+        self._turn = threading.Lock()
+        self._judge: Judge | None = None
+        self._state = SlotState.STARTING
+        self._note = ""
+        self._running: Assignment | None = None
+
+    @property
+    def status(self) -> SlotStatus:
+        """The slot as heartbeats show it."""
+        running = self._running
+        return SlotStatus(
+            index=self.index,
+            profile=self.profile,
+            state=self._state,
+            evaluation_id=running.request.evaluation_id if running else None,
+            note=self._note,
+        )
+
+    @property
+    def sandbox(self) -> SandboxLevel:
+        """How well submissions are confined here; NONE until the judge has started."""
+        judge = self._judge
+        return judge.sandbox if judge is not None else SandboxLevel.NONE
+
+    def prepare(self) -> None:
+        """Start the judge, so that the first evaluation need not wait for it."""
+        with self._turn:
+            self._ensure_judge()
+
+    def judge(
+        self, assignment: Assignment, *, progress: ReportProgress, cancelled: Callable[[], bool]
+    ) -> EvaluationReport:
+        """The report on an assignment. Whatever goes wrong on our side is a JUDGE_FAILURE that says what."""
+        with self._turn:
+            self._running = assignment
+            try:
+                return self._judged(assignment.request, progress, cancelled)
+            finally:
+                self._running = None
+                self._move(SlotState.FREE if self._judge else SlotState.QUARANTINED)
+
+    def close(self) -> None:
+        """End the judge and all its processes."""
+        if self._judge is not None:
+            self._judge.close()
+
+    def _judged(
+        self, request: EvaluationRequest, progress: ReportProgress, cancelled: Callable[[], bool]
+    ) -> EvaluationReport:
+        self._move(SlotState.BUSY)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return failure_report(request, refusal)
+        judge = self._ensure_judge()
+        if judge is None:
+            return failure_report(request, f"the judge of this slot does not start: {self._note}")
+        try:
+            return judge.evaluate(request, progress=progress, cancelled=cancelled)
+        except EvaluatorError as error:
+            logger.warning("evaluation %s failed on our side: %s", request.evaluation_id, error)
+            return failure_report(request, str(error))
+        except Exception as error:
+            # The last line of defence: a mistake of ours must neither end the node nor be blamed on the author.
+            logger.exception("evaluation %s met a mistake of ours", request.evaluation_id)
+            self._discard_judge()
+            return failure_report(request, f"the judge made a mistake ({type(error).__name__}); its node's log has it")
+
+    def _refusal(self, request: EvaluationRequest) -> str | None:
+        if request.profile != self.profile:
+            return f"slot {self.index} judges for {self.profile}, not for {request.profile}"
+        try:
+            installed = registry.revision(request.problem)
+        except registry.UnknownProblem as error:
+            return f"the node does not have the problem: {error}"
+        if installed != request.revision:
+            return (
+                f"the node has revision {installed} of {request.problem}, and was asked for {request.revision}; "
+                "the operator has to bring site and node to the same version"
+            )
+        return None
+
+    def _ensure_judge(self) -> Judge | None:
+        if self._judge is None:
+            try:
+                self._judge = self._make_judge(self.profile)
+            except (EvaluatorError, OSError, ValueError) as error:
+                logger.exception("slot %d cannot start its judge", self.index)
+                self._note = str(error)
+                self._move(SlotState.QUARANTINED)
+                return None
+            self._note = ""
+            if self._running is None:
+                self._move(SlotState.FREE)
+        return self._judge
+
+    def _discard_judge(self) -> None:
+        judge, self._judge = self._judge, None
+        if judge is not None:
+            judge.close()
+        self._ensure_judge()
+
+    def _move(self, state: SlotState) -> None:
+        if state is not self._state:
+            self._state = state
+            self._changed()
+
+
+def failure_report(request: EvaluationRequest, message: str) -> EvaluationReport:
+    """A report that says that we could not judge, and why."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return EvaluationReport(
+        evaluation_id=request.evaluation_id,
+        problem=request.problem,
+        revision=request.revision,
+        source_digest=request.source.digest,
+        backend=request.backend,
+        profile=request.profile,
+        world_size=profiles.get(request.profile).world_size,
+        mode=request.mode,
+        dtype=request.dtype or "",
+        verdict=Verdict.JUDGE_FAILURE,
+        message=message,
+        started_at=now,
+        finished_at=now,
+    )

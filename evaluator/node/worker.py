@@ -1,0 +1,168 @@
+"""A node at work: takes assignments, tells how far they are, delivers reports, shows that it is alive."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from importlib import metadata
+from platform import node as host_name
+from platform import python_version
+
+from evaluator.contract import (
+    Assignment,
+    Backend,
+    Cancellation,
+    Delivery,
+    NodeStatus,
+    Progress,
+    SandboxLevel,
+    Stage,
+)
+from evaluator.hardware import profiles
+from evaluator.node.outbox import Outbox
+from evaluator.node.settings import NodeSettings
+from evaluator.node.slots import Judge, Slot
+from problems import registry
+
+logger = logging.getLogger(__name__)
+
+MIN_PROGRESS_S = 0.5
+PREPARE_RETRY_S = 30.0
+
+
+class Node:
+    """The slots of this machine, and the conversation with the site about them."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        outbox: Outbox,
+        *,
+        make_judge: Callable[[str], Judge],
+    ) -> None:
+        self._settings = settings
+        self._outbox = outbox
+        self._beat = threading.Event()
+        self._stopping = threading.Event()
+        # A lease that was cancelled may belong to work that runs, or to work that has not arrived yet.
+        self._cancelled: set[str] = set()
+        self._running: dict[str, Assignment] = {}
+        self._slots = tuple(
+            Slot(index, profile, make_judge=make_judge, changed=self._beat.set)
+            for index, profile in enumerate(settings.profiles)
+        )
+        self._revisions = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
+
+    def start(self) -> None:
+        """Begin to send heartbeats and start the judges."""
+        self._outbox.start()
+        threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
+        for slot in self._slots:
+            threading.Thread(target=self._prepare, args=(slot,), name=f"slot-{slot.index}", daemon=True).start()
+
+    def stop(self) -> None:
+        """End what runs: it comes back as a failure of ours, and the site has it judged elsewhere."""
+        self._stopping.set()
+        self._beat.set()
+
+    def close(self) -> None:
+        """End every judge and send the last reports."""
+        self.stop()
+        for slot in self._slots:
+            slot.close()
+        self._outbox.close()
+
+    def judge(self, assignment: Assignment) -> None:
+        """Judge and deliver, unless it was cancelled."""
+        request, lease = assignment.request, assignment.lease
+        if lease in self._cancelled or assignment.slot >= len(self._slots):
+            logger.warning("assignment for evaluation %s dropped", request.evaluation_id)
+            return
+        self._running[lease] = assignment
+        try:
+            self._tell(assignment, Stage.PREPARING, "the node has taken the work")
+            report = self._slots[assignment.slot].judge(
+                assignment, progress=self._teller(assignment), cancelled=lambda: self._must_end(lease)
+            )
+            if lease in self._cancelled:
+                logger.info("evaluation %s was cancelled", request.evaluation_id)
+                return
+            self._outbox.deliver(Delivery(lease=lease, node=self._settings.name, report=report))
+        finally:
+            del self._running[lease]
+            self._beat.set()
+
+    def cancel(self, cancellation: Cancellation) -> None:
+        """Stop judging under this lease, now or when it arrives."""
+        self._cancelled.add(cancellation.lease)
+
+    @property
+    def status(self) -> NodeStatus:
+        """The next heartbeat."""
+        return NodeStatus(
+            node=self._settings.name,
+            key=self._settings.key,
+            slots=tuple(slot.status for slot in self._slots),
+            sandbox=self._sandbox(),
+            backends=self._backends(),
+            revisions=self._revisions,
+            environment=_environment(),
+            running=tuple(assignment.request.evaluation_id for assignment in list(self._running.values())),
+        )
+
+    def _sandbox(self) -> SandboxLevel:
+        """The weakest level of all slots: what the site may count on."""
+        levels = list(SandboxLevel)
+        return levels[max(levels.index(slot.sandbox) for slot in self._slots)]
+
+    def _backends(self) -> tuple[Backend, ...]:
+        offered = {backend for name in self._settings.profiles for backend in profiles.get(name).backends}
+        return tuple(backend for backend in Backend if backend in offered)
+
+    def _must_end(self, lease: str) -> bool:
+        return lease in self._cancelled or self._stopping.is_set()
+
+    def _send_heartbeats(self) -> None:
+        while not self._stopping.is_set():
+            self._beat.clear()
+            self._outbox.send_status(self.status)
+            self._beat.wait(self._settings.heartbeat_s)
+
+    def _prepare(self, slot: Slot) -> None:
+        slot.prepare()
+        while slot.status.note and not self._stopping.wait(PREPARE_RETRY_S):
+            slot.prepare()
+
+    def _tell(self, assignment: Assignment, stage: Stage, detail: str, fraction: float | None = None) -> None:
+        self._outbox.send_progress(
+            Progress(
+                evaluation_id=assignment.request.evaluation_id,
+                lease=assignment.lease,
+                stage=stage,
+                detail=detail,
+                fraction=fraction,
+            )
+        )
+
+    def _teller(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
+        """Sends progress on: every stage, and within a stage no more than people can read."""
+        last_stage, last_s = Stage.PREPARING, time.monotonic()
+
+        def tell(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
+            nonlocal last_stage, last_s
+            now = time.monotonic()
+            if stage is last_stage and now - last_s < MIN_PROGRESS_S:
+                return
+            last_stage, last_s = stage, now
+            self._tell(assignment, stage, detail, fraction)
+
+        return tell
+
+
+def _environment() -> dict[str, str]:
+    """Facts about this machine that operators ask for, in plain strings."""
+    try:
+        torch_version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch_version = "not installed"
+    return {"host": host_name(), "python": python_version(), "torch": torch_version}

@@ -1,0 +1,22 @@
+"""What judges, and what waits."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evaluator.hardware.profiles import profiles
+from portal.accounts.models import User
+from portal.nodes.queries import node_views
+from portal.submissions.queues import own_places, queue_lengths
+
+
+@require_safe
+def status(request: HttpRequest) -> HttpResponse:
+    """Nodes with their slots, queues by profile, and where the reader's own work stands."""
+    context = {
+        "nodes": node_views(),
+        "queues": queue_lengths(),
+        "profiles": profiles(),
+        "own": own_places(request.user) if isinstance(request.user, User) else (),
+    }
+    return render(request, "nodes/status.html", context)

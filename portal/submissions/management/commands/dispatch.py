@@ -1,0 +1,49 @@
+"""The dispatcher: gives queued evaluations to free slots and ends leases that nobody keeps alive."""
+
+import logging
+import signal
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import OperationalError, close_old_connections
+from django.utils import timezone
+
+from portal.submissions import actions
+
+logger = logging.getLogger(__name__)
+
+SWEEP_EVERY_S = 2.0
+
+
+class Command(BaseCommand):
+    """`manage.py dispatch`: runs until SIGTERM; several may run at once."""
+
+    help = "Send queued evaluations to free slots until told to end. Several may run at once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """How often to look."""
+        parser.add_argument("--interval", type=float, default=0.3, help="seconds between two looks (default 0.3)")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Look, send, wait."""
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        since_sweep = SWEEP_EVERY_S
+        while not stop.is_set():
+            since_sweep = self._look(since_sweep) + options["interval"]
+            stop.wait(options["interval"])
+
+    def _look(self, since_sweep: float) -> float:
+        close_old_connections()
+        try:
+            if since_sweep >= SWEEP_EVERY_S:
+                actions.sweep(timezone.now())
+                since_sweep = 0.0
+            actions.dispatch_once(timezone.now())
+        except OperationalError as error:
+            # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
+            logger.warning("the database does not answer: %s", error)
+        return since_sweep

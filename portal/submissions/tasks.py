@@ -1,0 +1,33 @@
+"""What the site's worker does when it hears from a judge."""
+
+import logging
+
+from django.utils import timezone
+
+from evaluator.contract import ContractError, Delivery, Progress, TaskName
+from portal.celery import app
+from portal.submissions import actions
+
+logger = logging.getLogger(__name__)
+
+
+@app.task(name=TaskName.RECORD_PROGRESS.value)
+def record_progress(text: str) -> None:
+    """Take a sign of life."""
+    try:
+        progress = Progress.from_json(text)
+    except ContractError as error:
+        logger.warning("progress refused: %s", error)
+        return
+    actions.record_progress(progress, timezone.now())
+
+
+@app.task(name=TaskName.RECORD_DELIVERY.value)
+def record_delivery(text: str) -> None:
+    """Take a report."""
+    try:
+        delivery = Delivery.from_json(text)
+    except ContractError as error:
+        logger.warning("report refused: %s", error)
+        return
+    actions.record_delivery(delivery, timezone.now())
