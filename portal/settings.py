@@ -167,6 +167,7 @@ SPECTACULAR_SETTINGS = {
     "SERVERS": [{"url": SITE_URL}],
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     # These come from the judge's contract and keep its names.
     "ENUM_NAME_OVERRIDES": {
         "Backend": [member.value for member in Backend],
@@ -176,6 +177,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "portal.api.schema.add_report_schemas",
+        "portal.api.schema.close_bodies",
     ],
     "TAGS": [
         {"name": "Problems", "description": "The problems and their boards."},

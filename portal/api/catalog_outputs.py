@@ -1,0 +1,253 @@
+"""What the API says of problems, profiles, boards, nodes and the caller."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from evaluator.contract import Backend, SandboxLevel, SlotState
+from evaluator.hardware.profiles import Profile
+from portal.accounts.models import TokenScope
+from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from problems import registry
+from problems.schema import ArgumentKind, Placement, Problem, Scope, SizeName
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_Words = serializers.ListField(child=serializers.CharField())
+
+
+def _values(members: Any) -> list[str]:
+    return [member.value for member in members]
+
+
+class CostOutput(serializers.Serializer[Any]):
+    """What one call costs each rank at the least, at two bytes per element (bfloat16)."""
+
+    flops = serializers.DictField(child=serializers.FloatField(), help_text="Operations by kind of arithmetic.")
+    memory_bytes = serializers.FloatField(help_text="Device-memory bytes read and written.")
+    wire_bytes = serializers.FloatField(help_text="Least bytes one way over the interconnect.")
+    reference_wire_bytes = serializers.FloatField(help_text="Bytes that the reference sends one way.")
+    note = serializers.CharField(allow_blank=True)
+
+
+class SizeOutput(serializers.Serializer[Any]):
+    """One size at one world size."""
+
+    name = serializers.ChoiceField(choices=_values(SizeName))
+    world_size = serializers.IntegerField()
+    system = serializers.CharField(help_text="The real workload that the size is taken from, or what it is for.")
+    dims = serializers.DictField(child=serializers.IntegerField(), help_text="Value of each dimension symbol.")
+    cost = CostOutput()
+
+
+class ToleranceOutput(serializers.Serializer[Any]):
+    """An element is right when |x - ref| <= atol * rms(ref) + rtol * |ref|."""
+
+    atol = serializers.FloatField()
+    rtol = serializers.FloatField()
+    rms = serializers.FloatField(allow_null=True, help_text="Largest relative rms error, or null.")
+    scope = serializers.ChoiceField(choices=_values(Scope))
+    is_exact = serializers.BooleanField()
+
+
+class ArgumentOutput(serializers.Serializer[Any]):
+    """One parameter of `solution`."""
+
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=_values(ArgumentKind))
+    shape = serializers.SerializerMethodField()
+    dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
+    values = serializers.CharField(help_text="Where its values come from.")
+    replicated = serializers.BooleanField(help_text="Whether every rank receives the same contents.")
+    mutable = serializers.BooleanField(help_text="Whether a solution may write to it.")
+
+    def get_shape(self, item: Any) -> list[str]:
+        """Dimension symbols and numbers as text."""
+        return [str(part) for part in item.shape]
+
+
+class OutputOutput(serializers.Serializer[Any]):
+    """One tensor that `solution` returns or writes."""
+
+    name = serializers.CharField()
+    shape = serializers.SerializerMethodField()
+    dtype = serializers.CharField()
+    placement = serializers.ChoiceField(choices=_values(Placement))
+    sharding = serializers.CharField(allow_blank=True)
+    argument = serializers.CharField(allow_null=True, help_text="The argument it is written to, or null.")
+    layout = serializers.CharField()
+    tolerance = ToleranceOutput()
+
+    def get_shape(self, item: Any) -> list[str]:
+        """Dimension symbols and numbers as text."""
+        return [str(part) for part in item.shape]
+
+
+class ProblemBrief(serializers.Serializer[Problem]):
+    """A problem as a list shows it."""
+
+    number = serializers.IntegerField()
+    slug = serializers.CharField()
+    title = serializers.CharField()
+    summary = serializers.CharField()
+    parallelism = serializers.ListField(child=serializers.ChoiceField(choices=_values(Parallelism)))
+    communication = serializers.ListField(child=serializers.ChoiceField(choices=_values(Communication)))
+    block = serializers.ChoiceField(choices=_values(Block))
+    stage = serializers.ListField(child=serializers.ChoiceField(choices=_values(Stage)))
+    domain = serializers.ChoiceField(choices=_values(Domain))
+    world_size_rule = serializers.CharField(help_text="Which numbers of ranks it runs on, in words.")
+    profiles = serializers.SerializerMethodField(help_text="The profiles whose world size it runs on.")
+    revision = serializers.SerializerMethodField(help_text="Hash of what decides a judgement; standings belong to it.")
+    is_open = serializers.SerializerMethodField(help_text="Whether it takes submissions now.")
+    url = serializers.SerializerMethodField()
+
+    def get_profiles(self, problem: Problem) -> list[str]:
+        """Names of profiles."""
+        return [profile.name for profile in judging_profiles(problem)]
+
+    def get_revision(self, problem: Problem) -> str:
+        """The registry's hash."""
+        return registry.revision(problem.slug)
+
+    def get_is_open(self, problem: Problem) -> bool:
+        """What the operator switched; the view passes the closed slugs."""
+        return problem.slug not in self.context["closed"]
+
+    @extend_schema_field({"type": "string", "format": "uri"})
+    def get_url(self, problem: Problem) -> str:
+        """The address of the whole problem."""
+        return reverse("api:problem", args=[problem.slug], request=self.context["request"])
+
+
+class ProblemDetail(ProblemBrief):
+    """A problem with all that one needs to solve it."""
+
+    origin = serializers.CharField(allow_null=True, help_text="The system that the workload comes from, or null.")
+    signature = serializers.CharField()
+    arguments = ArgumentOutput(many=True)
+    outputs = OutputOutput(many=True)
+    groups = serializers.CharField(help_text="The process groups that it uses, in words.")
+    sizes = serializers.SerializerMethodField(help_text="Every size at every world size of its profiles.")
+    notes = serializers.ListField(child=serializers.CharField())
+    statement = serializers.SerializerMethodField(help_text="Markdown with mathematics.")
+    reference = serializers.SerializerMethodField(help_text="Source of the baseline.")
+
+    @extend_schema_field(SizeOutput(many=True))
+    def get_sizes(self, problem: Problem) -> Any:
+        """Dimensions and cost, per world size."""
+        world_sizes = sorted({profile.world_size for profile in judging_profiles(problem)})
+        rows: list[SizeRow] = []
+        for world_size in world_sizes:
+            rows += size_rows(problem, world_size=world_size)
+        return SizeOutput(rows, many=True).data
+
+    def get_statement(self, problem: Problem) -> str:
+        """The text of statement.md."""
+        return registry.statement(problem.slug)
+
+    def get_reference(self, problem: Problem) -> str:
+        """The text of reference.py."""
+        return registry.reference_source(problem.slug)
+
+
+class PeaksOutput(serializers.Serializer[Any]):
+    """Datasheet ceilings of one GPU."""
+
+    bf16_flops = serializers.FloatField()
+    fp8_flops = serializers.FloatField()
+    fp32_flops = serializers.FloatField()
+    fp64_flops = serializers.FloatField()
+    memory_bytes_s = serializers.FloatField()
+    wire_bytes_s = serializers.FloatField(help_text="One way.")
+    source = serializers.CharField()  # type: ignore[assignment]  # the metaclass takes it out of the class
+
+
+class ProfileOutput(serializers.Serializer[Profile]):
+    """Hardware and world size together."""
+
+    name = serializers.CharField()
+    title = serializers.CharField()
+    device = serializers.CharField()
+    gpu = serializers.CharField(allow_null=True)
+    world_size = serializers.IntegerField()
+    process_group = serializers.CharField()
+    backends = serializers.ListField(child=serializers.ChoiceField(choices=_values(Backend)))
+    sizes = serializers.DictField(child=_Words, help_text="The sizes that each mode judges.")
+    is_ranked_by_speed = serializers.BooleanField(help_text="False on practice profiles, whose times are indicative.")
+    sandbox = serializers.ChoiceField(choices=_values(SandboxLevel), help_text="What ranked work demands.")
+    multicast = serializers.BooleanField(help_text="Whether NVLink multicast may be used.")
+    peaks = PeaksOutput(allow_null=True)
+    slots_online = serializers.SerializerMethodField(help_text="Slots that take its work now.")
+
+    def get_slots_online(self, profile: Profile) -> int:
+        """Counted once by the view."""
+        return int(self.context["slots_online"].get(profile.name, 0))
+
+
+class BoardRowOutput(serializers.Serializer[Any]):
+    """An author's best accepted ranked evaluation."""
+
+    place = serializers.IntegerField(allow_null=True, help_text="Null on practice boards.")
+    author = serializers.CharField()
+    backend = serializers.ChoiceField(choices=_values(Backend))
+    score = serializers.FloatField(help_text="Median speedup over the reference.")
+    low = serializers.FloatField(help_text="Lower end of its interval, by which the board is ordered.")
+    high = serializers.FloatField()
+    overlaps_above = serializers.BooleanField(help_text="Whether it cannot be told from the entry above.")
+    submitted_at = serializers.DateTimeField()
+    submission_id = serializers.UUIDField()
+    evaluation_id = serializers.UUIDField()
+    is_source_public = serializers.BooleanField()
+
+
+class BoardOutput(serializers.Serializer[Any]):
+    """A problem's board on a profile."""
+
+    problem = serializers.CharField()
+    revision = serializers.CharField()
+    profile = serializers.CharField()
+    backend = serializers.CharField(allow_null=True)
+    is_ranked_by_speed = serializers.BooleanField()
+    entries = BoardRowOutput(many=True)
+
+
+class SlotOutput(serializers.Serializer[Any]):
+    """A place where one evaluation is judged at a time."""
+
+    index = serializers.IntegerField()
+    profile = serializers.CharField()
+    state = serializers.ChoiceField(choices=_values(SlotState))
+    note = serializers.CharField(allow_blank=True)
+
+
+class NodeOutput(serializers.Serializer[Any]):
+    """A machine that judges."""
+
+    name = serializers.CharField()
+    is_online = serializers.BooleanField()
+    is_enabled = serializers.BooleanField()
+    seen_at = serializers.DateTimeField(allow_null=True)
+    sandbox = serializers.CharField(allow_blank=True)
+    backends = _Words
+    running = serializers.IntegerField(help_text="Evaluations under way.")
+    slots = SlotOutput(many=True)
+    environment = serializers.DictField(child=serializers.CharField())
+
+
+class TokenOutput(serializers.Serializer[Any]):
+    """The token of this call; its secret is kept nowhere."""
+
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=TokenScope.values))
+    expires_at = serializers.DateTimeField()
+
+
+class MeOutput(serializers.Serializer[Any]):
+    """Who is calling, by which token, and what of the queue is theirs."""
+
+    username = serializers.CharField()
+    token = TokenOutput(allow_null=True, help_text="Null with a browser's session.")
+    queued = serializers.IntegerField(help_text="Own evaluations that have not ended.")
+    queued_limit = serializers.IntegerField()

@@ -1,0 +1,181 @@
+"""What the API takes: bodies and query parameters. Unknown names are refused, never ignored."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from evaluator.contract import Backend, Mode, SourceBundle, Verdict
+from portal.submissions import uploads
+from portal.submissions.models import State, Visibility
+
+_KEY_LENGTH = 100
+
+
+def _values(members: Any) -> list[str]:
+    return [member.value for member in members]
+
+
+class Text(serializers.CharField):
+    """A string that came as one: a JSON number or boolean is refused, and blanks are kept."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"trim_whitespace": False, **options})
+
+    def to_internal_value(self, data: Any) -> str:
+        """The string; raises ValidationError for any other type."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Choice(serializers.ChoiceField):
+    """One of a few words; the message lists them."""
+
+    default_error_messages = {"invalid_choice": "{input} is none of {known}."}
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The word; raises ValidationError."""
+        if not isinstance(data, str) or data not in self.choices:
+            self.fail("invalid_choice", input=repr(data)[:80], known=", ".join(self.choices))
+        return data
+
+
+class Strict(serializers.Serializer[Any]):
+    """A serializer that refuses names it does not know."""
+
+    unknown_code = "unknown_field"
+    unknown_message = "There is no such field; known are {known}."
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The validated values; raises ValidationError that names every unknown or wrong field."""
+        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, Mapping) else []
+        if unknown:
+            message = self.unknown_message.format(known=", ".join(self.fields))
+            raise serializers.ValidationError({str(name): [message] for name in unknown}, code=self.unknown_code)
+        return super().to_internal_value(data)
+
+
+class Query(Strict):
+    """Parameters of a query string."""
+
+    unknown_code = "unknown_parameter"
+    unknown_message = "There is no such parameter; known are {known}."
+
+
+def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
+    """The validated values of a body or a query string; raises ValidationError."""
+    checked = serializer(data=data)
+    checked.is_valid(raise_exception=True)
+    return dict(checked.validated_data)
+
+
+class BoardQuery(Query):
+    """Which board of a problem."""
+
+    profile = Text(max_length=40, help_text="A profile's name, such as h200x8-nomc.")
+    backend = Choice(choices=_values(Backend), required=False, help_text="Only entries in this backend.")
+
+
+class SubmissionsQuery(Query):
+    """Which of one's own submissions; state and verdict are those of the newest evaluation."""
+
+    problem = Text(max_length=100, required=False, help_text="Only submissions for this problem.")
+    state = Choice(choices=_values(State), required=False, help_text="Only where the newest evaluation is here.")
+    verdict = Choice(choices=_values(Verdict), required=False, help_text="Only where the newest evaluation has it.")
+    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
+    page_size = serializers.IntegerField(
+        min_value=1, max_value=100, required=False, help_text="Submissions per page; 25 if left out."
+    )
+
+
+class NoQuery(Query):
+    """An address that takes no parameters."""
+
+
+class EvaluationInput(Strict):
+    """How to judge a submission."""
+
+    profile = Text(max_length=40, help_text="Where to judge it: a name from /api/v1/profiles/.")
+    mode = Choice(
+        choices=_values(Mode),
+        default=Mode.RANKED.value,
+        help_text="check compiles and verifies; benchmark also times; ranked counts for the board.",
+    )
+
+
+class _SubmissionFields(EvaluationInput):
+    """The fields that both ways of submitting share."""
+
+    problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")
+    backend = Choice(choices=_values(Backend), default=Backend.PYTORCH.value, help_text="What it is written in.")
+    visibility = Choice(
+        choices=Visibility.values, default=Visibility.PRIVATE.value, help_text="Who may open the submission."
+    )
+    note = Text(max_length=200, default="", allow_blank=True, help_text="A line for yourself.")
+
+
+class SubmissionInput(_SubmissionFields):
+    """A submission as JSON: `source` for one file, `files` for several, not both."""
+
+    source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
+        required=False, allow_blank=True, help_text="The text of solution.py."
+    )
+    files = serializers.DictField(
+        child=Text(allow_blank=True),
+        required=False,
+        help_text="Text by path; solution.py at the root, further .py .cu .cuh .cpp .h beside it.",
+    )
+
+    def validate_files(self, files: dict[str, str]) -> dict[str, str]:
+        """Refuse paths that an archive could not even hold; raises ValidationError."""
+        for path in files:
+            if not path.isprintable() or not path.strip("/") or path.endswith("/") or len(path) > 200:
+                raise serializers.ValidationError(f"{path[:80]!r} is no path of a file such as lib/a.cu.")
+        return files
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Exactly one of `source` and `files`; raises ValidationError."""
+        if ("source" in attrs) == ("files" in attrs):
+            raise serializers.ValidationError({"source": "Send one of the two: source, or files."})
+        return attrs
+
+
+class SubmissionUpload(_SubmissionFields):
+    """A submission as a form with an uploaded file."""
+
+    file = serializers.FileField(
+        allow_empty_file=True, max_length=200, help_text="One .py file, or a .zip with solution.py at its root."
+    )
+
+
+def bundle_of(values: Mapping[str, Any]) -> SourceBundle:
+    """The files of a validated submission; raises Refusal as `uploads` does."""
+    if "file" in values:
+        return uploads.bundle_from_upload(values["file"].name, values["file"].read())
+    if "source" in values:
+        return uploads.bundle_from_text(values["source"])
+    return uploads.bundle_from_upload("files.zip", _zipped(values["files"]))
+
+
+def _zipped(files: Mapping[str, str]) -> bytes:
+    """The files as an archive, so that the one set of rules for uploaded archives decides on them."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text.encode())
+    return buffer.getvalue()
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The Idempotency-Key header, or None without one; raises ValidationError."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not (0 < len(key) <= _KEY_LENGTH and key.isascii() and key.isprintable()):
+        message = f"The key has 1 to {_KEY_LENGTH} printable ASCII characters."
+        raise serializers.ValidationError({"Idempotency-Key": message})
+    return key

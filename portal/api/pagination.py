@@ -1,0 +1,44 @@
+"""Pages of submissions by cursor: stable while new ones arrive."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from rest_framework.exceptions import NotFound
+from rest_framework.pagination import CursorPagination
+
+from portal.refusals import Refusal
+
+
+class NewestFirst(CursorPagination):
+    """Newest submissions first, 25 at a time unless `page_size` says otherwise (at most 100)."""
+
+    ordering = ("-created_at", "-id")
+    page_size = 25
+    page_size_query_param = "page_size"
+    max_page_size = 100
+
+    def page_of(self, component: str) -> dict[str, Any]:
+        """The schema of a page whose results are `component`."""
+        address = {"type": ["string", "null"], "format": "uri"}
+        results = {"type": "array", "items": {"$ref": f"#/components/schemas/{component}"}}
+        return {
+            "type": "object",
+            "required": ["next", "previous", "results"],
+            "properties": {"next": address, "previous": address, "results": results},
+        }
+
+    def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
+        """One page.
+
+        Raises:
+            Refusal: the cursor is not one of ours.
+        """
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, ValidationError, ValueError, OverflowError) as error:
+            raise Refusal(
+                field="cursor",
+                value=request.query_params.get("cursor", ""),
+                message="This cursor cannot be read.",
+                remedy="Take next or previous from a page as it is, or leave the cursor out to start anew.",
+            ) from error

@@ -1,0 +1,79 @@
+"""How request bodies are read: JSON as RFC 8259 has it, or a multipart form, within a limit."""
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from rest_framework import exceptions, parsers
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from portal.refusals import Refusal
+
+_Context = Mapping[str, Any] | None
+
+
+def _check_size(context: _Context) -> None:
+    """Refuse a body that is too large before reading it (a body without a declared length is empty in WSGI)."""
+    request = (context or {}).get("request")
+    length = int(request.META.get("CONTENT_LENGTH") or 0) if request is not None else 0
+    limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if length > limit:
+        raise Refusal(
+            field="",
+            value=f"{length} bytes",
+            message=f"The body has {length} bytes, more than {limit}.",
+            remedy=f"Send sources of at most {settings.SUBMISSION_MAX_BYTES // 1024} KB in all.",
+            status=413,
+        )
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+class JSONParser(parsers.BaseParser):
+    """JSON in UTF-8; malformed, too deep or non-finite values are the sender's error, never ours."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
+        parser_context: _Context = None,
+    ) -> Any:
+        """The decoded body; raises ParseError with the place of the first mistake."""
+        _check_size(parser_context)
+        try:
+            return json.loads(stream.read().decode("utf-8"), parse_constant=_no_constant)
+        except UnicodeDecodeError as error:
+            raise exceptions.ParseError(f"The body is not UTF-8: byte {error.start} is wrong.") from error
+        except ValueError as error:
+            raise exceptions.ParseError(f"The body is not JSON: {error}.") from error
+        except RecursionError as error:
+            raise exceptions.ParseError("The body is nested too deeply.") from error
+
+
+class MultiPartParser(parsers.MultiPartParser):
+    """A form with an uploaded file."""
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
+        """The fields and files of the form; raises ParseError where it is broken."""
+        _check_size(parser_context)
+        return super().parse(stream, media_type, parser_context)
+
+
+class JSONAlways(DefaultContentNegotiation):
+    """Answers are JSON whatever `Accept` says, so that a browser or curl gets an answer instead of a 406."""
+
+    def select_renderer(
+        self,
+        request: Request,  # noqa: ARG002 - REST framework's signature
+        renderers: Any,
+        format_suffix: str | None = None,  # noqa: ARG002
+    ) -> tuple[BaseRenderer, str]:
+        """The only renderer."""
+        return renderers[0], renderers[0].media_type

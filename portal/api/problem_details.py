@@ -1,0 +1,298 @@
+"""Every error of the API as application/problem+json (RFC 9457), from one exception handler.
+
+A body has `type`, `title`, `status`, `detail` and `errors`: one entry per input at fault, with its field, the value
+that came, what is wrong with it and what to do instead.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import singledispatch
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.core.signals import got_request_exception
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from portal.api.faults import ScopeMissing, TokenRefused
+from portal.refusals import Refusal
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One sort of error: its status, the fragment of its `type` address, a title and when it occurs."""
+
+    status: int
+    slug: str
+    title: str
+    meaning: str
+
+    @property
+    def type(self) -> str:
+        """The address that names this kind; the API's page explains it there."""
+        return f"{settings.SITE_URL}/api/v1/#{self.slug}"
+
+
+KINDS = {
+    kind.status: kind
+    for kind in (
+        Kind(
+            status=400,
+            slug="malformed",
+            title="Malformed request",
+            meaning="The body cannot be read: not JSON, not UTF-8 or a broken multipart form.",
+        ),
+        Kind(
+            status=401,
+            slug="not-signed-in",
+            title="Not signed in",
+            meaning="The call needs a token, or the one sent is unknown, expired or revoked.",
+        ),
+        Kind(
+            status=403,
+            slug="not-allowed",
+            title="Not allowed",
+            meaning="The token lacks a scope, a session came without its CSRF token, or the thing is someone else's.",
+        ),
+        Kind(
+            status=404,
+            slug="not-found",
+            title="Not found",
+            meaning="There is no such thing, or it is someone else's and private.",
+        ),
+        Kind(
+            status=405,
+            slug="method",
+            title="Method not allowed",
+            meaning="This address takes other methods: see `Allow`.",
+        ),
+        Kind(
+            status=409,
+            slug="conflict",
+            title="Conflict",
+            meaning="The request contradicts what is already there, such as the same submission still being judged.",
+        ),
+        Kind(status=413, slug="too-large", title="Too large", meaning="The body or the source exceeds its limit."),
+        Kind(
+            status=415,
+            slug="media-type",
+            title="Unsupported media type",
+            meaning="The body is neither application/json nor multipart/form-data.",
+        ),
+        Kind(
+            status=422,
+            slug="refused",
+            title="Refused input",
+            meaning="The body is readable but a field is missing, unknown or wrong; `errors` names it with a remedy.",
+        ),
+        Kind(
+            status=429,
+            slug="too-many",
+            title="Too many requests",
+            meaning="A rate or a quota is used up; `Retry-After` gives seconds where waiting is enough.",
+        ),
+        Kind(
+            status=500,
+            slug="our-fault",
+            title="Our fault",
+            meaning="The site failed; it has been logged, and nothing was stored halfway.",
+        ),
+        Kind(
+            status=503,
+            slug="unavailable",
+            title="Unavailable",
+            meaning="The site cannot take this now; try again shortly.",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldError:
+    """One input at fault; `field` is empty where it is the request as a whole."""
+
+    field: str
+    value: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemDetails:
+    """An error before it is written out."""
+
+    status: int
+    detail: str
+    errors: tuple[FieldError, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The members of the JSON body."""
+        kind = KINDS.get(self.status, KINDS[400 if self.status < 500 else 500])
+        return {
+            "type": kind.type,
+            "title": kind.title,
+            "status": self.status,
+            "detail": self.detail,
+            "errors": [asdict(error) for error in self.errors],
+        }
+
+
+def handle(error: Exception, context: Mapping[str, Any]) -> Response:
+    """The response that says what went wrong; REST framework calls it for every exception in a view."""
+    set_rollback()
+    request = context.get("request")
+    if not isinstance(error, (Refusal, exceptions.APIException, Http404, PermissionDenied, SuspiciousOperation)):
+        _log.exception("unhandled error in the API", exc_info=error)
+        got_request_exception.send(sender=None, request=request)
+    problem = describe(error, request)
+    headers = {**_headers_of(error), **problem.headers}
+    return Response(problem.body, status=problem.status, headers=headers, content_type=MEDIA_TYPE)
+
+
+def _headers_of(error: Exception) -> dict[str, str]:
+    """What REST framework's own exceptions want said in headers."""
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(error.auth_header)  # type: ignore[attr-defined]  # set by APIView
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(error.wait))  # type: ignore[attr-defined]  # Throttled carries it
+    return headers
+
+
+@singledispatch
+def describe(_error: Exception, _request: Any) -> ProblemDetails:
+    """The error in the words of the API; anything unforeseen is our fault and says nothing of the inside."""
+    return ProblemDetails(status=500, detail="The site failed to answer. It has been logged; please try again later.")
+
+
+@describe.register
+def _(error: Refusal, _request: Any) -> ProblemDetails:
+    entry = FieldError(field=error.field, value=error.value, message=error.message, remedy=error.remedy)
+    return ProblemDetails(status=error.status, detail=f"{_sentence(error.message)} {error.remedy}", errors=(entry,))
+
+
+@describe.register
+def _(error: TokenRefused, request: Any) -> ProblemDetails:
+    described = describe(error.refusal, request)
+    reason = error.refusal.message.replace('"', "'").encode("ascii", "replace").decode()
+    challenge = f'Bearer realm="pkb", error="invalid_token", error_description="{reason}"'
+    return ProblemDetails(
+        status=401, detail=described.detail, errors=described.errors, headers={"WWW-Authenticate": challenge}
+    )
+
+
+@describe.register
+def _(error: ScopeMissing, _request: Any) -> ProblemDetails:
+    entry = FieldError(
+        field="Authorization",
+        value="",
+        message=_sentence(str(error.detail)),
+        remedy=f"Create a token with the scope {error.scope!r} on your account page.",
+    )
+    challenge = f'Bearer realm="pkb", error="insufficient_scope", scope="{error.scope}"'
+    return ProblemDetails(
+        status=403,
+        detail=f"{entry.message} {entry.remedy}",
+        errors=(entry,),
+        headers={"WWW-Authenticate": challenge},
+    )
+
+
+@describe.register
+def _(error: exceptions.ValidationError, request: Any) -> ProblemDetails:
+    errors = tuple(_field_errors(error.detail, request, prefix=""))
+    names = ", ".join(dict.fromkeys(entry.field or "the body" for entry in errors))
+    return ProblemDetails(status=422, detail=f"Refused: {names}. See errors for what to change.", errors=errors)
+
+
+@describe.register
+def _(_error: Http404, _request: Any) -> ProblemDetails:
+    return ProblemDetails(status=404, detail="There is nothing at this address. /api/v1/ lists every address.")
+
+
+@describe.register
+def _(error: exceptions.Throttled, _request: Any) -> ProblemDetails:
+    wait = getattr(error, "wait", None)
+    when = f"in {int(wait)} seconds" if wait else "later"
+    return ProblemDetails(status=429, detail=f"Too many requests without a token. Try again {when}, or use a token.")
+
+
+@describe.register
+def _(_error: exceptions.NotAuthenticated, _request: Any) -> ProblemDetails:
+    return ProblemDetails(
+        status=401, detail="This call needs a token. Send `Authorization: Bearer pkb_...`; /accounts/ creates one."
+    )
+
+
+@describe.register
+def _(error: exceptions.UnsupportedMediaType, _request: Any) -> ProblemDetails:
+    detail = f"{_sentence(str(error.detail))} Send application/json or multipart/form-data."
+    return ProblemDetails(status=415, detail=detail)
+
+
+@describe.register
+def _(error: exceptions.APIException, _request: Any) -> ProblemDetails:
+    return ProblemDetails(status=error.status_code, detail=_sentence(str(error.detail)))
+
+
+@describe.register
+def _(_error: PermissionDenied, _request: Any) -> ProblemDetails:
+    return ProblemDetails(status=403, detail="You may not do this.")
+
+
+@describe.register
+def _(_error: SuspiciousOperation, _request: Any) -> ProblemDetails:
+    return ProblemDetails(status=400, detail="The form cannot be read: too many fields or files, or too large.")
+
+
+_REMEDIES = {
+    "required": "Add this field.",
+    "null": "Give it a value, or leave it out.",
+    "blank": "Give it a value, or leave it out.",
+    "max_length": "Shorten it.",
+    "unknown_field": "Remove it, or check its spelling at /api/v1/.",
+    "unknown_parameter": "Remove it, or check its spelling at /api/v1/.",
+    "invalid_choice": "Use one of the values listed at /api/v1/.",
+}
+
+
+def _field_errors(detail: Any, request: Any, *, prefix: str) -> Iterator[FieldError]:
+    """Flatten the nested details of a ValidationError; names of nested fields are joined with dots."""
+    if isinstance(detail, Mapping):
+        for name, inner in detail.items():
+            is_whole = name == "non_field_errors"
+            yield from _field_errors(inner, request, prefix=prefix if is_whole else f"{prefix}.{name}".lstrip("."))
+    elif isinstance(detail, list):
+        for inner in detail:
+            yield from _field_errors(inner, request, prefix=prefix)
+    else:
+        yield FieldError(
+            field=prefix,
+            value=_received(request, prefix),
+            message=_sentence(str(detail)),
+            remedy=_REMEDIES.get(getattr(detail, "code", ""), "Correct it as /api/v1/ describes."),
+        )
+
+
+def _received(request: Any, name: str) -> str:
+    """What came for a field of the body or the query, shortened; empty where nothing can be shown."""
+    if not name or request is None:
+        return ""
+    for source in (request.query_params, request.data):
+        if isinstance(source, Mapping) and name in source:
+            text = str(source[name])
+            return text if len(text) <= 80 else f"{text[:77]}..."
+    return ""
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,154 @@
+"""The OpenAPI document: what every operation may answer, and the report's schema straight from the contract."""
+
+from collections.abc import Mapping
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+import msgspec
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from rest_framework import serializers
+
+from evaluator.contract import EvaluationReport
+from portal.api.problem_details import KINDS, MEDIA_TYPE, Kind
+
+_REFERENCES = "#/components/schemas/{name}"
+
+
+class FieldErrorOutput(serializers.Serializer[Any]):
+    """One input at fault."""
+
+    field = serializers.CharField(allow_blank=True, help_text="Its name; empty for the request as a whole.")
+    value = serializers.CharField(allow_blank=True, help_text="What came, shortened.")
+    message = serializers.CharField(help_text="What is wrong.")
+    remedy = serializers.CharField(help_text="What to do instead.")
+
+
+class ProblemDetailsOutput(serializers.Serializer[Any]):
+    """An error as RFC 9457 has it."""
+
+    type = serializers.CharField(help_text="The address that explains this kind of error.")
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    errors = FieldErrorOutput(many=True)  # type: ignore[assignment]  # the metaclass takes it out of the class
+
+
+_EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
+    400: ("The body is not JSON: Expecting value: line 1 column 1 (char 0).", None),
+    401: (
+        "The token expired at 2026-03-01 09:00 UTC. Make a new one on your tokens page.",
+        (
+            "token",
+            "pkb_Zm9vYmFy...",
+            "The token expired at 2026-03-01 09:00 UTC.",
+            "Make a new one on your tokens page.",
+        ),
+    ),
+    403: ("This token lacks the scope 'submit'. Create a token with the scope 'submit' on your account page.", None),
+    404: ("There is nothing at this address. /api/v1/ lists every address.", None),
+    409: ("This evaluation has already ended. There is nothing left to cancel.", None),
+    413: ("The files are larger than 512 KB in all. Keep them within 512 KB.", None),
+    415: ('Unsupported media type "text/plain" in request. Send application/json or multipart/form-data.', None),
+    422: (
+        "There is no such profile. Known are cpux2, cpux4, h200x8.",
+        ("profile", "h900x8", "There is no such profile.", "Known are cpux2, cpux4, h200x8."),
+    ),
+    429: ("Too many requests without a token. Try again in 12 seconds, or use a token.", None),
+    500: ("The site failed to answer. It has been logged; please try again later.", None),
+}
+
+
+def _example(kind: Kind) -> OpenApiExample:
+    detail, entry = _EXAMPLES[kind.status]
+    names = ("field", "value", "message", "remedy")
+    value = {
+        "type": f"/api/v1/#{kind.slug}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "errors": [dict(zip(names, entry, strict=True))] if entry else [],
+    }
+    return OpenApiExample(
+        kind.title, value=value, response_only=True, media_type=MEDIA_TYPE, status_codes=[str(kind.status)]
+    )
+
+
+# Any call may meet a bad token, a used-up rate, a wrong method or a failure of ours.
+_ALWAYS = (401, 429, 500)
+_SUCCESSES = {200: "As asked.", 201: "Created; `Location` has its address."}
+
+
+def answers(success: Mapping[int, Any], *refusals: int) -> dict[Any, Any]:
+    """The responses of an operation: its successes, its own refusals and those that every call may meet."""
+    responses: dict[Any, Any] = {
+        status: body if isinstance(body, OpenApiResponse) else OpenApiResponse(body, description=_SUCCESSES[status])
+        for status, body in success.items()
+    }
+    for status in sorted({*refusals, *_ALWAYS}):
+        kind = KINDS[status]
+        responses[(status, MEDIA_TYPE)] = OpenApiResponse(
+            ProblemDetailsOutput, description=kind.meaning, examples=[_example(kind)]
+        )
+    return responses
+
+
+def add_report_schemas(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Put the judge's report into the document's components, as the contract has it (a spectacular hook)."""
+    components: Mapping[str, Any] = msgspec.json.schema_components([EvaluationReport], ref_template=_REFERENCES)[1]
+    schemas = result.setdefault("components", {}).setdefault("schemas", {})
+    for name, schema in components.items():
+        schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
+    return result
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
+    """How the OpenAPI document describes the token."""
+
+    target_class = "portal.api.authentication.BearerAuthentication"
+    name = "token"
+
+    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
+        """A bearer scheme."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "pkb_...",
+            "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel.",
+        }
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
+    """How the OpenAPI document describes a browser's session."""
+
+    target_class = "rest_framework.authentication.SessionAuthentication"
+    name = "session"
+    priority = 1
+
+    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
+        """A cookie; writes also need the CSRF token."""
+        return {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "sessionid",
+            "description": "The session of a signed-in browser; POST also needs the header `X-CSRFToken`.",
+        }
+
+
+def close_bodies(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Say of every body that unknown fields are refused, and that a JSON submission has one of two fields (a hook)."""
+    for name, schema in result["components"]["schemas"].items():
+        if name.endswith("Request"):
+            schema["additionalProperties"] = False
+        if name == "SubmissionInputRequest":
+            schema["oneOf"] = [{"required": ["source"]}, {"required": ["files"]}]
+    return result
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole OpenAPI document, made once per process: nothing in it depends on the request."""
+    generated: dict[str, Any] = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]  # untyped
+    return generated
