@@ -33,7 +33,7 @@ PROGRAMS = {
     },
 }
 WITHOUT_PROGRAM = {
-    "bwrap": "the judge runs submissions in a reduced sandbox: fine on your own machine, not for strangers' code",
+    "bwrap": "the local node judges nothing unless PKB_NODE_ALLOW_UNSANDBOXED=1 is set (for your own code only)",
     "chromium": "the browser tests cannot run",
     "redis-server": "the tests of the Redis broker cannot run",
     "rabbitmq-server": "the tests of the RabbitMQ broker cannot run",

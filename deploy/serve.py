@@ -148,7 +148,6 @@ def prepare(data_dir: Path) -> None:
     write_secret(data_dir / "env")
     sys.path.insert(0, str(ROOT))
     import django  # reads the settings, which need the secret
-    import environ
     from django.core.management import CommandError, call_command
     from django.db import DatabaseError
 
@@ -157,8 +156,6 @@ def prepare(data_dir: Path) -> None:
         call_command("migrate", verbosity=0, interactive=False)
         collect_assets(data_dir)
         call_command("bootstrap")
-        # The node knows neither Django nor var/env: it reads its name, key and profiles from its environment.
-        environ.Env.read_env(data_dir / "env", overwrite=False)
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
 
