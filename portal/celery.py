@@ -4,8 +4,7 @@ import os
 
 from celery import Celery
 
-from evaluator.broker import broker_config
-from evaluator.contract import PORTAL_QUEUE
+from evaluator.broker import site_config
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -16,7 +15,7 @@ app = Celery("portal")
 def _configure(sender: Celery, **_: object) -> None:
     from django.conf import settings  # noqa: PLC0415 - importing this module must not read the settings
 
-    sender.conf.update(broker_config(settings.BROKER_URL, settings.BROKER_DIR) | {"task_default_queue": PORTAL_QUEUE})
+    sender.conf.update(site_config(settings.BROKER_URL, settings.BROKER_DIR))
 
 
 app.autodiscover_tasks(["portal.submissions", "portal.nodes"])

@@ -3,34 +3,62 @@
 from pathlib import Path
 from typing import Any
 
+from kombu import Queue
 from kombu.transport import TRANSPORT_ALIASES
+
+from evaluator.broker.queues import is_amqp, is_redis, site_queue, work_queue
 
 FILES_SCHEME = "filesystem"
 """The scheme of a broker that is a folder, for an installation on one machine."""
 
+KEY_PREFIX = "pkb:"
+"""What every key on Redis begins with, so that its access lists can confine each party to keys of ours."""
+
 _FILES_TRANSPORT = "pkbfiles"
 
 
-def broker_config(url: str, directory: Path) -> dict[str, Any]:
-    """Celery's settings for the broker at `url`; `directory` holds the messages of a `filesystem://` one.
+def site_config(url: str, directory: Path) -> dict[str, Any]:
+    """Celery's settings for the site's side of the broker at `url`; `directory` holds the messages of `filesystem://`.
 
-    Messages are JSON and acknowledged before the work starts: what a killed process held is found by the site's
-    leases, not by redelivery. Publishing gives up after a few seconds instead of waiting for the broker.
+    Its tasks are short and change nothing when they run twice, so a message counts as taken when its task has ended: a
+    worker that is killed loses no report.
     """
+    settings = _shared(url, directory, site_queue(url, declared=True))
+    if is_redis(url):
+        settings["broker_transport_options"] |= {"visibility_timeout": 60}
+    return settings | {"task_acks_late": True, "task_reject_on_worker_lost": True}
+
+
+def node_config(url: str, directory: Path, *, node: str) -> dict[str, Any]:
+    """Celery's settings for the side of `node`.
+
+    A message is acknowledged before the work starts, because brokers redeliver what is held for long: what a killed
+    node held is found by the site's leases.
+    """
+    settings = _shared(url, directory, work_queue(node, url))
+    if is_redis(url):
+        # The book of unacknowledged messages is shared by all consumers: keeping it would want rights beyond the queue.
+        settings["broker_transport_options"] |= {"ack_emulation": False}
+    return settings | {"task_acks_late": False}
+
+
+def _shared(url: str, directory: Path, listen_on: Queue) -> dict[str, Any]:
+    """Messages are JSON, and publishing gives up after a few seconds instead of waiting for the broker."""
     is_files = url.startswith(f"{FILES_SCHEME}:")
     if is_files:
         TRANSPORT_ALIASES[_FILES_TRANSPORT] = "evaluator.broker.files:Transport"
     return {
-        "broker_url": f"{_FILES_TRANSPORT}://" if is_files else url,
+        "broker_url": f"{_FILES_TRANSPORT}://localhost//" if is_files else url,
         "broker_transport_options": _transport_options(url, directory),
+        "task_queues": (listen_on,),
+        "task_default_queue": listen_on.name,
         "broker_connection_timeout": 4,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "task_publish_retry": True,
-        "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.4, "timeout": 5},
+        "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.4},
         "task_serializer": "json",
         "accept_content": ["json"],
-        "task_acks_late": False,
         "task_ignore_result": True,
         "worker_prefetch_multiplier": 1,
         "worker_enable_remote_control": False,
@@ -42,7 +70,10 @@ def broker_config(url: str, directory: Path) -> dict[str, Any]:
 def _transport_options(url: str, directory: Path) -> dict[str, Any]:
     if url.startswith(f"{FILES_SCHEME}:"):
         return {"folder": str(directory), "polling_interval": 0.1}
-    if url.startswith("redis"):
-        # The prefix lets a Redis ACL confine each party to keys of ours.
-        return {"global_keyprefix": "pkb:", "socket_timeout": 5, "socket_connect_timeout": 4}
+    if is_redis(url):
+        # One list per queue, not one per priority: a node's user is confined to the very key of its queue.
+        options = {"global_keyprefix": KEY_PREFIX, "priority_steps": [0]}
+        return options | {"socket_timeout": 5, "socket_connect_timeout": 4, "socket_keepalive": True}
+    if is_amqp(url):
+        return {"confirm_publish": True}
     return {}

@@ -24,7 +24,7 @@ class Channel(virtual.Channel):
             raise ValueError(f"{queue!r} cannot be the name of a queue")
         client = self.connection.client
         assert client is not None, "kombu gives every channel a connection"
-        assert client.transport_options is not None, "`broker_config` names the folder"
+        assert client.transport_options is not None, "site_config and node_config name the folder"
         folder = Path(client.transport_options["folder"]) / queue
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder

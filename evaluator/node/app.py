@@ -4,8 +4,8 @@ import logging
 
 from celery import Celery
 
-from evaluator.broker import broker_config
-from evaluator.contract import Assignment, Cancellation, ContractError, TaskName, node_queue
+from evaluator.broker import node_config
+from evaluator.contract import Assignment, Cancellation, ContractError, TaskName
 from evaluator.node.settings import NodeSettings
 from evaluator.node.worker import Node
 
@@ -15,9 +15,7 @@ logger = logging.getLogger(__name__)
 def make_app(settings: NodeSettings) -> Celery:
     """An application that reaches the broker and listens on this node's queue."""
     app = Celery("node", set_as_current=False)
-    app.conf.update(
-        broker_config(settings.broker_url, settings.broker_dir) | {"task_default_queue": node_queue(settings.name)}
-    )
+    app.conf.update(node_config(settings.broker_url, settings.broker_dir, node=settings.name))
     return app
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from celery import Celery
 from kombu.exceptions import KombuError
 
-from evaluator.contract import PORTAL_QUEUE, Delivery, Message, NodeStatus, Progress, TaskName
+from evaluator.broker.queues import address_of, site_queue
+from evaluator.contract import Delivery, Message, NodeStatus, Progress, TaskName
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ class Outbox:
 
     def __init__(self, app: Celery, folder: Path) -> None:
         self._app = app
+        self._site = address_of(site_queue(app.conf.broker_url, declared=False))
         self._folder = folder
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -79,7 +81,7 @@ class Outbox:
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
-            self._app.send_task(name.value, args=(text,), queue=PORTAL_QUEUE, expires=expires_s, ignore_result=True)
+            self._app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **self._site)
         except (KombuError, OSError) as error:
             logger.warning("the broker did not take %s: %s", name.value, error)
             return False

@@ -3,9 +3,11 @@
 import logging
 from typing import Protocol
 
+from django.conf import settings
 from kombu.exceptions import KombuError
 
-from evaluator.contract import Assignment, Cancellation, TaskName, node_queue
+from evaluator.broker.queues import address_of, work_queue
+from evaluator.contract import Assignment, Cancellation, TaskName
 from portal.celery import app
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
 
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
     try:
-        app.send_task(name.value, args=(text,), queue=node_queue(node), expires=expires_s, ignore_result=True)
+        address = address_of(work_queue(node, settings.BROKER_URL))
+        app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
     except (KombuError, OSError) as error:
         raise NotSent(f"the broker did not take {name.value} for node {node}: {error}") from error

@@ -2,6 +2,7 @@
 
 import logging
 
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from evaluator.contract import ContractError, Delivery, Progress, TaskName
@@ -22,7 +23,14 @@ def record_progress(text: str) -> None:
     actions.record_progress(progress, timezone.now())
 
 
-@app.task(name=TaskName.RECORD_DELIVERY.value)
+# A database that restarts must not cost a report: the node has thrown its copy away when the broker took it.
+@app.task(
+    name=TaskName.RECORD_DELIVERY.value,
+    autoretry_for=(OperationalError, InterfaceError),
+    max_retries=None,
+    retry_backoff=1,
+    retry_backoff_max=30,
+)
 def record_delivery(text: str) -> None:
     """Take a report."""
     try:

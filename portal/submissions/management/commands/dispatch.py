@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from portal.submissions import actions
@@ -43,7 +43,7 @@ class Command(BaseCommand):
                 actions.sweep(timezone.now())
                 since_sweep = 0.0
             actions.dispatch_once(timezone.now())
-        except OperationalError as error:
+        except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
             logger.warning("the database does not answer: %s", error)
         return since_sweep

@@ -1,0 +1,45 @@
+"""The queues between site and nodes, laid out so that a node's user needs no right beyond its own work.
+
+The site hears from all nodes on one queue; every node has one of its own. A node's user may read its own queue and add
+to the site's (deploy/broker_credentials.py makes such users), so a node declares nothing that is not its own.
+"""
+
+from typing import Any
+
+from kombu import Exchange, Queue
+
+from evaluator.contract import PORTAL_QUEUE, node_queue
+
+_BY_NAME = Exchange("")
+"""The exchange that leads to the queue of the name given: a broker has it without declaring it."""
+
+
+def is_amqp(url: str) -> bool:
+    """Whether the broker at `url` is RabbitMQ or another that speaks AMQP."""
+    return url.partition(":")[0] in ("amqp", "amqps", "pyamqp")
+
+
+def is_redis(url: str) -> bool:
+    """Whether the broker at `url` is Redis."""
+    return url.partition(":")[0] in ("redis", "rediss")
+
+
+def site_queue(url: str, *, declared: bool) -> Queue:
+    """The queue on which the site hears from its nodes; `declared` is for the site alone.
+
+    On AMQP an exchange of the same name leads there: a user who may publish to the exchange of no name, which is enough
+    elsewhere, reaches every queue.
+    """
+    exchange = Exchange(PORTAL_QUEUE, type="direct", no_declare=not declared) if is_amqp(url) else _BY_NAME
+    return Queue(PORTAL_QUEUE, exchange, routing_key=PORTAL_QUEUE, no_declare=not declared)
+
+
+def work_queue(node: str, url: str) -> Queue:
+    """The queue of a node. Only AMQP has to be told of it; elsewhere declaring it would want further rights."""
+    name = node_queue(node)
+    return Queue(name, _BY_NAME, routing_key=name, no_declare=not is_amqp(url))
+
+
+def address_of(queue: Queue) -> dict[str, Any]:
+    """What `send_task` needs to reach `queue` through its exchange; by itself Celery takes the one of no name."""
+    return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}
