@@ -32,15 +32,14 @@ check: setup-tests ## format, lint, types, import contracts, templates, migratio
 	$(VENV)/ruff check .
 	$(CHECK_ENV) $(VENV)/mypy
 	$(CHECK_ENV) $(VENV)/lint-imports --no-logo
-	$(VENV)/djlint templates --check --lint --quiet
+	$(VENV)/djlint templates --lint --quiet
 	$(CHECK_ENV) $(VENV)/python manage.py makemigrations --check --dry-run
 	$(CHECK_ENV) $(VENV)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
 	$(CHECK_ENV) $(VENV)/python manage.py check --fail-level WARNING
 
-format: setup-tests ## put Python and templates into their form
+format: setup-tests ## put Python into its form
 	$(VENV)/ruff format .
 	$(VENV)/ruff check --fix .
-	$(VENV)/djlint templates --reformat --quiet
 
 problem: setup-tests ## one problem against itself, its mutants and its honest variants: make problem N=13
 	@if [ -z "$(N)" ]; then \

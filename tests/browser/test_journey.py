@@ -1,0 +1,99 @@
+"""The main path as a person walks it: sign up, submit, watch the judging, stand on the board."""
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, sign_up
+
+VERDICT_MS = 180_000
+RIGHT = """\
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+WRONG_ON_RANK_1 = """\
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    if dist.get_rank() == 1:
+        total[0, 0] += 100
+    return total
+"""
+
+
+def submit(page: Page, source: str, *, mode: str = "ranked", problem: str = "allreduce") -> None:
+    """Write a program into the editor of the submit page and send it for `cpux2`."""
+    page.goto(f"/problems/{problem}/submit/")
+    page.get_by_label("Profile").select_option("cpux2")
+    page.get_by_label("Mode").select_option(mode)
+    write(page, source)
+    page.get_by_role("main").get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/submissions/*-*/")
+
+
+def write(page: Page, source: str) -> None:
+    """Replace what is in the editor, as a person who pastes."""
+    editor = page.locator(".cm-content")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(source)
+    expect(editor).to_contain_text("def solution(tensor):")
+
+
+def stay_on(page: Page) -> None:
+    """Mark the page, so that a reload can be told from a change in place."""
+    page.evaluate("window.neverReloaded = true")
+
+
+def assert_never_left(page: Page) -> None:
+    """Fail when the page was loaded anew since `stay_on`."""
+    assert page.evaluate("window.neverReloaded === true"), "the page was reloaded"
+
+
+def test_a_right_program_is_judged_before_ones_eyes_and_stands_on_the_board(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "ada")
+
+    submit(page, RIGHT)
+    stay_on(page)
+    expect(page.get_by_role("main")).to_contain_text("PASSED", timeout=VERDICT_MS)
+    assert_never_left(page)
+
+    page.goto("/problems/allreduce/leaderboard/?profile=cpux2")
+    expect(page.get_by_role("row").filter(has_text="ada")).to_have_count(1)
+    page.goto("/submissions/")
+    expect(page.get_by_role("main")).to_contain_text("PASSED")
+
+
+def test_a_wrong_program_learns_which_rank_was_wrong_and_stands_nowhere(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "berta")
+
+    submit(page, WRONG_ON_RANK_1)
+    stay_on(page)
+    expect(page.get_by_role("main")).to_contain_text("WRONG_RESULT", timeout=VERDICT_MS)
+    expect(page.get_by_role("main")).to_contain_text("ank 1")
+    assert_never_left(page)
+
+    page.goto("/problems/allreduce/leaderboard/?profile=cpux2")
+    expect(page.get_by_role("row").filter(has_text="berta")).to_have_count(0)
+
+
+def test_a_program_without_solution_is_refused_beside_the_editor_and_kept(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "carla")
+    page.goto("/problems/allreduce/submit/")
+    source = "def solve(tensor):\n    return tensor\n\n\n# not def solution(tensor):\n"
+    write(page, source)
+    page.get_by_role("main").get_by_role("button", name="Submit").click()
+
+    expect(page.get_by_role("main")).to_contain_text("there is no function called solution")
+    expect(page.locator(".cm-content")).to_contain_text("def solve(tensor):")
+    page.goto("/submissions/")
+    expect(page.get_by_role("main")).not_to_contain_text("allreduce")

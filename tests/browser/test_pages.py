@@ -1,0 +1,122 @@
+"""Every page, in both widths and both colour schemes: fits, is accessible, breaks no policy; pictures are kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, StorageState, expect
+
+from tests.browser.conftest import Visit, save_screenshot, sign_up
+from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1, submit
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Somebody with an account, a right submission and a wrong one, both judged."""
+
+    state: StorageState
+    passed: str
+    wrong: str
+
+    def pages(self) -> dict[str, str]:
+        """Address by name of the picture."""
+        return {
+            "home": "/",
+            "problems": "/problems/",
+            "problem": "/problems/gemm_allreduce/",
+            "submit": "/problems/allreduce/submit/",
+            "submission-passed": self.passed,
+            "submission-wrong": self.wrong,
+            "submissions": "/submissions/",
+            "leaderboards": "/leaderboards/",
+            "leaderboard": "/problems/allreduce/leaderboard/?profile=cpux2",
+            "nodes": "/nodes/",
+            "docs": "/docs/",
+            "account": "/accounts/",
+            "api": "/api/v1/",
+        }
+
+
+ANONYMOUS_PAGES = {"sign-in": "/accounts/sign-in/", "sign-up": "/accounts/sign-up/", "not-found": "/problems/no_such/"}
+
+
+@pytest.fixture(scope="session")
+def story(chromium: Browser, site_url: str) -> Iterator[Story]:
+    """One for the whole session: judging takes a while."""
+    context = chromium.new_context(base_url=site_url)
+    page = context.new_page()
+    sign_up(page, "dora")
+    addresses = {verdict: _judged(page, source, verdict) for verdict, source in PROGRAMS.items()}
+    yield Story(context.storage_state(), addresses["PASSED"], addresses["WRONG_RESULT"])
+    context.close()
+
+
+PROGRAMS = {"PASSED": RIGHT, "WRONG_RESULT": WRONG_ON_RANK_1}
+
+
+def _judged(page: Page, source: str, verdict: str) -> str:
+    submit(page, source)
+    expect(page.get_by_role("main")).to_contain_text(verdict, timeout=VERDICT_MS)
+    return page.url
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_pages_fit_and_are_accessible(visit: Visit, story: Story, width: int, scheme: str) -> None:
+    member = visit(width=width, scheme=scheme, state=story.state).page
+    anybody = visit(width=width, scheme=scheme).page
+
+    problems = [
+        problem
+        for page, pages in ((member, story.pages()), (anybody, ANONYMOUS_PAGES))
+        for name, address in pages.items()
+        for problem in _problems(page, address, picture=f"{name}-{width}-{scheme}")
+    ]
+    assert problems == []
+
+
+def _problems(page: Page, address: str, *, picture: str) -> list[str]:
+    page.goto(address)
+    page.wait_for_load_state("networkidle")
+    save_screenshot(page, picture)
+    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    found = [f"{picture}: wider than the screen by {overflow} px"] if overflow > 0 else []
+    return found + [f"{picture}: {violation}" for violation in _accessibility(page)]
+
+
+def _accessibility(page: Page) -> list[str]:
+    page.evaluate(AXE)
+    result: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']} ({violation['impact']}): {violation['help']} at {violation['nodes'][0]['target']}"
+        for violation in result["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_main_pages_can_be_read_without_scripts(visit: Visit, story: Story) -> None:
+    page = visit(state=story.state, scripts=False).page
+    for address, words in {
+        "/problems/": "allreduce",
+        "/problems/allreduce/": "dist.all_reduce",
+        "/problems/allreduce/submit/": "solution.py",
+        "/problems/allreduce/leaderboard/?profile=cpux2": "dora",
+        story.passed: "PASSED",
+    }.items():
+        page.goto(address)
+        expect(page.get_by_role("main")).to_contain_text(words)
+
+
+def test_a_keyboard_alone_reaches_the_content_and_leaves_the_editor(visit: Visit, story: Story) -> None:
+    page = visit(state=story.state).page
+    page.goto("/problems/allreduce/submit/")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.locator(".cm-content").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(page.locator(".cm-content:focus")).to_have_count(0)
