@@ -1,0 +1,120 @@
+"""Two at once: threads with connections of their own meet on the rows, as processes do."""
+
+import threading
+
+import pytest
+from django.db import connection
+
+from portal.accounts.models import User
+from portal.nodes.models import Node, Slot
+from portal.ranking.models import Standing
+from portal.refusals import Refusal
+from portal.submissions import actions
+from portal.submissions.models import Evaluation, Report, State, Submission
+from tests.portal.factories import SOLUTION, bundle, delivery_of, evaluation_of, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(*works):
+    """Run all `works` in threads that start together; their results, or what they raised, in order."""
+    barrier = threading.Barrier(len(works))
+    results = [None] * len(works)
+
+    def run(index, work):
+        barrier.wait()
+        try:
+            results[index] = work()
+        except Refusal as refusal:
+            results[index] = refusal
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=(index, work)) for index, work in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_two_dispatchers_never_send_the_same_work_or_fill_a_slot_twice(node, now):
+    for index in range(1, 6):
+        Slot.objects.create(node=node, index=index, profile="cpux2", state="free")
+    for number in range(8):
+        submit(User.objects.create_user(f"author-{number}"))
+    sent = []
+
+    def send(name, assignment, *, valid_for_s):
+        sent.append((assignment.request.evaluation_id, assignment.slot))
+
+    counts = at_once(*[lambda: actions.dispatch_once(now, send=send)] * 4)
+    assert sum(counts) == len(sent) == 6
+    assert len({evaluation for evaluation, _ in sent}) == 6
+    assert {slot for _, slot in sent} == set(range(6))
+    assert Evaluation.objects.filter(state=State.LEASED).count() == 6
+
+
+def test_a_report_that_arrives_twice_at_once_counts_once(alice, node, now):
+    evaluation = evaluation_of(submit(alice))
+    actions.dispatch_once(now, send=lambda *_, **__: None)
+    delivery = delivery_of(evaluation)
+    assert sorted(at_once(*[lambda: actions.record_delivery(delivery, now)] * 4)) == [False, False, False, True]
+    assert (Report.objects.count(), Standing.objects.count()) == (1, 1)
+
+
+def test_of_a_cancel_and_a_report_at_once_exactly_one_wins(alice, node, now):
+    evaluation = evaluation_of(submit(alice))
+    actions.dispatch_once(now, send=lambda *_, **__: None)
+    delivery = delivery_of(evaluation)
+    cancelled, recorded = at_once(
+        lambda: actions.cancel_evaluation(evaluation, by=alice),
+        lambda: actions.record_delivery(delivery, now),
+    )
+    state = Evaluation.objects.get().state
+    if recorded:
+        assert state == State.FINISHED
+        assert cancelled.status == 409
+    else:
+        assert state == State.CANCELLED
+        assert cancelled is None
+    assert Report.objects.count() == Standing.objects.count() == int(recorded)
+
+
+def test_two_sweeps_at_once_count_a_lost_try_once(alice, node, now, later, settings):
+    submit(alice)
+    actions.dispatch_once(now, send=lambda *_, **__: None)
+    end = later(settings.LEASE_SECONDS + 2)
+    Node.objects.update(seen_at=end)
+    assert sorted(at_once(*[lambda: actions.sweep(end)] * 3)) == [0, 0, 1]
+    assert Evaluation.objects.get().attempt == 2
+
+
+def test_the_same_submission_twice_at_once_is_stored_once(alice):
+    work = lambda: submit(alice, files=bundle(SOLUTION))  # noqa: E731
+    results = at_once(*[work] * 3)
+    assert sum(isinstance(result, Submission) for result in results) == 1
+    assert {result.status for result in results if isinstance(result, Refusal)} == {409}
+    assert Evaluation.objects.count() == 1
+
+
+def test_the_same_idempotency_key_twice_at_once_is_one_submission(alice):
+    work = lambda: submit(alice, files=bundle(SOLUTION), idempotency_key="once")  # noqa: E731
+    assert len({result.pk for result in at_once(*[work] * 3)}) == 1
+    assert Evaluation.objects.count() == 1
+
+
+def test_the_last_place_in_an_authors_queue_is_given_once(alice, settings):
+    settings.MAX_QUEUED_PER_AUTHOR = 1
+    results = at_once(*[lambda: submit(alice)] * 3)
+    assert sum(isinstance(result, Submission) for result in results) == 1
+    assert {result.status for result in results if isinstance(result, Refusal)} == {429}
+
+
+def test_of_two_reports_of_one_author_at_once_the_better_stands(alice, node, now):
+    Slot.objects.create(node=node, index=1, profile="cpux2", state="free")
+    first, second = evaluation_of(submit(alice)), evaluation_of(submit(alice))
+    actions.dispatch_once(now, send=lambda *_, **__: None)
+    low, high = delivery_of(first, low=1.0), delivery_of(second, low=2.0)
+    at_once(lambda: actions.record_delivery(low, now), lambda: actions.record_delivery(high, now))
+    assert Standing.objects.get().score_low == 2.0

@@ -1,0 +1,185 @@
+"""What counts of the messages that nodes send."""
+
+import uuid
+
+import pytest
+
+from evaluator.contract import Backend, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
+from portal.nodes import actions as node_actions
+from portal.nodes.models import Node, Slot
+from portal.ranking import actions as ranking
+from portal.ranking.models import Standing
+from portal.submissions import actions, queries
+from portal.submissions.models import Evaluation, Report, State
+from tests.portal.factories import delivery_of, evaluation_of, submit
+
+pytestmark = pytest.mark.django_db
+
+
+def keep(node, assignment, *, valid_for_s):
+    """Stands at the place of the broker."""
+
+
+@pytest.fixture
+def leased(alice, node, now):
+    """An evaluation that was sent to `alpha`."""
+    evaluation = evaluation_of(submit(alice))
+    actions.dispatch_once(now, send=keep)
+    evaluation.refresh_from_db()
+    return evaluation
+
+
+def progress_of(evaluation, **changes):
+    fields = {"evaluation_id": str(evaluation.pk), "lease": evaluation.lease, "stage": Stage.BUILDING}
+    return Progress(**(fields | changes))
+
+
+def state_of(evaluation):
+    evaluation.refresh_from_db()
+    return evaluation.state
+
+
+def test_progress_starts_the_clock_and_extends_the_lease(leased, later):
+    assert actions.record_progress(progress_of(leased, detail="nvcc", fraction=0.5), later(3))
+    leased.refresh_from_db()
+    assert (leased.state, leased.stage, leased.stage_detail, leased.stage_fraction) == (
+        State.RUNNING,
+        "building",
+        "nvcc",
+        0.5,
+    )
+    assert leased.started_at == later(3)
+    before = leased.lease_expires_at
+    actions.record_progress(progress_of(leased, stage=Stage.TIMING), later(10))
+    leased.refresh_from_db()
+    assert leased.started_at == later(3)
+    assert leased.lease_expires_at > before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lease": "guessed"}, {"evaluation_id": str(uuid.uuid4())}, {"evaluation_id": "x"}]
+)
+def test_progress_without_the_lease_changes_nothing(leased, now, changes):
+    assert not actions.record_progress(progress_of(leased, **changes), now)
+    assert state_of(leased) == State.LEASED
+
+
+def test_a_report_ends_the_evaluation_and_makes_a_standing(leased, later):
+    actions.record_progress(progress_of(leased), later(1))
+    assert actions.record_delivery(delivery_of(leased, low=1.3), later(9))
+    leased.refresh_from_db()
+    assert (leased.state, leased.verdict, leased.lease) == (State.FINISHED, "PASSED", None)
+    assert (leased.score_low, leased.score_high) == (1.3, 1.5)
+    assert leased.finished_at == later(9)
+    assert Standing.objects.get().evaluation == leased
+    assert queries.latest_report(leased).verdict is Verdict.PASSED
+
+
+def test_the_same_report_twice_counts_once(leased, now):
+    delivery = delivery_of(leased)
+    assert actions.record_delivery(delivery, now)
+    assert not actions.record_delivery(delivery, now)
+    assert (Report.objects.count(), Standing.objects.count()) == (1, 1)
+
+
+def test_a_report_under_a_wrong_lease_changes_nothing(leased, now):
+    assert not actions.record_delivery(delivery_of(leased, lease="guessed"), now)
+    assert state_of(leased) == State.LEASED
+    assert not Report.objects.exists()
+
+
+def test_a_report_from_another_node_changes_nothing(leased, now):
+    assert not actions.record_delivery(delivery_of(leased, node="beta"), now)
+    assert state_of(leased) == State.LEASED
+
+
+def test_a_report_on_another_source_changes_nothing(leased, now, bob):
+    other = delivery_of(evaluation_of(submit(bob)), lease=leased.lease)
+    assert not actions.record_delivery(other, now)
+    assert state_of(leased) == State.LEASED
+    assert not Report.objects.exists()
+
+
+def test_a_report_after_a_cancel_changes_nothing(leased, now, alice):
+    delivery = delivery_of(leased)
+    actions.cancel_evaluation(leased, by=alice)
+    assert not actions.record_delivery(delivery, now)
+    assert state_of(leased) == State.CANCELLED
+    assert not Standing.objects.exists()
+
+
+@pytest.mark.parametrize("verdict", [Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE])
+def test_a_failure_of_ours_is_queued_again_with_its_report_kept(leased, now, verdict):
+    assert actions.record_delivery(delivery_of(leased, verdict=verdict), now)
+    leased.refresh_from_db()
+    assert (leased.state, leased.attempt, leased.verdict) == (State.QUEUED, 2, "")
+    assert Report.objects.get().attempt == 1
+
+
+def test_after_the_last_try_a_failure_of_ours_is_the_end(leased, now, settings):
+    Evaluation.objects.update(attempt=settings.MAX_TRIES)
+    assert actions.record_delivery(delivery_of(leased, verdict=Verdict.JUDGE_FAILURE), now)
+    assert state_of(leased) == State.FINISHED
+    assert leased.verdict == "JUDGE_FAILURE"
+
+
+def test_a_fault_of_the_author_is_not_tried_again(leased, now):
+    assert actions.record_delivery(delivery_of(leased, verdict=Verdict.DEADLOCK), now)
+    assert state_of(leased) == State.FINISHED
+    assert not Standing.objects.exists()
+
+
+def status_of(node, key, *, running=(), slots=((0, SlotState.BUSY),)):
+    return NodeStatus(
+        node=node,
+        key=key,
+        slots=tuple(SlotStatus(index=index, profile="cpux2", state=state) for index, state in slots),
+        sandbox=SandboxLevel.REDUCED,
+        backends=(Backend.PYTORCH,),
+        revisions={"allreduce": "0123456789abcdef"},
+        running=running,
+    )
+
+
+def test_a_heartbeat_shows_what_the_node_is(db, now):
+    key = node_actions.register_node("gamma")
+    assert node_actions.record_node_status(
+        status_of("gamma", key, slots=((0, SlotState.FREE), (1, SlotState.BUSY))), now
+    )
+    node = Node.objects.get(name="gamma")
+    assert (node.seen_at, node.sandbox, node.backends) == (now, "reduced", ["pytorch"])
+    assert key not in node.key_digest
+    assert list(node.slots.values_list("index", "state")) == [(0, "free"), (1, "busy")]
+    node_actions.record_node_status(status_of("gamma", key, slots=((0, SlotState.FREE),)), now)
+    assert Slot.objects.filter(node=node).count() == 1
+
+
+@pytest.mark.parametrize(("name", "key"), [("gamma", "wrong"), ("nobody", "wrong")])
+def test_a_heartbeat_with_a_wrong_key_changes_nothing(db, now, name, key):
+    node_actions.register_node("gamma")
+    assert not node_actions.record_node_status(status_of(name, key), now)
+    assert Node.objects.get().seen_at is None
+
+
+def test_a_replaced_key_is_void(db, now):
+    old = node_actions.register_node("gamma")
+    new = node_actions.replace_key("gamma")
+    assert not node_actions.record_node_status(status_of("gamma", old), now)
+    assert node_actions.record_node_status(status_of("gamma", new), now)
+
+
+def test_a_heartbeat_keeps_the_leases_of_its_own_work_alive(leased, later):
+    own = node_actions.replace_key("alpha")
+    other = node_actions.register_node("beta")
+    before = leased.lease_expires_at
+    node_actions.record_node_status(status_of("beta", other, running=(str(leased.pk), "x")), later(5))
+    assert Evaluation.objects.get(pk=leased.pk).lease_expires_at == before
+    node_actions.record_node_status(status_of("alpha", own, running=(str(leased.pk),)), later(5))
+    assert Evaluation.objects.get(pk=leased.pk).lease_expires_at > before
+
+
+def test_rebuilding_gives_the_same_standings(leased, now):
+    actions.record_delivery(delivery_of(leased), now)
+    kept = Standing.objects.values("author", "evaluation", "score", "score_low", "submitted_at").get()
+    assert ranking.rebuild_standings() == 1
+    assert Standing.objects.values("author", "evaluation", "score", "score_low", "submitted_at").get() == kept
