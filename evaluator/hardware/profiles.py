@@ -152,3 +152,12 @@ def get(name: str) -> Profile:
         return profiles()[name]
     except KeyError:
         raise UnknownProfile(f"there is no profile called {name!r}; known are {', '.join(profiles())}") from None
+
+
+_ARCHITECTURES = {"H100": "90a", "H200": "90a", "B200": "100a"}
+"""Compute capability of each GPU as nvcc writes it, with the instructions of that generation alone."""
+
+
+def architectures(profile: Profile) -> tuple[str, ...]:
+    """What CUDA submissions are compiled for on `profile`; empty on a profile without GPUs."""
+    return () if profile.gpu is None else (_ARCHITECTURES[profile.gpu],)

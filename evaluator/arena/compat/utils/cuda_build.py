@@ -7,11 +7,13 @@ the commands are made.
 
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,22 +57,12 @@ class Extension:
 
     @property
     def key(self) -> str:
-        """SHA-256 over sources, flags, architectures and tool chain, in hexadecimal."""
-        parts = (
-            self.name,
-            self.source,
-            *("flag", *self.cuda_flags),
-            *("include", *self.include_paths),
-            *("link", *self.link_flags),
-            *("architecture", *architectures()),
-            toolchain(),
-        )
-        digest = hashlib.sha256()
-        for part in parts:
-            content = part.encode()
-            digest.update(f"{len(content)}\0".encode())
-            digest.update(content)
-        return digest.hexdigest()
+        """SHA-256 over name, source and flags, in hexadecimal.
+
+        Tool chain and architectures are left out: a folder of built extensions belongs to one of each.
+        """
+        groups = ((self.name, self.source), self.cuda_flags, self.include_paths, self.link_flags)
+        return hashlib.sha256(json.dumps(groups).encode()).hexdigest()
 
     def artefact(self, root: Path) -> Path:
         """Where the built module lies under `root`, a folder of built extensions."""
@@ -78,9 +70,16 @@ class Extension:
 
 
 def architectures() -> tuple[str, ...]:
-    """The compute capabilities to build for: of the environment, else Hopper's."""
-    named = os.environ.get(ARCHITECTURES_VARIABLE, "")
-    return tuple(part for part in named.split(",") if part) or DEFAULT_ARCHITECTURES
+    """The compute capabilities to build for: of the environment, else of the GPU that is there, else Hopper's."""
+    named = tuple(part for part in os.environ.get(ARCHITECTURES_VARIABLE, "").split(",") if part)
+    if named:
+        return named
+    import torch  # noqa: PLC0415 - the builder's host side reads this module without torch
+
+    if not torch.cuda.is_available():
+        return DEFAULT_ARCHITECTURES
+    major, minor = torch.cuda.get_device_capability()
+    return (f"{major}{minor}a" if major >= 9 else f"{major}{minor}",)
 
 
 @functools.cache
@@ -98,23 +97,13 @@ def cuda_home() -> Path:
     raise FileNotFoundError("there is no nvcc: put it on PATH or name the tool kit's folder in CUDA_HOME")
 
 
-@functools.cache
-def toolchain() -> str:
-    """What a build depends on beside its sources: versions of nvcc, of the host compiler, of torch and of Python."""
-    import torch  # noqa: PLC0415 - the builder's host side reads this module without torch
-
-    commands = ([str(cuda_home() / "bin" / "nvcc"), "--version"], ["g++", "--version"])
-    said = [_output(command) for command in commands]
-    return "\n".join([*said, torch.__version__, str(sysconfig.get_config_var("SOABI"))])
-
-
 def compile_command(extension: Extension, *, source: Path, target: Path) -> list[str]:
     """The nvcc command that turns `source` into the object file `target`.
 
     The macros and half-precision switches are those of torch's own extension builder, so that sources written for
     that one compile here.
     """
-    from torch.utils import cpp_extension  # noqa: PLC0415 - see toolchain
+    from torch.utils import cpp_extension  # noqa: PLC0415 - see architectures
 
     chosen = [flag for flag in extension.cuda_flags if flag.startswith(("-gencode", "-arch", "--gpu-architecture"))]
     standard = [flag for flag in extension.cuda_flags if flag.startswith(("-std", "--std"))]
@@ -135,7 +124,7 @@ def compile_command(extension: Extension, *, source: Path, target: Path) -> list
 
 def link_command(extension: Extension, *, target: Path, objects: list[Path]) -> list[str]:
     """The command that links `objects` into the Python module `target` against torch and the CUDA runtime."""
-    import torch  # noqa: PLC0415 - see toolchain
+    import torch  # noqa: PLC0415 - see architectures
 
     torch_libraries = Path(torch.__file__).parent / "lib"
     on_device = ["-lc10_cuda", "-ltorch_cuda"] if (torch_libraries / "libtorch_cuda.so").exists() else []
@@ -149,10 +138,11 @@ def link_command(extension: Extension, *, target: Path, objects: list[Path]) -> 
     ]
 
 
-def build(extension: Extension, *, root: Path) -> Path:
+def build(extension: Extension, *, root: Path, note: Callable[[str], None] | None = None) -> Path:
     """Compile and link `extension` under `root` and give the module's path; at once if it is there already.
 
-    Everything is made in a folder of its own and moved into place whole, so a reader finds all or nothing.
+    Everything is made in a folder of its own and moved into place whole, so a reader finds all or nothing. `note`
+    hears each command and what it said, with the source called by the extension's name.
 
     Raises:
         BuildError: compiler or linker refused, or took longer than BUILD_SECONDS.
@@ -165,8 +155,13 @@ def build(extension: Extension, *, root: Path) -> Path:
     try:
         source, compiled = work / f"{extension.name}.cu", work / f"{extension.name}.o"
         source.write_text(extension.source)
-        _run(extension, compile_command(extension, source=source, target=compiled))
-        _run(extension, link_command(extension, target=work / artefact.name, objects=[compiled]))
+        for command in (
+            compile_command(extension, source=source, target=compiled),
+            link_command(extension, target=work / artefact.name, objects=[compiled]),
+        ):
+            said = _run(extension, command, folder=work)
+            if note is not None:
+                note(said)
         artefact.parent.mkdir(exist_ok=True)
         (work / artefact.name).replace(artefact)
     finally:
@@ -179,24 +174,27 @@ def _architecture_flags() -> list[str]:
 
 
 def _include_paths() -> list[str]:
-    import torch  # noqa: PLC0415 - see toolchain
+    import torch  # noqa: PLC0415 - see architectures
 
     headers = Path(torch.__file__).parent / "include"
     python = sysconfig.get_path("include")
     return [str(headers), str(headers / "torch/csrc/api/include"), str(cuda_home() / "include"), python]
 
 
-def _run(extension: Extension, command: list[str]) -> None:
-    written = " ".join(command)
+def _run(extension: Extension, command: list[str], *, folder: Path) -> str:
+    """Run one command and give it with its output; the work folder's name is left out of both."""
+
+    def shorten(text: str) -> str:
+        return text.replace(f"{folder}/", "")
+
+    written = shorten(" ".join(command))
     try:
         done = subprocess.run(  # noqa: S603 - the command is ours; its flags act inside the sandbox only
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BUILD_SECONDS, check=False
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BUILD_SECONDS, check=False, cwd=folder
         )
     except subprocess.TimeoutExpired as error:
         raise BuildError(extension.name, written, f"stopped after {BUILD_SECONDS} s") from error
+    output = shorten(done.stdout.decode(errors="replace"))
     if done.returncode != 0:
-        raise BuildError(extension.name, written, done.stdout.decode(errors="replace"))
-
-
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - fixed commands
+        raise BuildError(extension.name, written, output)
+    return f"{written}\n{output}"

@@ -1,0 +1,180 @@
+"""One builder process: start it confined, take what it sends within limits, end it."""
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evaluator.errors import EvaluatorError
+
+_FRAME = struct.Struct("<4sIQ")
+_ARTEFACT = re.compile(r"[0-9a-f]{32}/[A-Za-z_][A-Za-z0-9_]{0,127}\.so\Z")
+_RESULT = "result.json"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildLimits:
+    """What one build may use.
+
+    Attributes:
+        seconds: wall time.
+        memory_bytes: address space of each process.
+        scratch_bytes: its temporary files, in all and each.
+        processes, cores: how many it may have.
+        sent_bytes: all that it may send out.
+        said_bytes: how much is kept of what it prints.
+    """
+
+    seconds: float = 300.0
+    memory_bytes: int = 16 * 1024**3
+    scratch_bytes: int = 2 * 1024**3
+    processes: int = 512
+    cores: int = 4
+    sent_bytes: int = 256 * 1024**2
+    said_bytes: int = 64 * 1024
+
+
+class BuildLimitExceeded(Exception):
+    """The build used more than it may; the text names the limit and its value."""
+
+
+@dataclass(kw_only=True)
+class Sent:
+    """What came out of a builder: modules by relative path, its result, and the head of what it printed."""
+
+    artefacts: dict[str, bytes] = field(default_factory=dict)
+    result: bytes | None = None
+    said: str = ""
+
+
+def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
+    """`command` under resource limits, on at most `limits.cores` of this process's cores.
+
+    Raises:
+        EvaluatorError: util-linux (prlimit, taskset) is not installed.
+    """
+    prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
+    if prlimit is None or taskset is None:
+        raise EvaluatorError("the builder needs prlimit and taskset (util-linux) on this node")
+    cores = sorted(os.sched_getaffinity(0))[-limits.cores :]
+    return [
+        *(taskset, "--cpu-list", ",".join(map(str, cores))),
+        *(prlimit, "--core=0", f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}"),
+        *(f"--nproc={limits.processes}", f"--cpu={int(limits.seconds) * limits.cores}", *command),
+    ]
+
+
+def run(line_for: Callable[[int], Sequence[str]], *, environment: Mapping[str, str], limits: BuildLimits) -> Sent:
+    """Start a builder and take what it sends.
+
+    Args:
+        line_for: gives the command line, told the number of the descriptor to which the process writes its frames.
+        environment: all variables of the process.
+        limits: the whole session of the process is killed when it has sent everything, or too much, or taken too long.
+
+    Raises:
+        BuildLimitExceeded: time or size limit.
+        EvaluatorError: the process could not be started.
+    """
+    reading, output = os.pipe()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our command, no shell
+            list(line_for(output)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(output,),
+            env=dict(environment),
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(reading)
+        raise EvaluatorError(f"the builder could not be started: {error}") from error
+    finally:
+        os.close(output)
+    try:
+        raw, said = _drain(process, reading, limits)
+    finally:
+        _end(process)
+        os.close(reading)
+    sent = _parse(raw)
+    sent.said = said.decode(errors="replace")
+    return sent
+
+
+def _drain(process: subprocess.Popen[bytes], reading: int, limits: BuildLimits) -> tuple[bytes, bytes]:
+    """Read frames and prints to their ends; of the prints only the head is kept."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + limits.seconds
+    raw, said = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(reading, selectors.EVENT_READ, raw)
+        selector.register(process.stdout.fileno(), selectors.EVENT_READ, said)
+        while selector.get_map():
+            if time.monotonic() > deadline:
+                raise BuildLimitExceeded(f"the build took longer than {limits.seconds:g} s")
+            for key, _ in selector.select(timeout=0.2):
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    selector.unregister(key.fd)
+                elif key.data is raw:
+                    raw += chunk
+                else:
+                    said += chunk[: limits.said_bytes - len(said)]
+            if len(raw) > limits.sent_bytes:
+                raise BuildLimitExceeded(f"the build's results exceed {limits.sent_bytes:,} bytes")
+    return bytes(raw), bytes(said)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the builder's session; inside bubblewrap its whole process namespace goes with it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _parse(raw: bytes) -> Sent:
+    """Files out of frames; what is cut off or has a name of another form is left out."""
+    sent = Sent()
+    for name, content in _frames(raw):
+        if name == _RESULT:
+            sent.result = content
+        elif _ARTEFACT.match(name):
+            sent.artefacts[name] = content
+    return sent
+
+
+def _frames(raw: bytes) -> Iterator[tuple[str, bytes]]:
+    at = 0
+    while at + _FRAME.size <= len(raw):
+        magic, name_bytes, content_bytes = _FRAME.unpack_from(raw, at)
+        start = at + _FRAME.size
+        end = start + name_bytes + content_bytes
+        if magic != b"PKBf" or name_bytes > 256 or end > len(raw):
+            return
+        yield raw[start : start + name_bytes].decode(errors="replace"), raw[start + name_bytes : end]
+        at = end
+
+
+def inside(arguments: Mapping[str, object], *, program: str) -> list[str]:
+    """What `python -I` is told: the builder's inside and its settings as JSON."""
+    return [program, json.dumps(arguments)]
+
+
+def private_home(folder: Path) -> Path:
+    """A scratch folder for a builder that runs without a sandbox."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    return home

@@ -1,0 +1,253 @@
+"""Compiling a submission before any rank is held: in a sandbox of its own, once per source and tool chain."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from evaluator.contract import Backend, BuildResult, EvaluationRequest, Finding, Message, SandboxLevel, Verdict
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.host import build_process
+from evaluator.host.build_messages import Origin, find_errors
+from evaluator.host.build_process import BuildLimitExceeded, BuildLimits, Sent
+from evaluator.host.sandbox import Confinement, command, environment, layout, write_private
+from evaluator.host.settings import JudgeSettings
+
+_CALL = "compile_cuda_extension"
+_KEPT = 200
+"""So many builds stay in the cache; the longest unused go first."""
+
+_LOG_BYTES = 1024**2
+
+
+class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the builder's inside claims of one extension."""
+
+    name: str
+    succeeded: bool
+    seconds: float
+    log: str
+    is_certain: bool
+    file: str | None
+    line: int | None
+
+
+class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the builder's inside claims of a build."""
+
+    extensions: tuple[_ExtensionOutcome, ...]
+    notes: tuple[str, ...]
+
+
+class BuildRecord(Message, frozen=True, kw_only=True):
+    """What the cache keeps beside the modules of one build."""
+
+    result: BuildResult
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """The outcome of a build: what to tell the author, and the folder with the modules (empty where none)."""
+
+    result: BuildResult
+    findings: tuple[Finding, ...]
+    folder: Path
+
+    def place(self, target: Path) -> None:
+        """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
+        for name in self.result.artefacts:
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.folder / name, path)
+
+
+class Builder:
+    """Builds submissions for one slot.
+
+    Args:
+        settings: the slot's; its profile says for which architecture to build.
+        cache: folder of earlier builds; None for one beside the slot's work directory.
+        limits: what a build may use.
+    """
+
+    def __init__(
+        self, settings: JudgeSettings, *, cache: Path | None = None, limits: BuildLimits | None = None
+    ) -> None:
+        self._settings = settings
+        self._profile = profiles.get(settings.profile)
+        self._limits = limits or BuildLimits()
+        base = settings.work_dir or Path(tempfile.gettempdir()) / f"pkb-{os.getuid()}"
+        self._cache = cache or base / "builds"
+
+    def build(self, request: EvaluationRequest, *, workdir: Path, sandbox: Confinement) -> Built:
+        """Build all that `request`'s submission will ask for, or find it built.
+
+        Args:
+            request: whose source is built.
+            workdir: a private folder for this evaluation; what the build puts there is removed again.
+            sandbox: how the builder is confined.
+
+        Raises:
+            EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
+        """
+        if not is_needed(request):
+            return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=(), folder=workdir)
+        entry = self._cache / self._key(request)
+        if (kept := _read(entry)) is not None:
+            os.utime(entry)
+            result = msgspec.structs.replace(kept.result, cached=True, seconds=0.0)
+            return Built(result=result, findings=kept.findings, folder=entry)
+        started = time.monotonic()
+        try:
+            sent = self._run(request, workdir=workdir, confinement=sandbox)
+        except BuildLimitExceeded as exceeded:
+            return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
+        record = _judge(sent, seconds=time.monotonic() - started)
+        _keep(entry, record, sent.artefacts)
+        self._prune()
+        return Built(result=record.result, findings=record.findings, folder=entry)
+
+    def _key(self, request: EvaluationRequest) -> str:
+        parts = (request.source.digest, toolchain(), *self._architectures(), str(self._profile.world_size))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _architectures(self) -> tuple[str, ...]:
+        return profiles.architectures(self._profile)
+
+    def _run(self, request: EvaluationRequest, *, workdir: Path, confinement: Confinement) -> Sent:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=workdir) as name:
+            private = Path(name)
+            write_private(private)
+            for file in request.source.files:
+                path = private / "source" / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text, encoding="utf-8")
+            bare = confinement.level is SandboxLevel.NONE
+            home = str(build_process.private_home(private)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
+
+            def line_for(output: int) -> list[str]:
+                return self._line(private, confinement, home=home, output=output)
+
+            variables = environment(self._profile, home=home) if bare else {}
+            return build_process.run(line_for, environment=variables, limits=self._limits)
+
+    def _line(self, private: Path, confinement: Confinement, *, home: str, output: int) -> list[str]:
+        place = layout(confinement, private=private)
+        arguments = {
+            "source": place.source,
+            "compat": place.compat,
+            "scratch": f"{home}/extensions",
+            "architectures": self._architectures(),
+            "world_size": self._profile.world_size,
+            "output": output,
+        }
+        inside = build_process.inside(arguments, program=str(Path(place.launcher).with_name("build.py")))
+        settings = dataclasses.replace(self._settings, temporary_bytes=self._limits.scratch_bytes)
+        line = command(confinement, inside, private=private, profile=self._profile, settings=settings)
+        return build_process.limited(line, self._limits)
+
+    def _prune(self) -> None:
+        entries = sorted(self._cache.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for entry in entries[_KEPT:]:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def is_needed(request: EvaluationRequest) -> bool:
+    """Whether a submission has anything to build ahead; Triton compiles in its first call."""
+    return request.backend is not Backend.TRITON and any(_CALL in file.text for file in request.source.files)
+
+
+@functools.cache
+def toolchain() -> str:
+    """What a build depends on beside its source: versions of nvcc, host compiler, torch and Python.
+
+    Raises:
+        EvaluatorError: one of them is missing on this node.
+    """
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    try:
+        said = [_version(nvcc), _version("g++"), importlib.metadata.version("torch")]
+    except (OSError, subprocess.SubprocessError, importlib.metadata.PackageNotFoundError) as error:
+        raise EvaluatorError(f"this node cannot compile CUDA: {error}") from error
+    return "\n".join([*said, str(sysconfig.get_config_var("SOABI"))])
+
+
+def _version(program: str) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
+
+
+def _judge(sent: Sent, *, seconds: float) -> BuildRecord:
+    """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
+    try:
+        outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
+    except msgspec.DecodeError:
+        outcome = _Outcome(extensions=(), notes=("the builder ended without a result",))
+    failed = [item for item in outcome.extensions if item.is_certain and not item.succeeded]
+    findings = [
+        finding
+        for item in failed
+        for finding in find_errors(item.log, origin=Origin(name=item.name, file=item.file, line=item.line))
+    ]
+    log = "\n".join([*(item.log for item in outcome.extensions), *outcome.notes, sent.said])
+    artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
+    commands = (item.log.partition("\n")[0] for item in (*failed, *outcome.extensions))
+    result = BuildResult(
+        succeeded=not failed,
+        seconds=seconds,
+        cached=False,
+        command=next(commands, ""),
+        log=log[:_LOG_BYTES],
+        artefacts=artefacts,
+    )
+    return BuildRecord(result=result, findings=tuple(findings))
+
+
+def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:
+    finding = Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
+    result = BuildResult(succeeded=False, seconds=seconds, cached=False, log=message)
+    return Built(result=result, findings=(finding,), folder=folder)
+
+
+_RECORD = "record.json"
+
+
+def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None:
+    """Put a build into the cache whole: a reader finds all of it or nothing."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".", dir=entry.parent))
+    for name, content in artefacts.items():
+        path = partial / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    (partial / _RECORD).write_text(record.to_json(), encoding="utf-8")
+    try:
+        partial.rename(entry)
+    except OSError:  # another slot kept the same build first
+        shutil.rmtree(partial)
+
+
+def _read(entry: Path) -> BuildRecord | None:
+    """The kept build, where its modules still have the bytes that were recorded."""
+    try:
+        record = BuildRecord.from_json((entry / _RECORD).read_text(encoding="utf-8"))
+        intact = all(
+            hashlib.sha256((entry / name).read_bytes()).hexdigest() == digest
+            for name, digest in record.result.artefacts.items()
+        )
+    except FileNotFoundError:
+        return None
+    if not intact:
+        raise EvaluatorError(f"a kept build in {entry} was changed on disk; remove the folder")
+    return record

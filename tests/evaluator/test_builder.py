@@ -1,0 +1,206 @@
+"""The builder: what it finds to build, what it says of errors, what it keeps, and what it does not let out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware import profiles
+from evaluator.host import sandbox
+from evaluator.host.build_messages import Origin, find_errors
+from evaluator.host.build_process import BuildLimits
+from evaluator.host.builder import Builder, Built
+from evaluator.host.settings import JudgeSettings
+
+SUBMISSIONS = Path(__file__).parent / "submissions"
+PROFILE = "h200x2-nomc"
+HEADER = "import functools\nfrom utils.cuda_helpers import compile_cuda_extension\n\n"
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
+pytestmark = [
+    needs_nvcc,
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap on this machine"),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return JudgeSettings(profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"))
+
+
+@pytest.fixture(scope="module")
+def confinement(settings, tmp_path_factory):
+    private = tmp_path_factory.mktemp("survey")
+    sandbox.write_private(private)
+    return sandbox.resolve(profiles.get(PROFILE), settings, private=private)
+
+
+@pytest.fixture
+def build(settings, confinement, tmp_path):
+    def build(files: dict[str, str] | str, *, limits: BuildLimits | None = None) -> Built:
+        if isinstance(files, str):
+            files = {"solution.py": files}
+        bundle = SourceBundle(files=tuple(SourceFile(path=path, text=text) for path, text in sorted(files.items())))
+        request = EvaluationRequest(
+            evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
+            profile=PROFILE, mode=Mode.CHECK,
+        )  # fmt: skip
+        return Builder(settings, limits=limits).build(request, workdir=tmp_path, sandbox=confinement)
+
+    return build
+
+
+def submission(name: str) -> str:
+    return (SUBMISSIONS / f"{name}.py").read_text()
+
+
+def tiny_module(name: str, body: str = "") -> str:
+    """CUDA source of an extension with nothing of torch in it, so that it compiles fast."""
+    return f"""#include <Python.h>
+__global__ void kernel(int* out) {{ out[threadIdx.x] = 1; {body} }}
+static PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", nullptr, -1, nullptr}};
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit_{name}() {{ return PyModule_Create(&definition); }}
+"""
+
+
+def test_an_extension_asked_for_by_a_cached_function_is_built_and_found_again(build, tmp_path):
+    source = HEADER + (
+        f"CUDA = r'''{tiny_module('tiny_one')}'''\n\n"
+        "@functools.cache\ndef extension():\n    return compile_cuda_extension('tiny_one', CUDA)\n\n"
+        "def solution(tensor):\n    return extension().run(tensor)\n"
+    )
+    first = build(source)
+    assert first.result.succeeded, first.result.log
+    assert not first.result.cached
+    assert "sm_90a" in first.result.command
+    assert [Path(name).name for name in first.result.artefacts] == ["tiny_one.so"]
+
+    again = build(source)
+    assert again.result.cached
+    assert again.result.artefacts == first.result.artefacts
+
+    target = tmp_path / "built"
+    target.mkdir()
+    again.place(target)
+    assert _found_by_ranks(target, source)
+
+
+def _found_by_ranks(built: Path, source: str) -> bool:
+    """Whether a rank that runs `source` loads the module from `built`, without compiling anything."""
+    import subprocess
+    import sys
+
+    compat = Path(sandbox.__file__).parents[1] / "arena" / "compat"
+    (built.parent / "solution.py").write_text(source)
+    code = "import solution; print(solution.extension().__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=built.parent,
+        env={"PYTHONPATH": f"{compat}:{built.parent}", "PKB_BUILT": str(built), "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.startswith(str(built))
+
+
+def test_an_error_is_shown_in_full_and_at_its_line_of_the_submission(build):
+    source = submission("gpu_allgather_compile_error")
+    built = build(source)
+    assert not built.result.succeeded
+    (finding,) = built.findings
+    assert finding.verdict is Verdict.COMPILE_ERROR
+    assert finding.file == "solution.py"
+    assert "byte_count" in source.splitlines()[finding.line - 1]
+    assert 'identifier "byte_count" is undefined' in built.result.log
+    assert "nvcc" in built.result.command
+    assert build(source).findings == built.findings, "a kept failure says the same"
+
+
+def test_an_error_in_a_cu_file_of_a_zip_names_that_file(build):
+    built = build(
+        {
+            "solution.py": HEADER
+            + "from pathlib import Path\n"
+            + "CUDA = Path(__file__).with_name('kernel.cu').read_text()\n"
+            + "def extension():\n    return compile_cuda_extension('from_file', CUDA)\n"
+            + "def solution(tensor):\n    return extension()\n",
+            "kernel.cu": tiny_module("from_file", "out[0] = missing_name;"),
+        }
+    )
+    (finding,) = built.findings
+    assert (finding.file, finding.line) == ("kernel.cu", 2)
+
+
+def test_a_call_hidden_in_a_function_with_arguments_is_built_from_the_text(build):
+    source = HEADER + (
+        f"CUDA = r'''{tiny_module('hidden')}'''\n\n"
+        "def solution(tensor):\n    return compile_cuda_extension('hidden', CUDA).run(tensor)\n"
+    )
+    assert [Path(name).name for name in build(source).result.artefacts] == ["hidden.so"]
+
+
+def test_a_submission_that_fails_on_import_leaves_that_to_the_ranks(build):
+    built = build(HEADER + "raise RuntimeError('no device')\n")
+    assert built.result.succeeded
+    assert not built.result.artefacts
+    assert "no device" in built.result.log
+
+
+def test_a_build_that_takes_too_long_is_over_the_limit(build):
+    built = build(HEADER + "while True:\n    pass\n", limits=BuildLimits(seconds=4))
+    assert [finding.verdict for finding in built.findings] == [Verdict.LIMIT_EXCEEDED]
+    assert "4 s" in built.findings[0].message
+
+
+def test_a_builder_sees_no_host_file_and_no_network_and_sends_only_named_files(build, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("the host's")
+    built = build(
+        HEADER
+        + "import json, os, socket, struct, sys\noutput = json.loads(sys.argv[1])['output']\n"
+        + f"sys.stderr.write('secret seen: %s\\n' % os.path.exists({str(secret)!r}))\n"
+        + "sys.stderr.write('interfaces: %s\\n' % [name for _, name in socket.if_nameindex()])\n"
+        + "os.write(output, struct.pack('<4sIQ', b'PKBf', 15, 4) + b'../../escape.so' + b'evil')\n"
+    )
+    assert "secret seen: False" in built.result.log
+    assert "interfaces: ['lo']" in built.result.log
+    assert not built.result.artefacts
+    assert not list(tmp_path.rglob("escape*"))
+
+
+def test_a_flood_of_output_is_over_the_limit(build):
+    flood = (
+        HEADER + "import json, os, sys\nwhile True:\n    os.write(json.loads(sys.argv[1])['output'], b'x' * 65536)\n"
+    )
+    built = build(flood, limits=BuildLimits(sent_bytes=1024**2))
+    assert [finding.verdict for finding in built.findings] == [Verdict.LIMIT_EXCEEDED]
+
+
+def test_nothing_of_a_build_stays_in_the_work_directory(build, tmp_path):
+    build(HEADER + "leftover = 1\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("k.cu(3): error: expected a ;", ("solution.py", 12, "expected a ;")),
+        ("k.cu:4:9: error: 'x' was not declared", ("solution.py", 13, "'x' was not declared")),
+        ("k.cu:1:10: fatal error: no.h: No such file", ("solution.py", 10, "no.h: No such file")),
+        ("/source/part.cuh(7): error #20: gone", ("part.cuh", 7, "gone")),
+        ("ptxas k.ptx, line 9; error   : Illegal use", ("solution.py", None, "Illegal use")),
+        ("/usr/bin/ld: cannot find -lnone: No such file", ("solution.py", None, "cannot find -lnone: No such file")),
+    ],
+)
+def test_each_compilers_errors_are_placed(line, expected):
+    (finding,) = find_errors(f"nvcc -c k.cu\n{line}\n", origin=Origin(name="k", file="solution.py", line=10))
+    assert (finding.file, finding.line, finding.message) == expected
+
+
+def test_a_failure_without_a_recognised_line_is_still_a_finding():
+    (finding,) = find_errors("Killed\n", origin=Origin(name="k", file=None, line=None))
+    assert finding.verdict is Verdict.COMPILE_ERROR
