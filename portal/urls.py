@@ -1,8 +1,25 @@
 """Every address of the site, by app."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+
+from portal.pages import views
 
 urlpatterns = [
+    path("", views.home, name="home"),
+    path("problems/", include("portal.catalog.urls")),
+    path("", include("portal.submissions.urls")),
+    path("", include("portal.ranking.urls")),
+    path("nodes/", include("portal.nodes.urls")),
+    path("docs/", views.docs, name="docs"),
+    path("accounts/", include("portal.accounts.urls")),
+    path("api/v1/", include("portal.api.urls")),
+    path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
     path("admin/", admin.site.urls),
 ]
+
+handler400 = "portal.pages.errors.bad_request"
+handler403 = "portal.pages.errors.permission_denied"
+handler404 = "portal.pages.errors.not_found"
+handler500 = "portal.pages.errors.server_error"

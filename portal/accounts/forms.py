@@ -1,0 +1,100 @@
+"""Signing up, signing in, and making a token."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+
+from portal.accounts import actions
+from portal.accounts.models import ApiToken, TokenScope, User
+from portal.refusals import Refusal
+
+LIFETIMES = ((30, "30 days"), (90, "90 days"), (180, "180 days"), (365, "1 year"))
+
+
+class RefusableForm(forms.Form):
+    """A form that can show a refusal of the action it leads to; `status` is the refusal's."""
+
+    status = 422
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Put the refusal beside the field it is about."""
+        self.status = refusal.status
+        self.add_error(refusal.field if refusal.field in self.fields else None, f"{refusal.message} {refusal.remedy}")
+
+
+class SignUpForm(RefusableForm):
+    """A public name and a password."""
+
+    username = forms.CharField(
+        label="Name",
+        max_length=150,
+        help_text="Public: it stands on the boards. Letters, digits and @ . + - _",
+        widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "spellcheck": "false"}),
+    )
+    password = forms.CharField(
+        label="Password",
+        strip=False,
+        help_text="At least 8 characters, not a common one.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    repeated = forms.CharField(
+        label="Password again", strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse two different passwords."""
+        cleaned = super().clean() or {}
+        if cleaned.get("password") and cleaned.get("repeated") and cleaned["password"] != cleaned["repeated"]:
+            self.add_error("repeated", "The two passwords differ. Type the same one twice.")
+        return cleaned
+
+    def sign_up(self) -> User | None:
+        """The new account, or None after showing why there is none."""
+        try:
+            return actions.sign_up(username=self.cleaned_data["username"], password=self.cleaned_data["password"])
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None
+
+
+class SignInForm(AuthenticationForm):
+    """Name and password, with a message that names neither as the wrong one."""
+
+    error_messages = {
+        "invalid_login": "Name and password do not fit together. Check both; the password knows capitals from small letters.",
+        "inactive": "This account is closed. Ask the operator of this site.",
+    }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["username"].label = "Name"
+
+
+class NewPasswordForm(PasswordChangeForm):
+    """Django's form with its lists of rules left to the error messages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
+
+
+class TokenForm(RefusableForm):
+    """What a new token is for, what it may do and how long it lives."""
+
+    name = forms.CharField(label="Name", max_length=80, help_text="What will use it, for example: laptop.")
+    scopes = forms.MultipleChoiceField(
+        label="It may",
+        choices=TokenScope.choices,
+        widget=forms.CheckboxSelectMultiple,
+        initial=[TokenScope.READ, TokenScope.SUBMIT],
+    )
+    lifetime_days = forms.TypedChoiceField(label="It lives for", choices=LIFETIMES, coerce=int, initial=90)
+
+    def create(self, user: User) -> tuple[ApiToken, str] | None:
+        """The new token and its secret, or None after showing why there is none."""
+        try:
+            return actions.create_token(user, **self.cleaned_data)
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None

@@ -1,0 +1,165 @@
+"""How the site writes icons, verdicts, times, bytes and scores."""
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from evaluator.contract import Verdict
+from evaluator.judging.verdicts import FACTS, Fault
+from portal.catalog.markdown import render
+
+register = template.Library()
+
+# 16 x 16 outlines, stroke 1.5, our own.
+_ICONS = {
+    "check": '<path d="M3 8.5l3.2 3.2L13 4.8"/>',
+    "cross": '<path d="M4 4l8 8M12 4l-8 8"/>',
+    "warning": '<path d="M8 2.2L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.1"/>',
+    "info": '<circle cx="8" cy="8" r="6.3"/><path d="M8 7.3v3.6M8 5v.1"/>',
+    "clock": '<circle cx="8" cy="8" r="6.3"/><path d="M8 4.6V8l2.3 1.6"/>',
+    "stop": '<circle cx="8" cy="8" r="6.3"/><path d="M5.4 8h5.2"/>',
+    "play": '<path d="M5 3.4l7.4 4.6L5 12.6z"/>',
+    "sun": '<circle cx="8" cy="8" r="3"/><path d="M8 .9v1.8M8 13.3v1.8M.9 8h1.8M13.3 8h1.8'
+    'M3 3l1.3 1.3M11.7 11.7L13 13M13 3l-1.3 1.3M4.3 11.7L3 13"/>',
+    "moon": '<path d="M13.3 9.7A5.8 5.8 0 016.3 2.7 5.8 5.8 0 1013.3 9.7z"/>',
+    "screen": '<rect x="1.7" y="2.6" width="12.6" height="8.6" rx="1"/><path d="M5.6 13.6h4.8"/>',
+    "download": '<path d="M8 2.2v8M4.8 7.3L8 10.4l3.2-3.1M2.8 13.5h10.4"/>',
+    "mark": '<path d="M8 1.6v3.2M8 11.2v3.2M1.6 8h3.2M11.2 8h3.2"/><circle cx="8" cy="8" r="2.2"/>'
+    '<circle cx="8" cy="1.8" r="1"/><circle cx="8" cy="14.2" r="1"/><circle cx="1.8" cy="8" r="1"/>'
+    '<circle cx="14.2" cy="8" r="1"/>',
+}
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A decorative icon; the word beside it carries the meaning."""
+    return mark_safe(  # noqa: S308 - a constant of this module
+        '<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" '
+        f'stroke-linejoin="round" aria-hidden="true" focusable="false">{_ICONS[name]}</svg>'
+    )
+
+
+def _badge(*, tone: str, symbol: str, text: str, large: bool) -> SafeString:
+    size = " badge--large" if large else ""
+    return format_html('<span class="badge badge--{}{}">{}{}</span>', tone, size, icon(symbol), text)
+
+
+@register.simple_tag
+def verdict_badge(verdict: str, *, large: bool = False) -> SafeString:
+    """A verdict as icon and words: colour never says it alone."""
+    facts = FACTS[Verdict(verdict)]
+    if verdict == Verdict.PASSED:
+        return _badge(tone="good", symbol="check", text=facts.title, large=large)
+    if facts.fault is Fault.AUTHOR:
+        return _badge(tone="bad", symbol="cross", text=facts.title, large=large)
+    return _badge(tone="odd", symbol="warning", text=facts.title, large=large)
+
+
+@register.simple_tag
+def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
+    """Where an evaluation is, or its verdict once it has one."""
+    if evaluation.verdict:
+        return verdict_badge(evaluation.verdict, large=large)
+    if evaluation.state == "cancelled":
+        return _badge(tone="none", symbol="stop", text="Cancelled", large=large)
+    symbol = "clock" if evaluation.state == "queued" else "play"
+    return _badge(tone="busy", symbol=symbol, text=evaluation.get_state_display(), large=large)
+
+
+@register.filter
+def markdown(text: str) -> SafeString:
+    """A Markdown text as safe HTML."""
+    return render(text)
+
+
+@register.filter
+def microseconds(value: float | None) -> str:
+    """A time given in microseconds, in the unit that suits it."""
+    if value is None:
+        return "none"
+    for limit, divisor, unit in ((1e3, 1, "µs"), (1e6, 1e3, "ms")):
+        if value < limit:
+            return f"{significant(value / divisor)} {unit}"
+    return f"{significant(value / 1e6)} s"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """A wait given in seconds, rounded to what people plan by."""
+    if value is None:
+        return "unknown"
+    if value < 90:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+@register.filter
+def significant(value: float) -> str:
+    """Three significant digits, with thousands separated and never an exponent."""
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    digits = 2 if magnitude < 10 else 1 if magnitude < 100 else 0
+    return f"{value:,.{digits}f}" if magnitude >= 0.01 else f"{value:.2g}"
+
+
+def _scaled(value: float, *, units: tuple[str, ...], base: float) -> str:
+    for unit in units[:-1]:
+        if abs(value) < base:
+            return f"{significant(value)} {unit}".strip()
+        value /= base
+    return f"{significant(value)} {units[-1]}"
+
+
+@register.filter
+def flops(value: float) -> str:
+    """A number of operations."""
+    return _scaled(value, units=("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), base=1000)
+
+
+@register.filter
+def data_size(value: float) -> str:
+    """A number of bytes in binary units."""
+    return _scaled(value, units=("B", "KiB", "MiB", "GiB", "TiB"), base=1024)
+
+
+@register.filter
+def score(value: float | None) -> str:
+    """A speedup over the reference."""
+    return "" if value is None else f"{value:.3f}×"  # noqa: RUF001 - the multiplication sign is meant
+
+
+@register.filter
+def item(mapping: dict[Any, Any], key: Any) -> Any:
+    """`mapping[key]`, or None."""
+    return mapping.get(key)
+
+
+@register.simple_tag
+def interval_bar(row: Any, scale: float) -> SafeString:
+    """A score's interval as a small picture; the numbers stand beside it in words.
+
+    `scale` is the speedup at the right edge; the dashed line marks the reference's own time.
+    """
+    positions = {name: f"{100 * min(getattr(row, name) / scale, 1):.1f}" for name in ("low", "score", "high")}
+    return format_html(
+        '<svg class="interval" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
+        '<line class="track" x1="0" x2="100" y1="6" y2="6"/><line class="one" x1="{}" x2="{}" y1="0" y2="12"/>'
+        '<line class="span" x1="{}" x2="{}" y1="6" y2="6"/><line class="mid" x1="{}" x2="{}" y1="1" y2="11"/></svg>',
+        f"{100 / scale:.1f}",
+        f"{100 / scale:.1f}",
+        positions["low"],
+        positions["high"],
+        positions["score"],
+        positions["score"],
+    )
+
+
+@register.simple_tag(takes_context=True)
+def current(context: template.Context, prefix: str) -> SafeString:
+    """`aria-current` for the navigation entry whose address the page's begins with."""
+    request = context.get("request")
+    is_here = request is not None and request.path.startswith(prefix)
+    return mark_safe(' aria-current="page"') if is_here else SafeString("")

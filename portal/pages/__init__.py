@@ -1,0 +1,1 @@
+"""What belongs to no single app: home, documentation, health, error pages, and refusals shown as pages."""

@@ -1,0 +1,80 @@
+"""The error pages: what happened in a sentence, what to do next, and never a traceback."""
+
+from http import HTTPStatus
+
+from django.core.exceptions import RequestDataTooBig, TooManyFilesSent
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from portal.refusals import Refusal
+
+
+def _page(request: HttpRequest, *, status: int, title: str, message: str, remedy: str) -> HttpResponse:
+    context = {"status_code": status, "title": title, "message": message, "remedy": remedy}
+    return render(request, "errors/error.html", context, status=status)
+
+
+def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """A refused request as a page."""
+    titles = {404: "Not found", 403: "Not allowed", 409: "That does not fit", 413: "Too large", 429: "Too many"}
+    title = titles.get(refusal.status, HTTPStatus(refusal.status).phrase)
+    return _page(request, status=refusal.status, title=title, message=refusal.message, remedy=refusal.remedy)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """400, or 413 where the request was simply too large."""
+    if isinstance(exception, RequestDataTooBig | TooManyFilesSent):
+        return _page(
+            request,
+            status=413,
+            title="Too large",
+            message="The request is larger than this site takes.",
+            remedy="A submission is at most 512 KB, all files together; send it as one .py file or a .zip.",
+        )
+    return _page(
+        request,
+        status=400,
+        title="Bad request",
+        message="The request could not be understood.",
+        remedy="Go back, reload the page and try again.",
+    )
+
+
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001 - Django's signature
+    """403."""
+    return _page(
+        request,
+        status=403,
+        title="Not allowed",
+        message="You may not do that with the account that you are using.",
+        remedy="Sign in with the account that it belongs to.",
+    )
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001 - Django's signature
+    """403 for a form that was sent without a fresh token."""
+    return _page(
+        request,
+        status=403,
+        title="The form has expired",
+        message="The form was sent without its protection token, or the token is too old.",
+        remedy="Go back, reload the page and send the form again; cookies must be allowed for this site.",
+    )
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001 - Django's signature
+    """404."""
+    return _page(
+        request,
+        status=404,
+        title="Not found",
+        message="There is nothing at this address.",
+        remedy="Check it for a typing error, or start from the list of problems.",
+    )
+
+
+def server_error(_request: HttpRequest) -> HttpResponse:
+    """500, from a template that reads nothing from the database, which may be what has failed."""
+    # Rendered without the request: context processors would ask the database who is signed in.
+    return HttpResponse(render_to_string("errors/500.html", {"title": "Something failed on our side"}), status=500)

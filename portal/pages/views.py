@@ -1,0 +1,63 @@
+"""Home, documentation and the two addresses that machines ask."""
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from evaluator.hardware.profiles import profiles
+from evaluator.judging.verdicts import FACTS
+from portal.nodes.queries import online_slots
+from portal.submissions import queries as submissions
+from problems import registry
+
+LATEST_ENTRIES = 8
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """What PKB is, how to take part, and the latest accepted entries."""
+    titles = {problem.slug: problem.title for problem in registry.problems()}
+    latest = submissions.accepted().order_by("-finished_at")[:LATEST_ENTRIES]
+    context = {
+        "problem_count": len(titles),
+        "titles": titles,
+        "latest": [entry for entry in latest if entry.submission.problem in titles],
+        "slot_count": online_slots().count(),
+        "profiles": profiles(),
+    }
+    return render(request, "home.html", context)
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    """How submitting, judging and ranking work."""
+    context = {
+        "verdicts": [(verdict.value, facts) for verdict, facts in FACTS.items()],
+        "profiles": profiles().values(),
+        "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
+        "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
+        "site_url": settings.SITE_URL,
+    }
+    return render(request, "docs/index.html", context)
+
+
+@require_safe
+@never_cache
+def healthz(_request: HttpRequest) -> HttpResponse:
+    """200 while the process answers."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@require_safe
+@never_cache
+def readyz(_request: HttpRequest) -> HttpResponse:
+    """200 while the process can serve pages, 503 while its database does not answer."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+    return HttpResponse("ready\n", content_type="text/plain")

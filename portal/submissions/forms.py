@@ -1,0 +1,106 @@
+"""The submit form, and the small forms on a submission's page."""
+
+import hashlib
+import uuid
+from typing import Any
+
+from django import forms
+
+from evaluator.contract import Backend, Mode, SourceBundle
+from evaluator.hardware.profiles import Profile
+from portal.accounts.models import User
+from portal.refusals import Refusal
+from portal.submissions import actions, uploads
+from portal.submissions.models import Submission, Visibility
+
+BACKEND_LABELS = {
+    Backend.PYTORCH: "PyTorch",
+    Backend.CUDA: "CUDA",
+    Backend.TRITON: "Triton",
+    Backend.PARALLELKITTENS: "ParallelKittens",
+    Backend.NVSHMEM: "NVSHMEM",
+    Backend.NCCL_DEVICE: "NCCL device API",
+}
+MODE_LABELS = {
+    Mode.RANKED: "Ranked: verify, time, and count on the leaderboard",
+    Mode.BENCHMARK: "Benchmark: verify and time, privately",
+    Mode.CHECK: "Check: compile and verify only, the quickest answer",
+}
+
+
+class EvaluateForm(forms.Form):
+    """Where and how much to judge."""
+
+    profile = forms.ChoiceField(label="Profile")
+    mode = forms.ChoiceField(label="Mode", choices=[(mode.value, label) for mode, label in MODE_LABELS.items()])
+
+    def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles]
+        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
+
+
+class SubmissionForm(EvaluateForm):
+    """One source for one problem, typed in the editor or uploaded."""
+
+    source = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
+    file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
+    backend = forms.ChoiceField(
+        label="Backend", choices=[(backend.value, label) for backend, label in BACKEND_LABELS.items()]
+    )
+    visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
+    note = forms.CharField(label="Note", required=False, max_length=200, help_text="For yourself: what is new in it.")
+    key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    field_order = ("backend", "profile", "mode", "visibility", "note")
+
+    def submit(self, author: User, *, problem: str) -> Submission | None:
+        """Store what was sent; None after putting a refusal beside its field.
+
+        The status that belongs to the refusal is kept in `status`.
+        """
+        try:
+            files = self._bundle()
+            return actions.create_submission(
+                author,
+                problem=problem,
+                backend=self.cleaned_data["backend"],
+                profile=self.cleaned_data["profile"],
+                mode=self.cleaned_data["mode"],
+                files=files,
+                visibility=self.cleaned_data["visibility"],
+                note=self.cleaned_data["note"],
+                idempotency_key=self._idempotency_key(files),
+            )
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None
+
+    status = 422
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Show a refusal beside the field it is about."""
+        self.status = refusal.status
+        field = "source" if refusal.field == "file" and not self.cleaned_data.get("file") else refusal.field
+        about = f"{refusal.value}: " if refusal.value and field == "file" else ""
+        self.add_error(field if field in self.fields else None, f"{about}{refusal.message} {refusal.remedy}")
+
+    def _bundle(self) -> SourceBundle:
+        upload = self.cleaned_data.get("file")
+        if upload is not None:
+            return uploads.bundle_from_upload(upload.name, upload.read())
+        return uploads.bundle_from_text(self.cleaned_data["source"])
+
+    def _idempotency_key(self, files: SourceBundle) -> str | None:
+        """Equal for a form that is sent twice, new once anything in it was changed."""
+        key = self.cleaned_data["key"]
+        if not key:
+            return None
+        names = ("backend", "profile", "mode", "visibility", "note")
+        parts = [key, files.digest, *(self.cleaned_data[name] for name in names)]
+        return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
+
+
+def new_key() -> str:
+    """A fresh key for a form that is shown for the first time."""
+    return uuid.uuid4().hex

@@ -1,0 +1,101 @@
+"""What the submission page shows of an evaluation, gathered before any template sees it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from evaluator.contract import EvaluationReport, SourceBundle, Stage, Verdict
+from evaluator.judging.verdicts import FACTS, Facts
+from portal.catalog.highlighting import highlight_lines, language_of
+from portal.charts.blocks import block_ratios
+from portal.charts.figures import figure_data
+from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import LiveView
+
+STAGE_LABELS = {
+    Stage.PREPARING: "Preparing",
+    Stage.BUILDING: "Building",
+    Stage.STARTING: "Starting ranks",
+    Stage.VERIFYING: "Verifying",
+    Stage.TIMING: "Timing",
+    Stage.COMPARING: "Comparing",
+    Stage.REPORTING: "Reporting",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStep:
+    """One stage of the judging in the page's row of stages."""
+
+    label: str
+    status: str
+    seconds: float | None
+
+
+def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[StageStep]:
+    """Every stage with `done`, `now` or `later`, and its time where the report gives it."""
+    if report is not None:
+        return [
+            StageStep(label=STAGE_LABELS[entry.stage], status="done", seconds=entry.seconds) for entry in report.stages
+        ]
+    order = list(STAGE_LABELS)
+    now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
+    statuses = ["done" if index < now else "now" if index == now else "later" for index in range(len(order))]
+    return [
+        StageStep(label=STAGE_LABELS[stage], status=status, seconds=None)
+        for stage, status in zip(order, statuses, strict=True)
+    ]
+
+
+def verdict_facts(evaluation: Evaluation) -> Facts | None:
+    """What the site says of the verdict; None before there is one."""
+    return FACTS[Verdict(evaluation.verdict)] if evaluation.verdict else None
+
+
+def spoken_status(live: LiveView) -> str:
+    """One sentence for screen readers, changed only when the state or stage changes."""
+    evaluation = live.evaluation
+    facts = verdict_facts(evaluation)
+    if facts is not None:
+        return f"Finished: {facts.title}."
+    if evaluation.state == State.QUEUED and live.place is not None:
+        return f"Queued, {live.place.ahead} ahead."
+    if evaluation.stage in set(Stage):
+        return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}."
+    return f"{evaluation.get_state_display()}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceView:
+    """One file of a submission, highlighted line by line."""
+
+    path: str
+    lines: tuple[tuple[int, SafeString], ...]
+
+
+def source_views(bundle: SourceBundle) -> Iterator[SourceView]:
+    """Every file of `bundle`, `solution.py` first."""
+    for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
+        lines = tuple(highlight_lines(file.text, language=language_of(file.path)))
+        yield SourceView(path=file.path, lines=lines)
+
+
+def live_context(live: LiveView) -> dict[str, Any]:
+    """Everything that the live part of the page is rendered from."""
+    report = live.report
+    timing = report.timing if report else None
+    return {
+        "live": live,
+        "evaluation": live.evaluation,
+        "report": report,
+        "timing": timing,
+        "facts": verdict_facts(live.evaluation),
+        "stages": stage_steps(live.evaluation, report),
+        "status_text": spoken_status(live),
+        "figure": figure_data(block_ratios(timing)) if timing else None,
+        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
+        "rank_numbers": range(report.world_size) if report else (),
+        "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
+    }

@@ -1,0 +1,65 @@
+"""What the submit page says before one submits: which profile can judge what, and what its figures mean."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from evaluator.contract import Mode
+from evaluator.hardware.profiles import Profile
+from portal.submissions.queues import Capability, capabilities
+from portal.submissions.starters import starters
+from problems.schema import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitData:
+    """The submit page's own data: `capabilities` in the order of the profiles, and the same as JSON for its script."""
+
+    capabilities: tuple[Capability, ...]
+    default_profile: str
+    script: dict[str, Any]
+    max_kib: int
+
+
+def note(capability: Capability) -> str:
+    """One or two sentences on what choosing this profile means at this moment."""
+    profile = capability.profile
+    sizes = " and ".join(profile.sizes[Mode.RANKED])
+    measured = (
+        f"Ranked by speed at the sizes {sizes}."
+        if profile.is_ranked_by_speed
+        else f"A practice board: judged at the size {sizes}, correctness counts, times are indicative."
+    )
+    if not capability.is_online:
+        return f"{measured} No node is online for it now: a submission waits in the queue until one is."
+    backends = ", ".join(capability.backends) or "no backend"
+    slots = f"{capability.slots} slot{'s' if capability.slots != 1 else ''} online"
+    return f"{measured} {slots}, able to judge {backends}."
+
+
+def _for_script(capability: Capability) -> dict[str, Any]:
+    profile = capability.profile
+    return {
+        "title": profile.title,
+        "backends": [backend.value for backend in profile.backends],
+        "online": capability.is_online,
+        "note": note(capability),
+    }
+
+
+def submit_data(problem: Problem, *, profiles: list[Profile]) -> SubmitData:
+    """What the submit page of `problem` needs besides its form."""
+    able = capabilities()
+    chosen = [able[profile.name] for profile in profiles]
+    online = [capability.profile.name for capability in chosen if capability.is_online]
+    return SubmitData(
+        capabilities=tuple(chosen),
+        default_profile=online[-1] if online else chosen[0].profile.name,
+        script={
+            "starters": starters(problem.slug),
+            "profiles": {capability.profile.name: _for_script(capability) for capability in chosen},
+            "maxBytes": settings.SUBMISSION_MAX_BYTES,
+        },
+        max_kib=settings.SUBMISSION_MAX_BYTES // 1024,
+    )

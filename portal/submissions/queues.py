@@ -1,0 +1,88 @@
+"""The queues as the status page and the submit page show them."""
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
+
+from evaluator.contract import Backend
+from evaluator.hardware.profiles import Profile, profiles
+from portal.accounts.models import User
+from portal.nodes.queries import online_slots
+from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import IN_PROGRESS, QueuePlace, place_in_queue
+
+OWN_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """One profile's queue: what waits, what is being judged, and by how many slots."""
+
+    profile: Profile
+    waiting: int
+    running: int
+    slots: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """What a profile can judge on this site at this moment; `backends` is empty while no slot is online."""
+
+    profile: Profile
+    slots: int
+    backends: tuple[Backend, ...]
+
+    @property
+    def is_online(self) -> bool:
+        """Whether a slot of the profile is online."""
+        return self.slots > 0
+
+
+def queue_lengths() -> list[Queue]:
+    """The queues of all profiles that have a slot or work, in the order of the profiles."""
+    counts = {
+        row["profile"]: row
+        for row in Evaluation.objects.exclude(state__in=State.ended())
+        .values("profile")
+        .annotate(
+            waiting=Count("id", filter=Q(state=State.QUEUED)), running=Count("id", filter=Q(state__in=IN_PROGRESS))
+        )
+        .order_by()
+    }
+    slots = {
+        row["profile"]: row["slots"] for row in online_slots().values("profile").annotate(slots=Count("id")).order_by()
+    }
+    return [
+        Queue(
+            profile=profile,
+            waiting=counts.get(name, {}).get("waiting", 0),
+            running=counts.get(name, {}).get("running", 0),
+            slots=slots.get(name, 0),
+        )
+        for name, profile in profiles().items()
+        if name in counts or name in slots
+    ]
+
+
+def own_places(user: User) -> list[tuple[Evaluation, QueuePlace | None]]:
+    """The reader's own unfinished evaluations, the oldest first, with their places in the queue."""
+    unfinished = Evaluation.objects.filter(submission__author=user).exclude(state__in=State.ended())
+    chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
+    return [(evaluation, place_in_queue(evaluation)) for evaluation in chosen]
+
+
+def capabilities() -> dict[str, Capability]:
+    """What every profile can judge now, by name: its own backends as far as an online node has them."""
+    slots: dict[str, int] = {}
+    offered: dict[str, set[str]] = {}
+    for slot in online_slots():
+        slots[slot.profile] = slots.get(slot.profile, 0) + 1
+        offered.setdefault(slot.profile, set()).update(slot.node.backends)
+    return {
+        name: Capability(
+            profile=profile,
+            slots=slots.get(name, 0),
+            backends=tuple(backend for backend in profile.backends if backend in offered.get(name, ())),
+        )
+        for name, profile in profiles().items()
+    }

@@ -1,0 +1,38 @@
+"""A first program for every problem and backend: our own templates with the problem's signature filled in."""
+
+from functools import cache
+
+from django.template.loader import render_to_string
+
+from evaluator.contract import Backend
+from problems import registry
+from problems.schema import ArgumentKind, Problem
+
+
+@cache
+def starters(slug: str) -> dict[str, str]:
+    """The starter of every backend for the problem `slug`.
+
+    The one for `pytorch` is the reference itself: correct as it stands, and the time to beat.
+    """
+    problem = registry.get(slug)
+    context = {
+        "problem": problem,
+        "parameters": ", ".join(problem.parameter_names),
+        "header": problem.signature,
+        "tensors": [argument.name for argument in problem.arguments if argument.kind is ArgumentKind.TENSOR],
+        "outputs": _outputs(problem),
+        "reference": registry.reference_source(slug).rstrip(),
+    }
+    # Templates of source code must not be escaped as HTML: they end up in a text field or in JSON.
+    return {
+        backend.value: render_to_string(f"starters/{backend.value}.py.txt", context).strip() + "\n"
+        for backend in Backend
+    }
+
+
+def _outputs(problem: Problem) -> str:
+    return ", ".join(
+        f"{output.name} [{' x '.join(str(side) for side in output.shape)}] {output.placement.value}"
+        for output in problem.outputs
+    )

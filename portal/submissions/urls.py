@@ -1,0 +1,17 @@
+"""Addresses of submissions, and of the submit page under its problem."""
+
+from django.urls import path
+
+from portal.submissions import views
+
+app_name = "submissions"
+urlpatterns = [
+    path("problems/<slug:slug>/submit/", views.new, name="new"),
+    path("submissions/", views.mine, name="mine"),
+    path("submissions/<uuid:submission_id>/", views.detail, name="detail"),
+    path("submissions/<uuid:submission_id>/live/", views.live, name="live"),
+    path("submissions/<uuid:submission_id>/evaluate/", views.evaluate, name="evaluate"),
+    path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),
+    path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
+    path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),
+]

@@ -1,0 +1,205 @@
+"""Submitting, following an evaluation, and what authors may do with their own."""
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import quote_etag
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.accounts.identity import signed_in
+from portal.accounts.models import User
+from portal.catalog.costs import judging_profiles
+from portal.catalog.queries import get_problem, switch
+from portal.refusals import Refusal
+from portal.submissions import actions, queries
+from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key
+from portal.submissions.models import Evaluation, Submission
+from portal.submissions.presentation import live_context, source_views
+from portal.submissions.profile_notes import submit_data
+from portal.submissions.starters import starters
+from problems import registry
+
+PER_PAGE = 30
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def new(request: HttpRequest, slug: str) -> HttpResponse:
+    """The submit page of a problem; a valid form leads to the submission's own page."""
+    problem = get_problem(slug)
+    author = signed_in(request)
+    chosen = judging_profiles(problem)
+    data = submit_data(problem, profiles=chosen)
+    if request.method == "POST":
+        form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
+        submission = form.submit(author, problem=slug) if form.is_valid() else None
+        if submission is not None:
+            return redirect("submissions:detail", submission.pk)
+    else:
+        form = SubmissionForm(
+            profiles=chosen, initial=_initial(request, slug=slug, default_profile=data.default_profile)
+        )
+    context = {"problem": problem, "form": form, "data": data, "switch": switch(slug)}
+    return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
+
+
+def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[str, str]:
+    """First values of the form; `?from=<id>` starts from an earlier submission that the reader may see."""
+    texts = starters(slug)
+    initial = {
+        "profile": request.GET.get("profile", default_profile),
+        "backend": request.GET.get("backend", "pytorch"),
+        "mode": "ranked",
+        "visibility": "private",
+        "key": new_key(),
+    }
+    earlier = request.GET.get("from")
+    if earlier:
+        submission = queries.get_submission(signed_in(request), earlier)
+        bundle = queries.readable_source(request.user, submission)
+        if bundle is not None and len(bundle.files) == 1:
+            return {**initial, "backend": submission.backend, "source": bundle.entry}
+    return {**initial, "source": texts.get(initial["backend"], texts["pytorch"])}
+
+
+@require_safe
+@login_required
+def mine(request: HttpRequest) -> HttpResponse:
+    """The reader's own submissions, the newest first."""
+    problem = request.GET.get("problem") or None
+    pages = Paginator(queries.own_submissions(signed_in(request), problem=problem), PER_PAGE)
+    context = {
+        "page": pages.get_page(request.GET.get("page")),
+        "problem": problem,
+        "titles": {spec.slug: spec.title for spec in registry.problems()},
+    }
+    return render(request, "submissions/mine.html", context)
+
+
+def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
+    """The evaluation that the query string names, or the newest."""
+    wanted = request.GET.get("evaluation")
+    found = queries.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
+    if found is None or found.submission_id != submission.pk:
+        raise Refusal(
+            field="evaluation",
+            value=wanted or "",
+            message="This submission has no such evaluation.",
+            remedy="Open the submission without naming one.",
+            status=404,
+        )
+    return found
+
+
+@require_safe
+def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """One submission: state or verdict, per-rank detail, timing, logs, and the source where it may be read."""
+    submission = queries.get_submission(request.user, submission_id)
+    evaluation = _evaluation(request, submission)
+    problem = get_problem(submission.problem)
+    live = queries.live_view(evaluation)
+    bundle = queries.readable_source(request.user, submission)
+    may_change = queries.may_change(request.user, submission)
+    context = {
+        **live_context(live),
+        "submission": submission,
+        "problem": problem,
+        "evaluations": list(submission.evaluations.order_by("-queued_at")),
+        "sources": list(source_views(bundle)) if bundle else [],
+        "may_change": may_change,
+        "etag": _etag(live),
+        "form": EvaluateForm(
+            profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
+        ),
+        "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
+    }
+    return render(request, "submissions/detail.html", context)
+
+
+def _etag(live: queries.LiveView) -> str:
+    return quote_etag(f"{live.evaluation.pk}-{live.version}".encode().hex()[-200:])
+
+
+@require_safe
+def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """The part of the page that changes, for htmx; 304 while it has not."""
+    submission = queries.get_submission(request.user, submission_id)
+    view = queries.live_view(_evaluation(request, submission))
+    etag = _etag(view)
+    response: HttpResponse
+    if request.headers.get("If-None-Match") == etag:
+        response = HttpResponseNotModified()
+    else:
+        may_change = queries.may_change(request.user, submission)
+        context = {**live_context(view), "submission": submission, "may_change": may_change, "etag": etag}
+        response = render(request, "submissions/_live.html", context)
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+@require_safe
+def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
+    """The judge's report as a JSON file."""
+    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    found = queries.latest_report(evaluation)
+    if found is None:
+        raise Refusal(
+            field="evaluation",
+            value=str(evaluation_id),
+            message="There is no report on this evaluation yet.",
+            remedy="Wait until it has finished.",
+            status=404,
+        )
+    response = HttpResponse(found.to_json(), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="report-{evaluation_id}.json"'
+    return response
+
+
+@require_POST
+@login_required
+def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
+    """End an evaluation that has not ended."""
+    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    actions.cancel_evaluation(evaluation, by=signed_in(request))
+    messages.success(request, "The evaluation was cancelled.")
+    return redirect("submissions:detail", evaluation.submission_id)
+
+
+@require_POST
+@login_required
+def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """Publish a submission or make it private."""
+    submission = queries.get_submission(request.user, submission_id)
+    chosen = request.POST.get("visibility", "")
+    actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
+    messages.success(request, "Everyone may read it now." if chosen == "public" else "Only you may read it now.")
+    return redirect("submissions:detail", submission.pk)
+
+
+@require_POST
+@login_required
+def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """Queue the submission once more, on the chosen profile."""
+    submission = queries.get_submission(request.user, submission_id)
+    _own(signed_in(request), submission)
+    evaluation = actions.queue_evaluation(
+        submission, profile=request.POST.get("profile", ""), mode=request.POST.get("mode", "")
+    )
+    return redirect(f"{reverse('submissions:detail', args=[submission.pk])}?evaluation={evaluation.pk}")
+
+
+def _own(user: User, submission: Submission) -> None:
+    if not queries.may_change(user, submission):
+        raise Refusal(
+            field="submission",
+            value=str(submission.pk),
+            message="This submission belongs to another author.",
+            remedy="Submit the source yourself to have it judged under your name.",
+            status=403,
+        )

@@ -1,0 +1,94 @@
+// The submit page's code editor: CodeMirror 6 over the form's textarea, which stays the field that is sent.
+import { defaultKeymap, history, historyKeymap, indentLess, insertTab } from "@codemirror/commands";
+import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { cpp } from "@codemirror/lang-cpp";
+import { python } from "@codemirror/lang-python";
+import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
+import { Compartment, EditorState } from "@codemirror/state";
+import {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  highlightSpecialChars,
+  keymap,
+  lineNumbers,
+} from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+// Colours come from the site's tokens, so the editor follows light and dark by itself.
+const highlighting = HighlightStyle.define([
+  { tag: [tags.keyword, tags.controlKeyword, tags.moduleKeyword], color: "var(--code-keyword)" },
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--code-string)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--code-number)" },
+  { tag: tags.comment, color: "var(--code-comment)", fontStyle: "italic" },
+  { tag: [tags.function(tags.variableName), tags.definition(tags.function(tags.variableName))], color: "var(--code-function)" },
+  { tag: [tags.className, tags.typeName, tags.standard(tags.variableName)], color: "var(--code-type)" },
+  { tag: [tags.meta, tags.processingInstruction], color: "var(--code-meta)" },
+  { tag: tags.invalid, color: "var(--danger)" },
+]);
+
+const theme = EditorView.theme({
+  "&": { color: "var(--text)", backgroundColor: "var(--code-bg)", height: "100%" },
+  ".cm-scroller": { fontFamily: "var(--font-mono)", fontSize: "0.8125rem", lineHeight: "1.55" },
+  ".cm-content": { caretColor: "var(--text)" },
+  ".cm-gutters": { backgroundColor: "var(--code-bg)", color: "var(--text-faint)", border: "none" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--code-line)" },
+  "&.cm-focused .cm-cursor": { borderLeftColor: "var(--text)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--code-selection)",
+  },
+  ".cm-matchingBracket": { backgroundColor: "var(--code-selection)" },
+  ".cm-panels": { backgroundColor: "var(--surface)", color: "var(--text)", borderColor: "var(--border)" },
+  ".cm-textfield, .cm-button": {
+    backgroundColor: "var(--surface)", backgroundImage: "none", color: "var(--text)", borderColor: "var(--border-strong)",
+  },
+});
+
+/** Put an editor in place of `textarea`; returns an object with `text()` and `replace(text)`. */
+export function attach(textarea, { nonce, describedBy, onChange }) {
+  const language = new Compartment();
+  const mirror = EditorView.updateListener.of((update) => {
+    if (!update.docChanged) return;
+    textarea.value = update.state.doc.toString();
+    onChange?.();
+  });
+  const view = new EditorView({
+    state: EditorState.create({
+      doc: textarea.value,
+      extensions: [
+        EditorView.cspNonce.of(nonce),
+        lineNumbers(),
+        highlightActiveLine(),
+        highlightActiveLineGutter(),
+        highlightSpecialChars(),
+        highlightSelectionMatches(),
+        history(),
+        drawSelection(),
+        indentOnInput(),
+        indentUnit.of("    "),
+        bracketMatching(),
+        search({ top: true }),
+        language.of(python()),
+        syntaxHighlighting(highlighting),
+        theme,
+        EditorView.contentAttributes.of({ "aria-label": "Source of solution.py", "aria-describedby": describedBy }),
+        // Escape, then Tab, leaves the editor, as the hint below it says.
+        keymap.of([{ key: "Tab", run: insertTab, shift: indentLess }, ...defaultKeymap, ...historyKeymap, ...searchKeymap]),
+        mirror,
+      ],
+    }),
+  });
+  textarea.after(view.dom);
+  textarea.hidden = true;
+  return {
+    text: () => view.state.doc.toString(),
+    replace(text) {
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    },
+    useLanguage(name) {
+      view.dispatch({ effects: language.reconfigure(name === "cpp" ? cpp() : python()) });
+    },
+    focus: () => view.focus(),
+  };
+}
