@@ -1,0 +1,112 @@
+"""The real judge on real GPUs: hand-written submissions pass, broken ones get their verdicts, the node stays clean."""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware import profiles
+from evaluator.host import Judge, JudgeSettings
+from evaluator.judging.source_rules import check_source
+from problems import registry
+
+SUBMISSIONS = Path(__file__).parent / "submissions"
+RIGHT = (
+    ("gpu_allgather", "allgather", Backend.CUDA),
+    ("gpu_gemm_allreduce", "gemm_allreduce", Backend.CUDA),
+    ("gpu_allgather_triton", "allgather", Backend.TRITON),
+)
+BROKEN = (
+    ("gpu_gemm_allreduce_wrong", "gemm_allreduce", Verdict.WRONG_RESULT),
+    ("gpu_allgather_compile_error", "allgather", Verdict.COMPILE_ERROR),
+    ("gpu_allgather_illegal", "allgather", Verdict.CRASHED),
+    ("gpu_allgather_hanging", "allgather", Verdict.DEADLOCK),
+)
+
+
+def _smi(query: str) -> list[str]:
+    line = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+
+
+GPUS = len(_smi("--query-gpu=index")) if shutil.which("nvidia-smi") else 0
+WORLD_SIZE = max((size for size in (2, 4, 8) if size <= GPUS), default=2)
+PROFILE = f"h200x{WORLD_SIZE}-nomc"
+
+on_gpus = [
+    pytest.mark.gpu,
+    pytest.mark.multi_gpu,
+    pytest.mark.skipif(GPUS < 2, reason="fewer than two GPUs here"),
+    pytest.mark.timeout(600),
+]
+
+
+def request(name: str, problem: str, backend: Backend, mode: Mode) -> EvaluationRequest:
+    source = SourceFile(path="solution.py", text=(SUBMISSIONS / f"{name}.py").read_text())
+    return EvaluationRequest(
+        evaluation_id=name,
+        problem=problem,
+        revision=registry.revision(problem),
+        source=SourceBundle(files=(source,)),
+        backend=backend,
+        profile=PROFILE,
+        mode=mode,
+    )
+
+
+@pytest.fixture(scope="module")
+def memory_before():
+    return [int(used) for used in _smi("--query-gpu=memory.used")]
+
+
+@pytest.fixture(scope="module")
+def judge(memory_before, tmp_path_factory):
+    assert memory_before
+    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=5.0)
+    with Judge(settings) as judge:
+        yield judge
+
+
+@pytest.mark.parametrize(("name", "problem"), [(name, problem) for name, problem, _ in (*RIGHT, *BROKEN)])
+def test_the_written_rules_let_these_submissions_in(name, problem):
+    backend = Backend.TRITON if "triton" in name else Backend.CUDA
+    bundle = request(name, problem, backend, Mode.RANKED).source
+    assert not check_source(
+        registry.get(problem), bundle, backend=backend, profile=profiles.get(PROFILE), mode=Mode.RANKED
+    )
+
+
+class TestOnGpus:
+    pytestmark = on_gpus
+
+    @pytest.mark.parametrize(("name", "problem", "backend"), RIGHT)
+    def test_a_hand_written_submission_passes_with_a_score(self, judge, name, problem, backend):
+        report = judge.evaluate(request(name, problem, backend, Mode.BENCHMARK))
+        assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
+        assert report.timing.low <= report.timing.score <= report.timing.high
+        if backend is Backend.CUDA:
+            assert report.build.succeeded
+            assert report.build.artefacts
+
+    @pytest.mark.parametrize(("name", "problem", "verdict"), BROKEN)
+    def test_a_broken_submission_gets_its_verdict_and_the_next_one_passes(self, judge, name, problem, verdict):
+        report = judge.evaluate(request(name, problem, Backend.CUDA, Mode.CHECK))
+        assert report.verdict is verdict, (report.message, report.findings, report.ranks)
+        after = judge.evaluate(request("gpu_allgather", "allgather", Backend.CUDA, Mode.CHECK))
+        assert after.verdict is Verdict.PASSED, (after.message, after.findings)
+
+    def test_the_node_is_clean_once_the_judge_has_closed(self, judge, memory_before):
+        judge.close()
+        deadline = time.monotonic() + 30
+        while not (clean := _is_clean(memory_before)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert clean, (_smi("--query-compute-apps=pid"), _smi("--query-gpu=memory.used"))
+
+
+def _is_clean(memory_before: list[int]) -> bool:
+    now = [int(used) for used in _smi("--query-gpu=memory.used")]
+    back = all(used <= before + 64 for before, used in zip(memory_before, now, strict=True))
+    return back and not [pid for pid in _smi("--query-compute-apps=pid") if pid.isdigit()]
