@@ -74,9 +74,7 @@ class RedisBroker:
         own = f"~{KEY_PREFIX}{node_queue(node)}"
         add = f"(%W~{KEY_PREFIX}{PORTAL_QUEUE} -@all +lpush)"
         # Giving back is what a worker does at its end with a message it has taken and not begun.
-        self._set(
-            node_queue(node), password, own, "-@all", "+ping", "+client|setinfo", "+select", "+brpop", "+lpush", add
-        )
+        self._set(node_queue(node), password, own, "-@all", "+ping", "+select", "+brpop", "+lpush", add)
 
     def remove_node(self, node: str) -> None:
         """Remove the user and what waits in its queue."""

@@ -1,0 +1,237 @@
+"""What the users of a broker may do: the site everything it needs, a node its own work and nothing else."""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import amqp.exceptions
+import pytest
+import redis.exceptions
+from celery import Celery
+from kombu import Connection, Exchange, Queue
+
+from evaluator.broker import node_config, site_config
+from evaluator.broker.queues import address_of, site_queue, work_queue
+from evaluator.contract import (
+    Assignment,
+    Backend,
+    EvaluationRequest,
+    Mode,
+    NodeStatus,
+    SandboxLevel,
+    SourceBundle,
+    TaskName,
+    node_queue,
+)
+from evaluator.node.outbox import Outbox
+from tests.portal.production.conftest import Broker
+
+pytestmark = pytest.mark.production
+
+REFUSED = (redis.exceptions.NoPermissionError, amqp.exceptions.AccessRefused)
+LOCKED_OUT = (redis.exceptions.AuthenticationError, amqp.exceptions.AccessRefused)
+WAIT_S = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parties:
+    """A site and two nodes, each with the URL of its own user."""
+
+    site_url: str
+    a: str
+    a_url: str
+    b: str
+    b_url: str
+
+    def site_app(self) -> Celery:
+        return _app(site_config(self.site_url, Path()))
+
+    def app_of_a(self) -> Celery:
+        return _app(node_config(self.a_url, Path(), node=self.a))
+
+
+def _app(config: dict[str, object]) -> Celery:
+    app = Celery(set_as_current=False)
+    app.conf.update(config)
+    return app
+
+
+_known: dict[str, Parties] = {}
+
+
+@pytest.fixture
+def parties(broker: Broker) -> Parties:
+    """The parties at this broker, made once: no test takes a right away from them."""
+    if broker.public_url not in _known:
+        _known[broker.public_url] = _make_parties(broker, "a", "b")
+    return _known[broker.public_url]
+
+
+def _make_parties(broker: Broker, a: str, b: str) -> Parties:
+    return Parties(
+        site_url=broker.site_url,
+        a=a,
+        a_url=broker.url_for("node", a),
+        b=b,
+        b_url=broker.url_for("node", b),
+    )
+
+
+def take(app: Celery, queue: Queue) -> tuple[str, list[str]]:
+    """The next message of a queue: its task and arguments."""
+    with app.connection_for_read() as connection, connection.SimpleQueue(queue) as messages:
+        message = messages.get(timeout=WAIT_S)
+        message.ack()
+        return message.headers["task"], message.payload[0]
+
+
+def put(app: Celery, queue: Queue) -> None:
+    """Send a message to a queue by its name."""
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        producer = app.amqp.Producer(channel, auto_declare=False)
+        producer.publish({}, exchange="", routing_key=queue.name, declare=[])
+
+
+def test_a_node_is_heard_by_the_site(parties, tmp_path):
+    app = parties.app_of_a()
+    heartbeat = NodeStatus(
+        node=parties.a, key="a-key", slots=(), sandbox=SandboxLevel.FULL, backends=(Backend.PYTORCH,), revisions={}
+    )
+
+    Outbox(app, tmp_path).send_status(heartbeat)
+
+    queue = site_queue(parties.site_url, declared=True)
+    assert take(parties.site_app(), queue) == (TaskName.RECORD_NODE_STATUS, [heartbeat.to_json()])
+
+
+def test_a_node_receives_its_work(parties):
+    request = EvaluationRequest(
+        evaluation_id=str(uuid.uuid4()),
+        problem="allreduce",
+        revision="0" * 16,
+        source=SourceBundle(files=()),
+        backend=Backend.PYTORCH,
+        profile="cpux2",
+        mode=Mode.CHECK,
+    )
+    text = Assignment(lease="a-lease", slot=0, request=request).to_json()
+
+    parties.site_app().send_task(TaskName.JUDGE, args=(text,), **address_of(work_queue(parties.a, parties.site_url)))
+
+    assert take(parties.app_of_a(), work_queue(parties.a, parties.a_url)) == (TaskName.JUDGE, [text])
+
+
+def test_a_node_cannot_read_what_others_tell_the_site(parties):
+    with pytest.raises(REFUSED):
+        take(parties.app_of_a(), site_queue(parties.a_url, declared=False))
+
+
+def test_a_node_cannot_read_the_work_of_another(parties):
+    with pytest.raises(REFUSED):
+        take(parties.app_of_a(), Queue(node_queue(parties.b), Exchange(""), no_declare=True))
+
+
+def test_a_node_cannot_give_work_to_another(parties):
+    with pytest.raises(REFUSED):
+        put(parties.app_of_a(), work_queue(parties.b, parties.a_url))
+
+
+def test_a_removed_node_is_locked_out(broker):
+    url = broker.url_for("node", "removed")
+    assert broker.credentials("remove", "removed").returncode == 0
+
+    with pytest.raises(LOCKED_OUT):
+        Connection(url).connect()
+
+
+def test_a_new_password_voids_the_old_one(broker):
+    old_url, new_url = (broker.url_for("node", "renewed") for _ in range(2))
+
+    Connection(new_url).connect()
+    with pytest.raises(LOCKED_OUT):
+        Connection(old_url).connect()
+
+
+@pytest.fixture(scope="module")
+def confined(redis_broker) -> str:
+    return redis_broker.url_for("node", "confined")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("GET", "pkb:portal"),
+        ("LRANGE", "pkb:portal", "0", "-1"),
+        ("RPOP", "pkb:portal"),
+        ("DEL", "pkb:portal"),
+        ("LPUSH", "elsewhere", "x"),
+        ("KEYS", "*"),
+        ("SUBSCRIBE", "channel"),
+        ("EVAL", "return redis.call('KEYS', '*')", "0"),
+        ("ACL", "LIST"),
+        ("CONFIG", "GET", "*"),
+        ("FLUSHALL",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_node_can_do_nothing_else_on_redis(confined, command):
+    client = redis.Redis.from_url(confined)
+
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        client.execute_command(*command)
+
+
+def test_the_site_cannot_administer_redis(redis_broker):
+    client = redis.Redis.from_url(redis_broker.site_url)
+
+    for command in (("ACL", "LIST"), ("CONFIG", "GET", "*"), ("FLUSHALL",), ("SET", "elsewhere", "1")):
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.execute_command(*command)
+
+
+def test_a_node_can_do_nothing_else_on_rabbitmq(rabbit_broker):
+    assert rabbit_broker.site_url  # makes the exchange
+    url = rabbit_broker.url_for("node", "confined")
+    own = node_queue("confined")
+
+    def refused(act) -> None:
+        with Connection(url) as connection, pytest.raises(amqp.exceptions.AccessRefused):
+            act(connection.default_channel)
+
+    refused(lambda channel: channel.queue_declare("elsewhere"))
+    refused(lambda channel: channel.exchange_declare("elsewhere", "direct"))
+    refused(lambda channel: channel.queue_purge("portal"))
+    refused(lambda channel: channel.queue_delete("portal"))
+    # Bound to the site's exchange, its own queue would receive a copy of every other node's reports and keys.
+    refused(lambda channel: channel.queue_bind(own, "portal", "portal"))
+
+
+@pytest.mark.parametrize("name", ["*", "a.b", "A", "", "x" * 61])
+def test_a_name_that_could_widen_rights_is_refused(redis_broker, name):
+    done = redis_broker.credentials("node", name)
+
+    assert done.returncode == 1
+    assert "cannot be the name of a node" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_addresses_that_do_not_fit_are_refused(redis_broker):
+    done = redis_broker.credentials("site", PKB_BROKER_PUBLIC_URL="amqp://127.0.0.1/pkb")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "PKB_BROKER_ADMIN_URL is redis:// and PKB_BROKER_PUBLIC_URL amqp://" in done.stderr
+
+
+def test_a_broker_that_does_not_answer_is_named(redis_broker):
+    done = redis_broker.credentials("site", PKB_BROKER_ADMIN_URL="redis://127.0.0.1:1/0")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_passwords_are_not_kept_in_the_clear(redis_broker):
+    url = redis_broker.url_for("node", "hashed")
+    password = url.split(":")[2].split("@")[0]
+
+    assert password not in (redis_broker.server.folder / "users.acl").read_text()
