@@ -1,0 +1,95 @@
+"""First process of ours inside the sandbox: imports torch once, forks the ranks, and reports how each one ended.
+
+Run as `python -I launcher.py '<json>'`; the JSON names the ranks' descriptors. Nothing of a submission runs here.
+"""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+_COMMON = ("world_size", "device", "process_group", "source", "store")
+
+
+def main() -> None:
+    """Start every rank of the gang described on the command line and wait for them all."""
+    settings = json.loads(sys.argv[1])
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.path.append(settings["compat"])
+    import torch  # noqa: PLC0415 - once, before the fork, for all ranks
+    import torch.distributed  # noqa: F401, PLC0415
+
+    import evaluator.arena.shim  # noqa: F401, PLC0415
+    from evaluator.arena.records import EXIT, EXIT_MAGIC  # noqa: PLC0415
+
+    _limit(settings["limits"])
+    children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
+    for rank in settings["ranks"]:
+        for name in ("channel", "diary", "log"):
+            os.close(rank[name])
+    while children:
+        pid, status = os.wait()
+        if pid in children:
+            os.write(settings["exits"], EXIT.pack(EXIT_MAGIC, children.pop(pid), status))
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """Lower this process's limits for good; the ranks inherit them and cannot raise them again."""
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: limits["file_bytes"],
+        resource.RLIMIT_NOFILE: limits["open_files"],
+    }
+    if limits["data_bytes"]:
+        wanted[resource.RLIMIT_DATA] = limits["data_bytes"]
+    for kind, value in wanted.items():
+        ceiling = resource.getrlimit(kind)[1]
+        lowered = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
+        resource.setrlimit(kind, (lowered, lowered))
+    # Where memory runs out, the kernel is to end a rank and nothing else.
+    Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
+    """Fork one rank. No thread and no CUDA context exists yet, so the child is whole."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        _become(rank, settings)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
+    """Keep this rank's own descriptors, set what torch.distributed programs expect, and serve."""
+    os.dup2(rank["log"], 1)
+    os.dup2(rank["log"], 2)
+    own = {rank[name] for name in ("channel", "diary", "log", "barrier")}
+    for other in settings["ranks"]:
+        for name in ("channel", "diary", "log"):
+            if other[name] not in own:
+                os.close(other[name])
+    os.close(settings["exits"])
+    number, size = str(rank["rank"]), str(settings["world_size"])
+    os.environ.update(RANK=number, LOCAL_RANK=number, WORLD_SIZE=size, LOCAL_WORLD_SIZE=size)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    import torch  # noqa: PLC0415
+
+    from evaluator.arena.shim import Place, run_rank  # noqa: PLC0415
+
+    torch.set_num_threads(settings["threads"])
+    given: dict[str, Any] = {**rank, **{name: settings[name] for name in _COMMON}}
+    run_rank(Place(**given))
+
+
+if __name__ == "__main__":
+    main()

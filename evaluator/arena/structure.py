@@ -1,0 +1,179 @@
+"""A call's arguments as one file: an 8-byte length, a JSON tree, then raw tensor bytes. Never pickle.
+
+In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
+`t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
+`d` dict, `g` process group (its ranks). The trusted side writes, the sandbox side reads.
+"""
+
+import json
+import mmap
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+_LENGTH = struct.Struct("<Q")
+_ALIGNMENT = 64
+MAX_DEPTH = 8
+MAX_LEAVES = 4096
+MAX_TREE_BYTES = 256 * 1024
+
+Tree = Any
+"""A JSON value as described above."""
+
+
+class StructureError(ValueError):
+    """A value cannot be put into a call's file, or a file is not one."""
+
+
+class Packer:
+    """Collects the tensors of a tree and lays them out one after the other."""
+
+    def __init__(self) -> None:
+        self.tensors: list[tuple[int, torch.Tensor]] = []
+        self.groups: list[list[int]] = []
+        self.size = 0
+        self._leaves = 0
+
+    def pack(self, value: Any, depth: int = 0) -> Tree:
+        """`value` as a tree; its tensors are noted for `write`. Raises StructureError for what has no form here."""
+        self._leaves += 1
+        if depth > MAX_DEPTH or self._leaves > MAX_LEAVES:
+            raise StructureError(f"arguments nest deeper than {MAX_DEPTH} or have more than {MAX_LEAVES} leaves")
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, torch.Tensor):
+            return {"t": self._place(value)}
+        if isinstance(value, list):
+            return {"l": [self.pack(item, depth + 1) for item in value]}
+        if isinstance(value, tuple):
+            return {"u": [self.pack(item, depth + 1) for item in value]}
+        if isinstance(value, dict):
+            return {"d": {str(key): self.pack(item, depth + 1) for key, item in value.items()}}
+        ranks = getattr(value, "ranks", None)
+        if ranks is not None:
+            self.groups.append(list(ranks))
+            return {"g": list(ranks)}
+        raise StructureError(f"an argument of type {type(value).__name__} cannot be handed to a rank")
+
+    def _place(self, tensor: torch.Tensor) -> Tree:
+        """Keep the stretch of storage that `tensor` spans, so that strides survive."""
+        span = 0 if tensor.numel() == 0 else 1 + sum((n - 1) * s for n, s in _extents(tensor))
+        flat = tensor.detach().as_strided((span,), (1,))
+        start = self.size
+        self.tensors.append((start, flat))
+        self.size = align(start + span * tensor.element_size())
+        return {
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "start": start,
+            "count": span,
+        }
+
+
+def _extents(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+    return zip(tensor.shape, tensor.stride(), strict=True)
+
+
+def align(size: int) -> int:
+    """`size` rounded up to the alignment of tensors in a file."""
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def head_of(tree: Tree) -> bytes:
+    """The length and the JSON text that begin a file, padded so that the data is aligned."""
+    text = json.dumps(tree, separators=(",", ":")).encode()
+    if len(text) > MAX_TREE_BYTES:
+        raise StructureError(f"the structure has {len(text)} bytes, more than {MAX_TREE_BYTES}")
+    head = _LENGTH.pack(len(text)) + text
+    return head.ljust(align(len(head)), b"\0")
+
+
+def read_head(buffer: mmap.mmap) -> tuple[Tree, int]:
+    """The tree at the start of a file and the offset of its data."""
+    (length,) = _LENGTH.unpack_from(buffer)
+    if length > min(MAX_TREE_BYTES, len(buffer) - _LENGTH.size):
+        raise StructureError(f"a structure of {length} bytes does not fit its file")
+    end = _LENGTH.size + length
+    return json.loads(buffer[_LENGTH.size : end]), align(end)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor as a flat view of its bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def copy_into(buffer: mmap.mmap, start: int, tensor: torch.Tensor) -> None:
+    """Write a tensor's elements, in row-major order, at byte `start` of a mapped file."""
+    raw = as_bytes(tensor.detach().contiguous())
+    if raw.numel():
+        torch.frombuffer(buffer, dtype=torch.uint8, count=raw.numel(), offset=start).copy_(raw)
+
+
+def view_of(buffer: mmap.mmap, *, dtype: torch.dtype, start: int, count: int) -> torch.Tensor:
+    """`count` elements at byte `start` of a mapped file, as a flat tensor over the mapping itself."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
+    raw = torch.frombuffer(buffer, dtype=torch.uint8, count=count * dtype.itemsize, offset=start)
+    return raw.view(dtype)
+
+
+class Unpacker:
+    """Builds a rank's arguments from a mapped file.
+
+    `previous`, the tensors of the call before, are written over where dtype, shape and stride agree.
+    """
+
+    def __init__(
+        self,
+        buffer: mmap.mmap,
+        *,
+        data: int,
+        device: torch.device,
+        group_of: Callable[[tuple[int, ...]], Any],
+        previous: Sequence[torch.Tensor] = (),
+    ) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self._buffer = buffer
+        self._data = data
+        self._device = device
+        self._group_of = group_of
+        self._previous = list(previous)
+
+    def unpack(self, tree: Tree) -> Any:
+        """The value that `tree` describes."""
+        if not isinstance(tree, dict):
+            return tree
+        ((kind, body),) = tree.items()
+        if kind == "t":
+            return self._tensor(body)
+        if kind == "g":
+            return self._group_of(tuple(body))
+        if kind == "d":
+            return {key: self.unpack(item) for key, item in body.items()}
+        items = [self.unpack(item) for item in body]
+        return items if kind == "l" else tuple(items)
+
+    def _tensor(self, body: Tree) -> torch.Tensor:
+        dtype: torch.dtype = getattr(torch, body["dtype"])
+        flat = view_of(self._buffer, dtype=dtype, start=self._data + body["start"], count=body["count"])
+        source = flat.as_strided(body["shape"], body["stride"])
+        tensor = self._reusable(source)
+        if tensor is None:
+            storage = flat.to(self._device) if self._device.type != "cpu" else flat.clone()
+            tensor = storage.as_strided(body["shape"], body["stride"])
+        else:
+            # Through `.data`, so that a version counter does not betray that the contents are new.
+            tensor.data.as_strided((body["count"],), (1,)).copy_(flat)
+        self.tensors.append(tensor)
+        return tensor
+
+    def _reusable(self, source: torch.Tensor) -> torch.Tensor | None:
+        position = len(self.tensors)
+        if position >= len(self._previous):
+            return None
+        tensor = self._previous[position]
+        same = tensor.dtype == source.dtype and tensor.shape == source.shape and tensor.stride() == source.stride()
+        return tensor if same else None

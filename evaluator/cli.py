@@ -1,0 +1,176 @@
+"""The judge's command line: `run`, `problems`, `probe`, `doctor`, `baseline`. Works alone, without a site."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluator import presentation
+from evaluator.contract import Backend, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile, UnknownProfile
+from evaluator.host import Judge, JudgeSettings, SandboxChoice, sandbox
+from evaluator.host import probe as machine
+from evaluator.host.sources import SourceError, read_source
+from problems import registry
+from problems.schema import Problem, SizeName
+
+DEFAULT_PROFILE = "cpux2"
+
+
+class UsageError(Exception):
+    """What was asked cannot be done; the text says what to change."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out one command; returns the exit status (2 for a wrong call, 3 where the judge itself fails)."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except (UsageError, SourceError, UnknownProfile, registry.UnknownProblem) as error:
+        sys.stderr.write(f"evaluator: {error}\n")
+        return 2
+    except EvaluatorError as error:
+        sys.stderr.write(f"evaluator: the judge failed: {error}\n")
+        return 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m evaluator", description="The judge of ParallelKernelBench.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    listing = commands.add_parser("problems", help="list the problems")
+    listing.add_argument("--json", action="store_true", help="as an array of objects")
+    listing.set_defaults(command=list_problems)
+    probing = commands.add_parser("probe", help="what this machine is, and which profiles it can judge")
+    probing.add_argument("--json", action="store_true")
+    probing.set_defaults(command=probe)
+    doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it can confine a submission")
+    doctor.add_argument("--profile", default=DEFAULT_PROFILE)
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(command=examine)
+    return parser
+
+
+def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    run = commands.add_parser("run", help="judge a submission; exit 0 exactly when it passed")
+    run.add_argument("problem", metavar="SLUG")
+    run.add_argument("source", type=Path, metavar="FILE", help="a .py file, a directory or a .zip with solution.py")
+    run.add_argument("--profile", default=DEFAULT_PROFILE)
+    run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
+    run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
+    run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
+    run.add_argument("--dtype", help="torch name of the dtype for inputs marked `input` (default: bfloat16)")
+    run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
+    run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
+    run.add_argument("--call-limit", type=float, default=JudgeSettings.call_limit_s, metavar="SECONDS")
+    run.add_argument("--json", action="store_true", help="the report on standard output")
+    run.set_defaults(command=judge_one)
+
+
+def judge_one(options: argparse.Namespace) -> int:
+    """`run`: judge one submission and show its report."""
+    request = _request(options)
+    settings = JudgeSettings(
+        profile=options.profile,
+        sandbox=SandboxChoice(options.sandbox),
+        allow_unsandboxed=options.allow_unsandboxed,
+        call_limit_s=options.call_limit,
+        warm=False,
+    )
+    with Judge(settings) as judge:
+        report = judge.evaluate(request, progress=_quiet if options.json else _show_progress)
+    sys.stdout.write(report.to_json() + "\n" if options.json else presentation.report_text(report))
+    return 0 if report.verdict is Verdict.PASSED else 1
+
+
+def _request(options: argparse.Namespace) -> EvaluationRequest:
+    profile = profiles.get(options.profile)
+    problem = registry.get(options.problem)
+    refusal = problem.refuses_world_size(profile.world_size)
+    if refusal is not None:
+        raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
+    return EvaluationRequest(
+        evaluation_id="local",
+        problem=problem.slug,
+        revision=registry.revision(problem.slug),
+        source=read_source(options.source),
+        backend=Backend(options.backend),
+        profile=profile.name,
+        mode=Mode(options.mode),
+        sizes=tuple(options.size),
+        dtype=options.dtype,
+    )
+
+
+def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
+    sys.stderr.write(f"{stage.value}: {detail}\n")
+
+
+def _quiet(_stage: Stage, _detail: str, _fraction: float | None) -> None:
+    pass
+
+
+def list_problems(options: argparse.Namespace) -> int:
+    """`problems`: every problem with its sizes."""
+    every = [_problem_record(problem) for problem in registry.problems()]
+    if options.json:
+        sys.stdout.write(json.dumps(every, indent=1) + "\n")
+    else:
+        for record in every:
+            sys.stdout.write(f"{record['number']:>3}  {record['slug']:<32} {record['title']}\n")
+    return 0
+
+
+def _problem_record(problem: Problem) -> dict[str, object]:
+    return {
+        "number": problem.number,
+        "slug": problem.slug,
+        "title": problem.title,
+        "summary": problem.summary,
+        "revision": registry.revision(problem.slug),
+        "signature": problem.signature,
+        "world_sizes": problem.world_size_rule,
+        "sizes": {size.value: problem.sizes[size].system for size in SizeName},
+    }
+
+
+def probe(options: argparse.Namespace) -> int:
+    """`probe`: facts about this machine and the profiles that it can judge."""
+    facts = machine.facts()
+    if options.json:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+    else:
+        for name, value in facts.items():
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            sys.stdout.write(f"{name:<18} {shown}\n")
+    return 0
+
+
+def examine(options: argparse.Namespace) -> int:
+    """`doctor`: which properties of the sandbox hold here; exit 0 if at least the reduced level is reached."""
+    profile = profiles.get(options.profile)
+    found = _survey(profile)
+    needs = profile.sandbox.value
+    if options.json:
+        record = {
+            "level": found.level.value,
+            "demanded": needs,
+            "probes": [{"name": item.name, "holds": item.holds, "detail": item.detail} for item in found.probes],
+        }
+        sys.stdout.write(json.dumps(record, indent=1) + "\n")
+    else:
+        sys.stdout.write(presentation.confinement_text(found, demanded=needs))
+    return 1 if found.level is SandboxLevel.NONE else 0
+
+
+def _survey(profile: Profile) -> sandbox.Confinement:
+    with tempfile.TemporaryDirectory(prefix="pkb-doctor-") as directory:
+        private = Path(directory)
+        sandbox.write_private(private)
+        settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
+        return sandbox.resolve(profile, settings, private=private)

@@ -1,0 +1,119 @@
+"""From incidents to findings: who caused the end of a gang, and what to tell the author. Pure functions."""
+
+import os
+from collections.abc import Sequence
+
+from evaluator.arena.records import Failure
+from evaluator.contract import Finding, RankState, Verdict
+from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+
+_SAME_MOMENT_S = 0.25
+"""A peer's error this soon before a rank's death was noticed may be its consequence: sockets close before statuses
+arrive."""
+
+_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
+_FAILURES = {
+    Failure.START: Verdict.JUDGE_FAILURE,
+    Failure.IMPORT: Verdict.IMPORT_ERROR,
+    Failure.ENTRY: Verdict.IMPORT_ERROR,
+    Failure.RAISED: Verdict.RUNTIME_ERROR,
+    Failure.OUT_OF_MEMORY: Verdict.OUT_OF_MEMORY,
+}
+
+
+def findings_of(trouble: GangTrouble, *, size: str | None) -> tuple[Finding, ...]:
+    """What the incidents show, the cause first; consequences for other ranks are in the ranks' states."""
+    cause = _cause(trouble.incidents)
+    if cause.kind is IncidentKind.SANDBOX_ENDED:
+        message = "the sandbox ended while its ranks were still at work"
+        return (Finding(verdict=Verdict.JUDGE_FAILURE, message=message, size=size),)
+    if cause.kind is IncidentKind.VIOLATION:
+        message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
+        return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
+    if cause.kind is IncidentKind.FAILED:
+        return (_failed(cause, trouble, size),)
+    if cause.kind is IncidentKind.OVERDUE:
+        return (_overdue(trouble, size),)
+    return (_ended(cause, trouble, size),)
+
+
+def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
+    """The observations as a report shows them."""
+    return tuple(
+        RankState(
+            rank=seen.rank,
+            exit=seen.exit,
+            phase=seen.place,
+            calls_done=seen.calls_done,
+            error=seen.error,
+            stack=seen.stack,
+            log=seen.log,
+        )
+        for seen in observations
+    )
+
+
+def _cause(incidents: Sequence[Incident]) -> Incident:
+    """The incident that explains the others."""
+    for kind in (IncidentKind.SANDBOX_ENDED, IncidentKind.VIOLATION):
+        for incident in incidents:
+            if incident.kind is kind:
+                return incident
+    first = incidents[0]
+    ended = [incident for incident in incidents if incident.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
+    if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED and ended:
+        # A rank that died makes its peers' collectives raise, sometimes before its own end is seen here.
+        soon = [incident for incident in ended if incident.at - first.at < _SAME_MOMENT_S]
+        others = [incident for incident in soon if incident.rank != first.rank]
+        first = others[0] if others else first
+    if first.kind is IncidentKind.CLOSED:
+        exits = [incident for incident in ended if incident.kind is IncidentKind.EXITED and incident.rank == first.rank]
+        return exits[0] if exits else first
+    return first
+
+
+def _failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    failure = cause.failure or Failure.RAISED
+    verdict = _FAILURES[failure]
+    last = cause.text.strip().splitlines()[-1] if cause.text.strip() else "no message"
+    if verdict is Verdict.RUNTIME_ERROR and any(word in last.lower() for word in _MEMORY_WORDS):
+        verdict = Verdict.OUT_OF_MEMORY
+    message = f"rank {cause.rank} in {trouble.doing}: {last}"
+    return Finding(verdict=verdict, message=message + _others(cause.rank, trouble), rank=cause.rank, size=size)
+
+
+def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    status = cause.status
+    if status is None:
+        verdict, how = Verdict.EARLY_EXIT, "closed its channel"
+    elif os.WIFSIGNALED(status):
+        verdict = Verdict.CRASHED
+        how = f"was ended by {_observed(cause.rank, trouble).exit}"
+    else:
+        code = os.waitstatus_to_exitcode(status)
+        verdict = Verdict.EARLY_EXIT if code == 0 else Verdict.CRASHED
+        how = f"exited with code {code}"
+    message = f"rank {cause.rank} {how} during {trouble.doing}" + _others(cause.rank, trouble)
+    return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
+
+
+def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
+    """Deadlock where every rank that is late waits for another one; timeout where one still works."""
+    late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
+    working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
+    all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in trouble.observations)
+    verdict = Verdict.TIMEOUT if working or all_on_device else Verdict.DEADLOCK
+    named = (working or late)[0]
+    places = "; ".join(f"rank {seen.rank} {seen.place}" for seen in trouble.observations)
+    message = f"{trouble.doing} took longer than {trouble.limit_s:.3g} s: {places}"
+    return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
+
+
+def _observed(rank: int | None, trouble: GangTrouble) -> Observation:
+    return next(seen for seen in trouble.observations if seen.rank == rank)
+
+
+def _others(rank: int | None, trouble: GangTrouble) -> str:
+    """Where the other ranks were, as an addition to a message."""
+    others = [seen for seen in trouble.observations if seen.rank != rank]
+    return f" ({'; '.join(f'rank {seen.rank} {seen.place}' for seen in others)})" if others else ""

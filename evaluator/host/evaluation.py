@@ -1,0 +1,267 @@
+"""One evaluation from request to report."""
+
+import hashlib
+import itertools
+import platform
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from statistics import median
+
+from evaluator.contract import (
+    EvaluationReport,
+    EvaluationRequest,
+    Finding,
+    SlotKind,
+    Stage,
+    Timing,
+    Verdict,
+)
+from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.host import series as timing
+from evaluator.host.calls import Caller, leg_calls
+from evaluator.host.diagnosis import findings_of, rank_states
+from evaluator.host.evidence import Ended, Evidence, SizeEvidence
+from evaluator.host.gang import Gang, GangPlan
+from evaluator.host.incidents import GangTrouble
+from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.judging import source_rules, verdicts
+from problems import registry
+
+DEFAULT_DTYPE = "bfloat16"
+"""What a card means by `input`."""
+
+_OPENING_CALLS = 3
+"""Calls before the first leg, on both sides: first-call work and warm caches."""
+
+
+class Evaluation:
+    """The state of one evaluation: what it was asked, and what has been shown so far."""
+
+    def __init__(
+        self,
+        request: EvaluationRequest,
+        *,
+        plan: GangPlan,
+        progress: Callable[[Stage, str, float | None], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._request = request
+        self._plan = plan
+        self._settings = plan.settings
+        self._progress = progress
+        self._cancelled = cancelled
+        self._evidence = Evidence()
+        self._key = secrets.token_bytes(32)
+        self._contents = itertools.count()
+        self._numbers = itertools.count()
+        self._gang: Gang | None = None
+        self._oracle: OracleGang | None = None
+        self._timing: Timing | None = None
+        self._dtype = request.dtype or DEFAULT_DTYPE
+        self._sizes = request.sizes or plan.profile.sizes[request.mode]
+
+    def run(self, *, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
+        """Judge, stage by stage; raises EvaluatorError for failures of ours, EvaluationCancelled when cancelled."""
+        try:
+            self._check_source()
+            self._start(take_oracle, take_gang)
+            self._import()
+            measured = [self._run_size(size) for size in self._sizes]
+            self._conclude(measured)
+        except Ended:
+            pass
+        except SubmissionFault as fault:
+            self._evidence.findings.append(Finding(verdict=fault.verdict, message=fault.message))
+
+    def fail(self, error: EvaluatorError) -> None:
+        """Note a failure of ours."""
+        self._evidence.findings.append(Finding(verdict=Verdict.JUDGE_FAILURE, message=str(error)))
+
+    def close(self) -> None:
+        """End the gang; raises EvaluatorError where something of it stays."""
+        gang, self._gang = self._gang, None
+        if gang is not None:
+            gang.close()
+
+    # ---- stages -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:
+        self._progress(stage, detail, fraction)
+        with self._evidence.stage(stage):
+            yield
+
+    def _check_source(self) -> None:
+        """What can be said without running anything."""
+        request = self._request
+        with self._stage(Stage.PREPARING, "reading the source"):
+            if request.profile != self._plan.profile.name:
+                raise EvaluatorError(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
+            try:
+                problem = registry.get(request.problem)
+            except registry.UnknownProblem as error:
+                raise EvaluatorError(str(error)) from error
+            self._problem = problem
+            found = source_rules.check_source(
+                problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
+            )
+        self._evidence.findings += found
+        if verdicts.decide_before_ranks(found) is not None:
+            raise Ended
+
+    def _start(self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
+        with self._stage(Stage.STARTING, "waiting for the ranks"):
+            self._oracle = take_oracle()
+            self._gang = take_gang()
+            self._gang.wait_until_ready(cancelled=self._cancelled)
+
+    def _import(self) -> None:
+        with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
+            gang = self._ready_gang()
+            gang.reveal(self._request.source)
+            gang.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
+
+    def _run_size(self, size: str) -> timing.Series | None:
+        """All calls at one size; None where the mode is not timed."""
+        oracle, gang = self._ready_oracle(), self._ready_gang()
+        with self._stage(Stage.PREPARING, f"{size}: reference and first contents"):
+            opened = oracle.open_size(problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key)
+            reference_s = self._reference_s(opened)
+        at_size = SizeEvidence(size=size, dims=opened.dims)
+        self._evidence.sizes.append(at_size)
+        caller = Caller(
+            gang,
+            oracle,
+            opened=opened,
+            evidence=self._evidence,
+            at_size=at_size,
+            contents=self._contents,
+            numbers=self._numbers,
+            reference_s=reference_s,
+            settings=self._settings,
+            cancelled=self._cancelled,
+        )
+        with self._troubles(size=size):
+            self._verify(size, caller)
+            return self._time(caller, opened, size, reference_s) if self._request.mode.is_timed else None
+
+    def _reference_s(self, opened: OpenedSize) -> float:
+        """The reference's time in seconds, from a few calls after its first."""
+        times = [self._time_reference(opened) for _ in range(_OPENING_CALLS)]
+        return median(times[1:]) * 1e-9
+
+    def _time_reference(self, opened: OpenedSize) -> int:
+        return max(self._ready_oracle().time_reference(next(self._contents), groups=opened.groups))
+
+    def _verify(self, size: str, caller: Caller) -> None:
+        """The calls before any leg; in check mode they are all there are."""
+        calls = _OPENING_CALLS if self._request.mode.is_timed else self._settings.check_calls
+        for number in range(calls):
+            with self._stage(Stage.VERIFYING, f"{size}: call {number + 1} of {calls}", number / calls):
+                caller.call(verify=True)
+
+    def _time(self, caller: Caller, opened: OpenedSize, size: str, reference_s: float) -> timing.Series:
+        """Every block at one size."""
+        profile = self._plan.profile
+        calls = leg_calls(reference_s, self._settings, is_practice=not profile.is_ranked_by_speed)
+        blocks = self._settings.blocks or profile.blocks
+        checked = timing.secret_subset(2 * calls * blocks, least=self._settings.full_checks)
+        counter = itertools.count()
+        series = timing.Series(size=size, dims=opened.dims)
+        for block in range(blocks):
+            with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
+                timing.run_block(
+                    series,
+                    calls=calls,
+                    time_candidate=lambda: caller.call(verify=next(counter) in checked),
+                    time_reference=lambda: self._time_reference(opened),
+                )
+        return series
+
+    def _conclude(self, measured: list[timing.Series | None]) -> None:
+        """Every piece of evidence is there; say so."""
+        every = [series for series in measured if series is not None]
+        if self._request.mode.is_timed:
+            with self._stage(Stage.COMPARING, "comparing with the reference"):
+                self._timing, against = timing.conclude(
+                    every, problem=self._problem, profile=self._plan.profile, dtype=self._dtype
+                )
+            self._evidence.findings += against
+        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
+        message = f"right on {self._plan.profile.world_size} ranks in all {checked} checked calls"
+        if self._timing is not None:
+            message += f"; {self._timing.score:.2f} times as fast as the reference"
+        self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
+
+    @contextmanager
+    def _troubles(self, *, size: str | None) -> Iterator[None]:
+        """Turn the end of a gang into findings; note the ranks' states whenever an evaluation ends here."""
+        try:
+            yield
+        except GangTrouble as trouble:
+            self._evidence.findings += findings_of(trouble, size=size)
+            self._evidence.ranks = rank_states(trouble.observations)
+            raise Ended from trouble
+        except Ended:
+            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            raise
+
+    def _ready_gang(self) -> Gang:
+        if self._gang is None:
+            raise EvaluatorError("there is no gang")
+        return self._gang
+
+    def _ready_oracle(self) -> OracleGang:
+        if self._oracle is None:
+            raise EvaluatorError("there are no oracle ranks")
+        return self._oracle
+
+    # ---- the report -------------------------------------------------------------------------------------------
+
+    def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
+        """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
+        evidence, request = self._evidence, self._request
+        self._progress(Stage.REPORTING, "writing the report", None)
+        decided = verdicts.decide(
+            evidence.findings
+            or [Finding(verdict=Verdict.JUDGE_FAILURE, message="the evaluation ended without a result")]
+        )
+        return EvaluationReport(
+            evaluation_id=request.evaluation_id,
+            problem=request.problem,
+            revision=request.revision,
+            source_digest=request.source.digest,
+            backend=request.backend,
+            profile=request.profile,
+            world_size=self._plan.profile.world_size,
+            mode=request.mode,
+            dtype=self._dtype,
+            verdict=decided.verdict,
+            message=decided.message,
+            findings=tuple(evidence.findings),
+            stages=evidence.stage_times(),
+            sizes=tuple(at_size.result() for at_size in evidence.sizes),
+            timing=self._timing if decided.verdict is Verdict.PASSED else None,
+            ranks=evidence.ranks,
+            sandbox=self._plan.confinement.level,
+            slots=SlotKind.HOST_MEMORY,
+            commitment=hashlib.sha256(self._key).hexdigest(),
+            environment=self._environment(),
+            started_at=started_at,
+            finished_at=finished_at,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        missing = "; ".join(probe.name for probe in self._plan.confinement.missing)
+        return {
+            "python": platform.python_version(),
+            "torch": metadata.version("torch"),
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "sandbox.missing": missing,
+            "attempt": str(self._request.attempt),
+            **self._settings.as_record(),
+        }

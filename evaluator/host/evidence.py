@@ -1,0 +1,83 @@
+"""What an evaluation has shown so far: findings, checks, times, stages. Becomes the report."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from evaluator.contract import Finding, OutputCheck, RankState, SizeResult, Stage, StageTime, Verdict
+from evaluator.host.oracles import RankCheck
+
+
+class Ended(Exception):
+    """The evaluation has its findings and goes no further; not an error."""
+
+
+@dataclass
+class SizeEvidence:
+    """Calls and checks at one size, and the call times in nanoseconds if it was timed."""
+
+    size: str
+    dims: dict[str, int]
+    calls: int = 0
+    checked_calls: int = 0
+    worst: dict[tuple[int, str], OutputCheck] = field(default_factory=dict)
+
+    def add(self, checks: list[RankCheck]) -> None:
+        """Keep the worst check per rank and output."""
+        self.checked_calls += 1
+        for item in checks:
+            known = self.worst.get((item.rank, item.output))
+            if known is None or _badness(item.check) > _badness(known):
+                self.worst[item.rank, item.output] = item.check
+
+    def result(self) -> SizeResult:
+        """This size as the report shows it."""
+        return SizeResult(
+            size=self.size,
+            dims=self.dims,
+            calls=self.calls,
+            checked_calls=self.checked_calls,
+            outputs=tuple(self.worst[key] for key in sorted(self.worst)),
+        )
+
+
+def _badness(check: OutputCheck) -> tuple[int, float]:
+    return check.wrong_elements, check.max_error
+
+
+@dataclass
+class Evidence:
+    """Everything that will go into the report, in the order of time."""
+
+    findings: list[Finding] = field(default_factory=list)
+    sizes: list[SizeEvidence] = field(default_factory=list)
+    ranks: tuple[RankState, ...] = ()
+    seconds: dict[Stage, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        """Add the time spent inside to `stage`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+
+    def stage_times(self) -> tuple[StageTime, ...]:
+        """The stages that took place, in their order."""
+        return tuple(StageTime(stage=stage, seconds=self.seconds[stage]) for stage in Stage if stage in self.seconds)
+
+    def add_wrong(self, checks: list[RankCheck], *, size: str, call: int) -> None:
+        """Turn what is wrong among the checks of the `call`-th call at a size into findings, specific ones included."""
+        for item in checks:
+            if item.verdict is None:
+                continue
+            where = f"rank {item.rank}, call {call}: "
+            if item.stale is not None:
+                message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
+                self._add(item, Verdict.STALE_OUTPUT, message, size)
+            self._add(item, item.verdict, where + item.message, size)
+
+    def _add(self, item: RankCheck, verdict: Verdict, message: str, size: str) -> None:
+        self.findings.append(Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output))

@@ -1,0 +1,473 @@
+"""The sandbox ranks of one submission, seen from the host: start, reveal, ask, observe, end."""
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evaluator.arena import records
+from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
+from evaluator.contract import SandboxLevel, SourceBundle
+from evaluator.errors import EvaluatorError
+from evaluator.hardware.profiles import Profile
+from evaluator.host import processes, sandbox, stacks
+from evaluator.host.channel import Channel, ChannelViolation
+from evaluator.host.incidents import EvaluationCancelled, GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.logs import LogDrain, clean
+from evaluator.host.sandbox import Confinement
+from evaluator.host.settings import JudgeSettings
+from evaluator.host.spawner import Spawner
+
+_POLL_S = 0.1
+_STACK_S = 0.5
+_CLEAN_S = 30.0
+_MARKER = "PKB_GANG"
+
+
+@dataclass
+class _Rank:
+    """What the host holds of one rank."""
+
+    number: int
+    channel: Channel
+    diary: int
+    pid: int | None = None
+    status: int | None = None
+    is_closed: bool = False
+    calls_done: int = 0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangPlan:
+    """What every gang of a slot has in common."""
+
+    profile: Profile
+    settings: JudgeSettings
+    confinement: Confinement
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass
+class _Ends:
+    """Descriptors that the child inherits and the host closes after the start."""
+
+    inherited: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        for descriptor in self.inherited:
+            os.close(descriptor)
+        self.inherited.clear()
+
+
+class Gang:
+    """One-shot: it sees one submission, then it is ended. Not thread-safe."""
+
+    def __init__(self, plan: GangPlan, *, spawner: Spawner, work_dir: Path) -> None:
+        """Start the sandbox; it gets ready in the background. Raises EvaluatorError where it cannot be started."""
+        self.plan = plan
+        self.started_at = time.monotonic()
+        self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
+        # Ranks run as nobody inside; the directory's own mode must let them pass.
+        self._private.chmod(0o755)
+        sandbox.write_private(self._private)
+        self._layout = sandbox.layout(plan.confinement, private=self._private)
+        self._marker = f"{_MARKER}={self._private.name}"
+        self._namespace: str | None = None
+        self._incidents: list[Incident] = []
+        self._ranks: list[_Rank] = []
+        ends = _Ends()
+        try:
+            self._start(ends, spawner)
+        except OSError as error:
+            raise EvaluatorError(f"a gang could not be started: {error}") from error
+        finally:
+            ends.close()
+
+    def _start(self, ends: _Ends, spawner: Spawner) -> None:
+        world_size = self.plan.profile.world_size
+        barrier = _memory_file("barrier", records.BARRIER_BYTES)
+        exits_host, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ends.inherited += [barrier, exits_child.detach()]
+        self._exits = exits_host
+        pipes, described = [], []
+        for number in range(world_size):
+            host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            diary = _memory_file("diary", records.DIARY_BYTES)
+            log_read, log_write = os.pipe()
+            pipes.append(log_read)
+            self._ranks.append(_Rank(number=number, channel=Channel(host_end), diary=diary))
+            child = child_end.detach()
+            ends.inherited += [child, log_write]
+            described.append({"rank": number, "channel": child, "diary": diary, "log": log_write, "barrier": barrier})
+        self._drain = LogDrain(pipes, limit=self.plan.settings.log_bytes)
+        self._launcher_log = os.memfd_create("launcher", os.MFD_CLOEXEC)
+        command = sandbox.command(
+            self.plan.confinement,
+            [self._layout.launcher, json.dumps(self._orders(described, exits=ends.inherited[1]))],
+            private=self._private,
+            profile=self.plan.profile,
+            settings=self.plan.settings,
+            gpus=self.plan.gpus,
+        )
+        self._process = spawner.start(
+            command,
+            descriptors=[*ends.inherited, *(rank.diary for rank in self._ranks)],
+            environment=self._environment(),
+            error_output=self._launcher_log,
+        )
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._exits, selectors.EVENT_READ, None)
+        for rank in self._ranks:
+            self._selector.register(rank.channel, selectors.EVENT_READ, rank)
+
+    def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
+        profile, settings = self.plan.profile, self.plan.settings
+        cores = len(os.sched_getaffinity(0))
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return {
+            "ranks": described,
+            "exits": exits,
+            "world_size": profile.world_size,
+            "device": profile.device,
+            "process_group": profile.process_group,
+            "threads": max(1, cores // profile.world_size),
+            "source": self._layout.source,
+            "store": self._layout.store,
+            "compat": self._layout.compat,
+            "limits": {
+                "file_bytes": settings.file_bytes,
+                "open_files": settings.open_files,
+                # A CUDA context reserves far more address space than it uses, so no such limit there.
+                "data_bytes": 0
+                if profile.device == "cuda"
+                else min(settings.memory_bytes, memory * 3 // 4) // profile.world_size,
+            },
+        }
+
+    def _environment(self) -> dict[str, str]:
+        if self.plan.confinement.level is not SandboxLevel.NONE:
+            return {}
+        home = self._private / "home"
+        home.mkdir()
+        name, _, value = self._marker.partition("=")
+        return sandbox.environment(self.plan.profile, home=str(home)) | {name: value}
+
+    # ---- the conversation -------------------------------------------------------------------------------------
+
+    def wait_until_ready(self, *, cancelled: Callable[[], bool]) -> None:
+        """Return once every rank has formed the process group.
+
+        Raises:
+            EvaluatorError: it did not come to that; no submission was involved.
+        """
+        try:
+            self._collect("starting", seconds=self.plan.settings.start_s, cancelled=cancelled)
+        except GangTrouble as trouble:
+            texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
+            raise EvaluatorError(
+                f"the sandbox ranks did not start: {trouble} {self._launcher_text()} {texts}"
+            ) from trouble
+        pid = self._ranks[0].pid
+        self._namespace = processes.namespace_of(pid) if pid is not None else None
+
+    def reveal(self, bundle: SourceBundle) -> None:
+        """Put the submission where the ranks can read it; nothing of it was there before."""
+        root = self._private / "source"
+        for file in bundle.files:
+            path = root / file.path
+            if not path.resolve().is_relative_to(root.resolve()):
+                raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+
+    def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Let every rank import solution.py; raises GangTrouble."""
+        self._ask([(Command(kind=CommandKind.IMPORT), ())] * len(self._ranks))
+        self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
+
+    def load(
+        self, call: int, slots: Sequence[tuple[int, int]], *, reuse: bool, seconds: float, cancelled: Callable[[], bool]
+    ) -> None:
+        """Hand every rank its input and output file of `call`; raises GangTrouble."""
+        self._ask([(Command(kind=CommandKind.LOAD, call=call, reuse=reuse), slot) for slot in slots])
+        self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
+
+    def go(self, call: int, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
+        """Run `call` on every rank and return what they claim; raises GangTrouble."""
+        self._ask([(Command(kind=CommandKind.GO, call=call), ())] * len(self._ranks))
+        reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+        for rank in self._ranks:
+            rank.calls_done += 1
+        return reports
+
+    def _ask(self, commands: Sequence[tuple[Command, Sequence[int]]]) -> None:
+        for rank, (command, descriptors) in zip(self._ranks, commands, strict=True):
+            # A rank that has gone is noticed, with its reason, when the answers are collected.
+            with contextlib.suppress(OSError):
+                rank.channel.send(command, descriptors)
+
+    def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
+        """One answer from every rank, or GangTrouble with everything that is known."""
+        reports: dict[int, Report] = {}
+        start = time.monotonic()
+        deadline = start + seconds
+        while len(reports) < len(self._ranks) or self._incidents:
+            if cancelled():
+                raise EvaluationCancelled("the evaluation was cancelled")
+            now = time.monotonic()
+            if now >= deadline or (self._incidents and self._is_all_known(reports)):
+                break
+            for key, _ in self._selector.select(min(_POLL_S, deadline - now)):
+                self._hear(key.data, reports)
+            self._look_at_sandbox()
+            if self._incidents:
+                # Others may be about to report the same cause, or its consequences; a moment for them, no more.
+                deadline = min(deadline, self._incidents[0].at + self.plan.settings.grace_s)
+        if len(reports) == len(self._ranks) and not self._incidents:
+            return [reports[rank.number] for rank in self._ranks]
+        raise self._trouble(doing, reports, seconds)
+
+    def _is_all_known(self, reports: dict[int, Report]) -> bool:
+        """Whether every rank has answered, failed or ended with a status."""
+        return all(
+            rank.number in reports or rank.failure is not None or rank.status is not None for rank in self._ranks
+        )
+
+    def _hear(self, rank: _Rank | None, reports: dict[int, Report]) -> None:
+        if rank is None:
+            self._hear_exit()
+            return
+        packet, pid = rank.channel.receive()
+        if not packet:
+            rank.is_closed = True
+            self._selector.unregister(rank.channel)
+            self._note(IncidentKind.CLOSED, rank.number)
+            return
+        rank.pid = rank.pid or pid
+        try:
+            report = rank.channel.expectation.accept(packet)
+        except ChannelViolation as violation:
+            self._note(IncidentKind.VIOLATION, rank.number, text=str(violation))
+            return
+        if report.kind is ReportKind.FAILED:
+            rank.failure = _failure_of(report)
+            self._note(IncidentKind.FAILED, rank.number, failure=rank.failure, text=self._text_of(rank))
+        else:
+            reports[rank.number] = report
+
+    def _hear_exit(self) -> None:
+        packet = self._exits.recv(records.EXIT.size + 1)
+        if not packet:
+            self._selector.unregister(self._exits)
+            return
+        if len(packet) != records.EXIT.size:
+            return
+        _magic, number, status = records.EXIT.unpack(packet)
+        if number < len(self._ranks):
+            self._ranks[number].status = status
+            self._note(IncidentKind.EXITED, number, status=status)
+
+    def _look_at_sandbox(self) -> None:
+        has_ended = self._process.poll() is not None
+        known = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in self._incidents)
+        if has_ended and not known:
+            while any(key.data is None for key, _ in self._selector.select(0)):
+                self._hear_exit()
+            if any(rank.status is None for rank in self._ranks):
+                self._note(IncidentKind.SANDBOX_ENDED, None, text=self._launcher_text())
+
+    def _note(
+        self,
+        kind: IncidentKind,
+        rank: int | None,
+        *,
+        failure: Failure | None = None,
+        status: int | None = None,
+        text: str = "",
+    ) -> None:
+        incident = Incident(kind=kind, at=time.monotonic(), rank=rank, failure=failure, status=status, text=text)
+        self._incidents.append(incident)
+
+    # ---- what the ranks are doing -----------------------------------------------------------------------------
+
+    def _trouble(self, doing: str, reports: dict[int, Report], limit_s: float) -> GangTrouble:
+        if not self._incidents:
+            self._note(IncidentKind.OVERDUE, None)
+        observations = self.observe(answered=frozenset(reports))
+        return GangTrouble(tuple(self._incidents), observations, doing=doing, limit_s=limit_s)
+
+    def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
+        """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
+        silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
+        before = {rank.number: processes.cpu_ticks(rank.pid or 0) for rank in silent}
+        self._dump_stacks([rank for rank in silent if rank.failure is None])
+        return tuple(
+            self._observe_rank(rank, is_answered=rank.number in answered, ticks=before.get(rank.number))
+            for rank in self._ranks
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the sandbox still runs."""
+        return self._process.poll() is None
+
+    def observe_finished(self) -> tuple[Observation, ...]:
+        """Every rank's state at the end of a series of calls that all were answered."""
+        return self.observe(answered=frozenset(rank.number for rank in self._ranks))
+
+    def _is_alive(self, rank: _Rank) -> bool:
+        return rank.pid is not None and rank.status is None and self._process.poll() is None
+
+    def _dump_stacks(self, ranks: Sequence[_Rank]) -> None:
+        """Signal the ranks and wait until their stacks have arrived, or for a moment at most."""
+        if not ranks:
+            return
+        start = time.monotonic()
+        for rank in ranks:
+            with contextlib.suppress(OSError):
+                os.kill(rank.pid or 0, signal.SIGUSR1)
+        # The wait has a least length too: over it the ranks' use of the processor is measured.
+        while time.monotonic() < start + _STACK_S:
+            time.sleep(0.02)
+
+    def _observe_rank(self, rank: _Rank, *, is_answered: bool, ticks: int | None) -> Observation:
+        dump = self._stack_of(rank)
+        standing, place = self._place_of(rank, is_answered=is_answered, dump=dump, ticks=ticks)
+        return Observation(
+            rank=rank.number,
+            standing=standing,
+            place=place,
+            calls_done=rank.calls_done,
+            exit=_exit_words(rank),
+            error=self._text_of(rank) if rank.failure is not None else None,
+            stack=dump or None,
+            log=self._drain.keepers[rank.number].text(),
+        )
+
+    def _place_of(self, rank: _Rank, *, is_answered: bool, dump: str, ticks: int | None) -> tuple[Standing, str]:
+        phase, call = self._phase_of(rank)
+        if rank.status is not None or rank.is_closed:
+            return Standing.ENDED, f"ended ({_exit_words(rank)}) in call {call}"
+        if rank.failure is not None:
+            return Standing.FAILED, f"failed in call {call}"
+        if is_answered or not rank.channel.expectation.is_open:
+            return Standing.FINISHED, f"waits at the end of call {call}"
+        frames = stacks.main_thread(dump)
+        own = stacks.own_frame(frames, source=self._layout.source)
+        waiting = stacks.waits_in(frames, source=self._layout.source)
+        if own is not None and waiting is not None:
+            return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
+        if phase is Phase.SETTLING:
+            return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
+        is_busy = ticks is not None and processes.cpu_ticks(rank.pid or 0) - ticks > _busy_ticks()
+        verb, standing = ("runs", Standing.WORKING) if is_busy else ("sleeps", Standing.SLEEPING)
+        where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
+        return standing, f"{verb} {where} in call {call}"
+
+    def _phase_of(self, rank: _Rank) -> tuple[Phase, int]:
+        head = os.pread(rank.diary, records.PHASE_LAYOUT.size, 0)
+        number, call, _stamp = records.PHASE_LAYOUT.unpack(head)
+        try:
+            return Phase(number), call
+        except ValueError:
+            return Phase.STARTING, 0
+
+    def _text_of(self, rank: _Rank) -> str:
+        size = records.DIARY_STACK_START - records.DIARY_TEXT_START
+        return _text(os.pread(rank.diary, size, records.DIARY_TEXT_START))
+
+    def _stack_of(self, rank: _Rank) -> str:
+        size = records.DIARY_BYTES - records.DIARY_STACK_START
+        return _text(os.pread(rank.diary, size, records.DIARY_STACK_START))
+
+    def _launcher_text(self) -> str:
+        return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
+
+    # ---- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Kill whatever is left of the gang, see that nothing stays, and free what the host held.
+
+        Raises:
+            EvaluatorError: a process of the gang is still there.
+        """
+        try:
+            self._kill()
+        finally:
+            self._selector.close()
+            self._exits.close()
+            self._drain.close()
+            for rank in self._ranks:
+                rank.channel.close()
+                os.close(rank.diary)
+            os.close(self._launcher_log)
+            shutil.rmtree(self._private, ignore_errors=True)
+
+    def _kill(self) -> None:
+        members = self._members()
+        # The members first: the outermost process then reaps the sandbox's own first process, and ends by itself.
+        for pid in members():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            self._process.wait(timeout=1.0 if self._namespace else 0.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(timeout=_CLEAN_S)
+        processes.wait_until_gone(members, seconds=_CLEAN_S)
+
+    def _members(self) -> Callable[[], list[int]]:
+        """How to list every process of this gang, wherever it has gone."""
+        if self.plan.confinement.level is SandboxLevel.NONE:
+            marker = self._marker.encode()
+            return lambda: processes.members_with_variable(marker)
+        namespace = self._namespace
+        if namespace is None or namespace == processes.namespace_of(os.getpid()):
+            return list
+        return lambda: processes.members_of_namespace(namespace)
+
+
+def _memory_file(name: str, size: int) -> int:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+def _text(raw: bytes) -> str:
+    return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
+
+
+def _failure_of(report: Report) -> Failure:
+    try:
+        return Failure(report.detail)
+    except ValueError:
+        return Failure.RAISED
+
+
+def _busy_ticks() -> float:
+    """A tenth of the time over which a silent rank is watched, in clock ticks."""
+    return 0.1 * _STACK_S * os.sysconf("SC_CLK_TCK")
+
+
+def _exit_words(rank: _Rank) -> str:
+    if rank.status is None:
+        return "closed its channel" if rank.is_closed else "running"
+    if os.WIFSIGNALED(rank.status):
+        number = os.WTERMSIG(rank.status)
+        try:
+            return f"signal {signal.Signals(number).name}"
+        except ValueError:
+            return f"signal {number}"
+    return f"exit {os.waitstatus_to_exitcode(rank.status)}"

@@ -1,0 +1,191 @@
+"""The judge of one slot: a request in, a report out."""
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.host import sandbox
+from evaluator.host.evaluation import Evaluation
+from evaluator.host.gang import Gang, GangPlan
+from evaluator.host.gpus import gpus_for
+from evaluator.host.incidents import EvaluationCancelled
+from evaluator.host.oracles import OracleGang
+from evaluator.host.sandbox import Confinement, Probe
+from evaluator.host.settings import JudgeSettings
+from evaluator.host.spawner import Spawner
+
+logger = logging.getLogger(__name__)
+
+ReportProgress = Callable[[Stage, str, float | None], None]
+
+_EVALUATIONS_PER_ORACLE = 50
+
+
+def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
+    """Tell nobody."""
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+class Judge:
+    """Judges for one slot, one evaluation at a time; keeps oracle ranks and the next gang warm.
+
+    A context manager; `close` ends every process it started.
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        """Find out what this machine can enforce, and start oracle ranks and a gang in the background.
+
+        Raises:
+            EvaluatorError: the machine cannot judge for the profile under these settings.
+            UnknownProfile: the settings name a profile that there is not.
+        """
+        self.settings = settings
+        self.profile = profiles.get(settings.profile)
+        self._turn = threading.Lock()
+        self._oracle: OracleGang | None = None
+        self._oracle_uses = 0
+        self._gang: Gang | None = None
+        self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-judge-", dir=settings.work_dir))
+        self._spawner = Spawner()
+        try:
+            self._plan = GangPlan(
+                profile=self.profile,
+                settings=settings,
+                confinement=self._confine(),
+                gpus=gpus_for(self.profile),
+            )
+            self._start_oracle()
+            self._gang = self._start_gang()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def sandbox(self) -> SandboxLevel:
+        """How well submissions are confined here."""
+        return self._plan.confinement.level
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """What was found out about this machine's confinement."""
+        return self._plan.confinement.probes
+
+    def evaluate(
+        self,
+        request: EvaluationRequest,
+        *,
+        progress: ReportProgress = no_progress,
+        cancelled: Callable[[], bool] = never,
+    ) -> EvaluationReport:
+        """Judge one submission.
+
+        Args:
+            request: what to judge; its profile must be this slot's.
+            progress: told of every stage: stage, words, fraction or None.
+            cancelled: asked often; once true, the evaluation ends and cleans up.
+
+        Returns:
+            The report; a failure of ours is the verdict JUDGE_FAILURE, never an exception.
+
+        Raises:
+            EvaluationCancelled: `cancelled()` became true.
+        """
+        with self._turn:
+            evaluation = Evaluation(request, plan=self._plan, progress=progress, cancelled=cancelled)
+            started_at = _now()
+            try:
+                evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang)
+            except EvaluationCancelled:
+                raise
+            except EvaluatorError as error:
+                logger.warning("evaluation %s: our failure: %s", request.evaluation_id, error)
+                evaluation.fail(error)
+                self._drop_oracle()
+            finally:
+                self._end(evaluation)
+            return evaluation.report(started_at=started_at, finished_at=_now())
+
+    def close(self) -> None:
+        """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
+        for held in (self._gang, self._oracle):
+            if held is not None:
+                with contextlib.suppress(EvaluatorError):
+                    held.close()
+        self._gang = self._oracle = None
+        self._spawner.close()
+        shutil.rmtree(self._work_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what is kept between evaluations ---------------------------------------------------------------------
+
+    def _confine(self) -> Confinement:
+        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_dir))
+        sandbox.write_private(private)
+        try:
+            return sandbox.resolve(self.profile, self.settings, private=private)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+
+    def _start_oracle(self) -> OracleGang:
+        self._oracle = OracleGang(self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir)
+        self._oracle_uses = 0
+        return self._oracle
+
+    def _drop_oracle(self) -> None:
+        oracle, self._oracle = self._oracle, None
+        if oracle is not None:
+            oracle.close()
+
+    def _take_oracle(self) -> OracleGang:
+        """The oracle ranks, ready; new ones where the old have ended or served long enough."""
+        oracle = self._oracle
+        if oracle is None or not oracle.is_alive or self._oracle_uses >= _EVALUATIONS_PER_ORACLE:
+            self._drop_oracle()
+            oracle = self._start_oracle()
+        self._oracle_uses += 1
+        oracle.wait_until_ready()
+        return oracle
+
+    def _start_gang(self) -> Gang:
+        return Gang(self._plan, spawner=self._spawner, work_dir=self._work_dir)
+
+    def _take_gang(self) -> Gang:
+        """The waiting gang if it is young and alive, else a new one."""
+        gang, self._gang = self._gang, None
+        if gang is not None:
+            if gang.is_alive and time.monotonic() - gang.started_at < self.settings.gang_age_s:
+                return gang
+            gang.close()
+        return self._start_gang()
+
+    def _end(self, evaluation: Evaluation) -> None:
+        """Clean up after an evaluation, and start the next gang only then: its start would disturb a measurement."""
+        try:
+            evaluation.close()
+        except EvaluatorError as error:
+            evaluation.fail(error)
+        if self._gang is None and self.settings.warm:
+            self._gang = self._start_gang()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,223 @@
+"""The oracle ranks seen from the host: start them, give all of them the same command, collect one reply each."""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.arena.records import BARRIER_BYTES
+from evaluator.contract import OutputCheck, Verdict
+from evaluator.errors import EvaluatorError
+from evaluator.hardware.profiles import Profile
+from evaluator.host import sandbox
+from evaluator.host.settings import JudgeSettings
+from evaluator.host.spawner import Spawner
+from evaluator.oracle import wire
+
+_ROOT = Path(__file__).parents[2]
+_LOG_BYTES = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedSize:
+    """What the oracle ranks say of a problem at one size: its dimensions, groups, and room for outputs per rank."""
+
+    dims: dict[str, int]
+    groups: tuple[tuple[int, ...], ...]
+    output_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedInputs:
+    """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to."""
+
+    file: int
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCheck:
+    """What the oracle found in one rank's outputs of one call."""
+
+    rank: int
+    call: int
+    output: str
+    check: OutputCheck
+    verdict: Verdict | None
+    message: str
+    stale: int | None
+
+
+class OracleGang:
+    """Trusted ranks that live over many evaluations."""
+
+    def __init__(self, profile: Profile, settings: JudgeSettings, *, spawner: Spawner, work_dir: Path) -> None:
+        """Start the ranks; they get ready in the background."""
+        self._profile = profile
+        self._settings = settings
+        self._private = Path(tempfile.mkdtemp(prefix="oracle-", dir=work_dir))
+        self._log = os.memfd_create("oracle", os.MFD_CLOEXEC)
+        self._channels: list[socket.socket] = []
+        self._is_ready = False
+        barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
+        os.ftruncate(barrier, BARRIER_BYTES)
+        inherited, described = [barrier], []
+        for number in range(profile.world_size):
+            host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channels.append(host_end)
+            inherited.append(child_end.detach())
+            described.append({"rank": number, "channel": inherited[-1]})
+        orders = {
+            "ranks": described,
+            "world_size": profile.world_size,
+            "device": profile.device,
+            "process_group": profile.process_group,
+            "store": str(self._private / "store"),
+            "barrier": barrier,
+            "threads": max(1, len(os.sched_getaffinity(0)) // profile.world_size),
+        }
+        self._process = spawner.start(
+            [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],
+            descriptors=inherited,
+            environment=_environment(profile),
+            error_output=self._log,
+            directory=str(_ROOT),
+        )
+        for descriptor in inherited:
+            os.close(descriptor)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the ranks still run."""
+        return self._process.poll() is None
+
+    def wait_until_ready(self) -> None:
+        """Return once every rank has joined its process group; raises EvaluatorError."""
+        if not self._is_ready:
+            self._collect("starting", self._settings.start_s)
+            self._is_ready = True
+
+    def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
+        """Point the ranks at a problem, size, dtype and secret; raises EvaluatorError."""
+        message = {"command": "open", "problem": problem, "size": size, "dtype": dtype, "key": key.hex()}
+        replies = [body for body, _ in self._ask(message)]
+        groups = {tuple(ranks) for body in replies for ranks in body["groups"]}
+        return OpenedSize(
+            dims=replies[0]["dims"],
+            groups=tuple(sorted(groups)),
+            output_bytes=tuple(body["output_bytes"] for body in replies),
+        )
+
+    def prepare(self, call: int, *, groups: Sequence[Sequence[int]]) -> list[PreparedInputs]:
+        """Each rank's inputs of a call; the caller closes the descriptors."""
+        replies = self._ask({"command": "prepare", "call": call, "groups": [list(ranks) for ranks in groups]})
+        return [PreparedInputs(file=descriptors[0], tensors=tuple(body["tensors"])) for body, descriptors in replies]
+
+    def compare(
+        self, call: int, headers: Sequence[list[wire.Body]], files: Sequence[int], *, earlier: Sequence[int]
+    ) -> list[RankCheck]:
+        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
+        base = {"command": "compare", "call": call, "earlier": list(earlier)}
+        messages = [base | {"header": header} for header in headers]
+        replies = self._ask_each(messages, [[file] for file in files])
+        checks = []
+        for rank, (body, _) in enumerate(replies):
+            checks += [_rank_check(rank, call, item, body["stale"]) for item in body["checks"]]
+        return checks
+
+    def time_reference(self, call: int, *, groups: Sequence[Sequence[int]]) -> list[int]:
+        """One call of the reference on fresh contents; every rank's nanoseconds."""
+        self._ask({"command": "load", "call": call, "groups": [list(ranks) for ranks in groups]})
+        return [body["claimed_ns"] for body, _ in self._ask({"command": "go"})]
+
+    def _ask(self, message: wire.Body) -> list[tuple[wire.Body, list[int]]]:
+        return self._ask_each([message] * len(self._channels), [()] * len(self._channels))
+
+    def _ask_each(
+        self, messages: Sequence[wire.Body], descriptors: Sequence[Sequence[int]]
+    ) -> list[tuple[wire.Body, list[int]]]:
+        try:
+            for channel, message, files in zip(self._channels, messages, descriptors, strict=True):
+                wire.send(channel, message, files)
+        except OSError as error:
+            raise EvaluatorError(f"an oracle rank has gone: {error}; {self._log_text()}") from error
+        return self._collect(str(messages[0]["command"]), self._settings.oracle_s)
+
+    def _collect(self, doing: str, seconds: float) -> list[tuple[wire.Body, list[int]]]:
+        replies: dict[int, tuple[wire.Body, list[int]]] = {}
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            for number, channel in enumerate(self._channels):
+                selector.register(channel, selectors.EVENT_READ, number)
+            while len(replies) < len(self._channels):
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise EvaluatorError(f"the oracle ranks did not answer {doing!r} within {seconds:g} s")
+                for key, _ in ready:
+                    replies[key.data] = self._receive(key.data, doing)
+                    selector.unregister(key.fileobj)
+        return [replies[number] for number in range(len(self._channels))]
+
+    def _receive(self, number: int, doing: str) -> tuple[wire.Body, list[int]]:
+        try:
+            reply = wire.receive(self._channels[number])
+        except OSError as error:
+            raise EvaluatorError(f"oracle rank {number} has gone during {doing!r}: {error}") from error
+        if reply is None:
+            raise EvaluatorError(f"oracle rank {number} ended during {doing!r}: {self._log_text()}")
+        if "error" in reply[0]:
+            raise EvaluatorError(f"oracle rank {number} failed during {doing!r}: {reply[0]['error']}")
+        return reply
+
+    def _log_text(self) -> str:
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the ranks and free what the host held."""
+        for channel in self._channels:
+            channel.close()
+        # Ranks and launcher share a session of their own, which nothing of a submission ever joins.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=30)
+        os.close(self._log)
+        shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _environment(profile: Profile) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
+    ours = sandbox.environment(profile)
+    return {
+        name: value for name, value in ours.items() if name.startswith(("NCCL", "GLOO", "TORCH_SYMM", "NVSHMEM"))
+    } | kept
+
+
+def _rank_check(rank: int, call: int, item: wire.Body, stale: int | None) -> RankCheck:
+    first_wrong = item["first_wrong"]
+    return RankCheck(
+        rank=rank,
+        call=call,
+        output=item["output"],
+        check=OutputCheck(
+            rank=rank,
+            output=item["output"],
+            elements=item["elements"],
+            wrong_elements=item["wrong_elements"],
+            max_error=item["max_error"],
+            rms_error=item["rms_error"],
+            first_wrong=tuple(first_wrong) if first_wrong is not None else None,
+        ),
+        verdict=Verdict(item["verdict"]) if item["verdict"] is not None else None,
+        message=item["message"] or "",
+        stale=stale,
+    )

@@ -1,0 +1,60 @@
+"""What this machine is: facts for operators, and the profiles that it has the hardware for."""
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib import metadata
+
+from evaluator.hardware import profiles
+from evaluator.host import gpus
+
+_GIB = 1024**3
+
+
+def facts() -> dict[str, object]:
+    """Facts by name, as plain values; GPU models come from the driver's own tool where it is installed."""
+    models = _gpu_models()
+    return {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "triton": _version("triton"),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB, 1),
+        "gpus": models,
+        "nvcc": shutil.which("nvcc") or "not installed",
+        "bubblewrap": shutil.which("bwrap") or "not installed",
+        "profiles": _possible_profiles(models),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _gpu_models() -> list[str]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return [f"unknown model (nvidia{number})" for number in gpus.present()]
+    query = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def _possible_profiles(models: list[str]) -> list[str]:
+    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs are here."""
+    cores = len(os.sched_getaffinity(0))
+    possible = []
+    for profile in profiles.profiles().values():
+        if profile.gpu is None:
+            has_hardware = cores >= profile.world_size
+        else:
+            has_hardware = sum(profile.gpu in model for model in models) >= profile.world_size
+        if has_hardware:
+            possible.append(profile.name)
+    return possible

@@ -1,0 +1,61 @@
+"""Looking at processes from outside through /proc: which belong to a sandbox, and do they still work."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evaluator.errors import EvaluatorError
+
+_PROC = Path("/proc")
+
+
+def namespace_of(pid: int) -> str | None:
+    """The identity of a process's PID namespace, or None where the process is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - paths are slow, and a census reads hundreds
+    except OSError:
+        return None
+
+
+def members_of_namespace(namespace: str) -> list[int]:
+    """Every process that lives in the PID namespace `namespace`."""
+    return [pid for pid in _pids() if namespace_of(pid) == namespace]
+
+
+def members_with_variable(variable: bytes) -> list[int]:
+    """Every process that was started with `NAME=value` (as bytes) in its environment."""
+    return [pid for pid in _pids() if variable in _initial_environment(pid)]
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir(_PROC) if entry.isdigit()]  # noqa: PTH208 - as above
+
+
+def _initial_environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def cpu_ticks(pid: int) -> int:
+    """User and system time that a process has used, in clock ticks; 0 where it is gone."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+def wait_until_gone(members: Callable[[], list[int]], *, seconds: float) -> None:
+    """Return once `members()` is empty.
+
+    Raises:
+        EvaluatorError: some are still there after `seconds`; the node is not clean.
+    """
+    deadline = time.monotonic() + seconds
+    while left := members():
+        if time.monotonic() > deadline:
+            raise EvaluatorError(f"processes {left} of an ended evaluation are still there after {seconds:g} s")
+        time.sleep(0.005)

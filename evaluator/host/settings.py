@@ -1,0 +1,71 @@
+"""How one slot judges: limits and choices, resolved once and recorded with every report."""
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class SandboxChoice(StrEnum):
+    """What to do about confinement.
+
+    `auto` takes what the machine can do and fails where it can do nothing, unless `allow_unsandboxed`; `require`
+    insists on every property; `none` asks for no sandbox and needs `allow_unsandboxed` as well.
+    """
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSettings:
+    """The settings of a slot; durations in seconds, sizes in bytes.
+
+    Attributes:
+        profile: the profile this slot judges for.
+        work_dir: where the slot keeps its private directories; None for the system's temporary directory.
+        allow_unsandboxed: whether running without any sandbox is acceptable where none can be had.
+        warm: whether after an evaluation a gang is started ahead of the next one.
+        gang_age_s: a waiting gang is thrown away after this long.
+        check_calls: calls per size in check mode.
+        blocks: A B B A blocks per size in a timed mode; None for the profile's number.
+        leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts.
+        call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
+        first_call_s: extra time for the first call at each size (lazy builds, autotuning).
+        oracle_s: deadline for any single answer of the oracle ranks.
+        log_bytes: how much of a rank's output is kept, half from the start and half from the end.
+    """
+
+    profile: str
+    work_dir: Path | None = None
+    sandbox: SandboxChoice = SandboxChoice.AUTO
+    allow_unsandboxed: bool = False
+    warm: bool = True
+    gang_age_s: float = 600.0
+    check_calls: int = 5
+    blocks: int | None = None
+    leg_s: float = 0.02
+    min_leg_calls: int = 5
+    max_leg_calls: int = 50
+    practice_leg_calls: int = 3
+    full_checks: int = 8
+    call_limit_s: float = 10.0
+    call_limit_factor: float = 20.0
+    first_call_s: float = 120.0
+    import_s: float = 60.0
+    start_s: float = 120.0
+    evaluation_s: float = 900.0
+    oracle_s: float = 300.0
+    grace_s: float = 0.5
+    log_bytes: int = 256 * 1024
+    shared_memory_bytes: int = 8 * 1024**3
+    temporary_bytes: int = 16 * 1024**3
+    file_bytes: int = 8 * 1024**3
+    open_files: int = 65536
+    processes: int = 4096
+    memory_bytes: int = 200 * 1024**3
+
+    def as_record(self) -> dict[str, str]:
+        """Every setting as text, for a report's environment."""
+        return {f"judge.{name}": str(value) for name, value in dataclasses.asdict(self).items() if name != "work_dir"}

@@ -1,0 +1,195 @@
+"""One oracle rank: answers the host's commands, one reply each, until the host goes away."""
+
+import importlib
+import mmap
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from evaluator.arena.clock import Barrier, Stopwatch, Timed
+from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
+from evaluator.arena.shim import interleave, join
+from evaluator.arena.structure import align
+from evaluator.oracle import slots, wire
+from evaluator.oracle.verify import Examiner, output_dtype
+from problems import registry
+from problems.groups import Group
+from problems.schema import Problem, SizeName
+from problems.values import Arguments, Call
+
+Reply = tuple[wire.Body, list[int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What an oracle rank is given."""
+
+    rank: int
+    world_size: int
+    device: str
+    process_group: str
+    store: str
+    channel: int
+    barrier: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """The problem, size and dtype that calls are made for."""
+
+    problem: Problem
+    examiner: Examiner
+    template: Call
+    make_inputs: Callable[[Call], Arguments]
+    reference: Callable[..., Any]
+
+    def call(self, index: int) -> Call:
+        """Call number `index`."""
+        template = self.template
+        return Call(
+            key=template.key,
+            index=index,
+            rank=template.rank,
+            world_size=template.world_size,
+            dims=template.dims,
+            dtype=template.dtype,
+            device=template.device,
+        )
+
+
+class OracleRank:
+    """The state of one oracle rank."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._opened: Opened | None = None
+        self._arguments: list[Any] = []
+
+    def serve(self) -> None:
+        """Join the oracle's process group, then answer until the host closes its end."""
+        place = self._place
+        channel = socket.socket(fileno=place.channel)
+        join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
+        page = mmap.mmap(place.barrier, BARRIER_BYTES)
+        self._stopwatch = Stopwatch(self._device, Barrier(page, rank=place.rank, world_size=place.world_size))
+        wire.send(channel, {"ready": True})
+        while (message := wire.receive(channel)) is not None:
+            body, descriptors = self._answer(*message)
+            wire.send(channel, body, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _answer(self, message: wire.Body, descriptors: list[int]) -> Reply:
+        handlers: dict[str, Callable[[wire.Body, list[int]], Reply]] = {
+            "open": self._open,
+            "prepare": self._prepare,
+            "compare": self._compare,
+            "load": self._load,
+            "go": self._go,
+        }
+        try:
+            with torch.no_grad():
+                return handlers[message["command"]](message, descriptors)
+        except Exception:  # noqa: BLE001 - whatever goes wrong here is the judge's failure and must reach the host
+            return {"error": traceback.format_exc()}, []
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _open(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+        problem = registry.get(message["problem"])
+        package = registry.package(problem.slug)
+        place = self._place
+        template = Call(
+            key=bytes.fromhex(message["key"]),
+            index=0,
+            rank=place.rank,
+            world_size=place.world_size,
+            dims=problem.dims(SizeName(message["size"]), place.world_size),
+            dtype=getattr(torch, message["dtype"]),
+            device=self._device,
+        )
+        self._opened = opened = Opened(
+            problem=problem,
+            examiner=Examiner(problem),
+            template=template,
+            make_inputs=importlib.import_module(f"{package}.inputs").make_inputs,
+            reference=importlib.import_module(f"{package}.reference").solution,
+        )
+        groups = slots.groups_of(opened.make_inputs(template))
+        return {"groups": groups, "dims": dict(template.dims), "output_bytes": self._output_bytes(opened)}, []
+
+    def _output_bytes(self, opened: Opened) -> int:
+        """Room for a rank's outputs: what this call needs, twice over for outputs whose length varies."""
+        needed = 0
+        for output, right in zip(opened.problem.outputs, opened.examiner.expected(opened.template), strict=True):
+            needed += align(right.numel() * output_dtype(opened.template, output).itemsize)
+        return OUTPUT_HEADER_BYTES + 2 * needed + OUTPUT_HEADER_BYTES
+
+    def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+        opened = self._current()
+        arguments = opened.make_inputs(opened.call(message["call"]))
+        descriptor, owners = slots.write_inputs(opened.problem, arguments, groups=message["groups"])
+        return {"tensors": owners}, [descriptor]
+
+    def _compare(self, message: wire.Body, descriptors: list[int]) -> Reply:
+        opened = self._current()
+        call, header = opened.call(message["call"]), message["header"]
+        with mmap.mmap(descriptors[0], 0) as buffer:
+            checks = opened.examiner.examine(call, header, buffer)
+            stale = None
+            if any(check.verdict is not None for check in checks):
+                earlier = [opened.call(index) for index in message["earlier"]]
+                stale = opened.examiner.stale_source(call, header, buffer, earlier=earlier)
+        return {"checks": [check.as_message() for check in checks], "stale": stale}, []
+
+    def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+        """Make the reference's arguments of a call and the process groups they name."""
+        opened = self._current()
+        for ranks in message["groups"]:
+            self._group(tuple(ranks))
+        self._arguments = [self._real(value) for value in opened.make_inputs(opened.call(message["call"])).values()]
+        return {}, []
+
+    def _go(self, _message: wire.Body, _descriptors: list[int]) -> Reply:
+        """Time one call of the reference on the loaded arguments."""
+        opened = self._current()
+        names = opened.problem.parameter_names
+        written = [
+            None if output.argument is None else self._arguments[names.index(output.argument)]
+            for output in opened.problem.outputs
+        ]
+        timed: Timed = self._stopwatch.run(
+            opened.reference, self._arguments, collect=lambda value: interleave(value, written)
+        )
+        return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
+
+    def _real(self, value: Any) -> Any:
+        """`value` with its group references replaced by process groups."""
+        if isinstance(value, Group):
+            return self._group(value.ranks)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._real(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self._real(item) for key, item in value.items()}
+        return value
+
+    def _group(self, ranks: tuple[int, ...]) -> Any:
+        if len(ranks) == self._place.world_size:
+            return dist.group.WORLD
+        if ranks not in self._groups:
+            self._groups[ranks] = dist.new_group(list(ranks))
+        return self._groups[ranks]
+
+    def _current(self) -> Opened:
+        if self._opened is None:
+            raise RuntimeError("the host opened no problem before asking for a call")
+        return self._opened

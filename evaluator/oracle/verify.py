@@ -1,0 +1,159 @@
+"""Is what a rank returned what it owes? Structure first, then values, by the problem's own rules."""
+
+import importlib
+import mmap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evaluator.contract import Verdict
+from evaluator.oracle.slots import read_output
+from problems import registry
+from problems.comparison import Comparison, compare_output
+from problems.schema import Output, Problem
+from problems.values import Call
+
+LARGEST_ERROR = 1e9
+"""Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was found for one output of one rank in one call; `verdict` None means right."""
+
+    output: str
+    elements: int = 0
+    wrong_elements: int = 0
+    max_error: float = 0.0
+    rms_error: float = 0.0
+    first_wrong: tuple[int, ...] | None = None
+    verdict: str | None = None
+    message: str | None = None
+
+    def as_message(self) -> dict[str, Any]:
+        """This check as JSON."""
+        return asdict(self)
+
+
+class Examiner:
+    """Compares outputs of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._oracle: ModuleType = importlib.import_module(f"{registry.package(problem.slug)}.oracle")
+
+    def expected(self, call: Call) -> tuple[Tensor, ...]:
+        """The outputs that rank `call.rank` owes, in the problem's order."""
+        outputs: tuple[Tensor, ...] = self._oracle.expected(call)
+        return outputs
+
+    def examine(self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap) -> list[Check]:
+        """Check what a rank returned in `call`: `header` describes it, `buffer` holds the elements."""
+        expected = self.expected(call)
+        wrong = self._structure(call, header, expected)
+        if wrong:
+            return wrong
+        return self._values(call, self._tensors(call, header, buffer), expected)
+
+    def stale_source(
+        self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap, *, earlier: Sequence[Call]
+    ) -> int | None:
+        """The earlier call whose right answer this is, or None."""
+        for other in earlier:
+            expected = self.expected(other)
+            if self._structure(other, header, expected):
+                continue
+            checks = self._values(other, self._tensors(call, header, buffer), expected)
+            if all(check.verdict is None for check in checks):
+                return other.index
+        return None
+
+    def _structure(self, call: Call, header: Sequence[dict[str, Any]], expected: Sequence[Tensor]) -> list[Check]:
+        outputs = self._problem.outputs
+        if len(header) != len(outputs):
+            names = ", ".join(output.name for output in outputs)
+            return [
+                Check(
+                    output=outputs[0].name,
+                    verdict=Verdict.WRONG_SHAPE,
+                    message=f"expected {len(outputs)} output(s) ({names}), received {len(header)}",
+                )
+            ]
+        checks = []
+        for output, entry, right in zip(outputs, header, expected, strict=True):
+            message = _wrong_structure(call, output, entry, right)
+            if message is not None:
+                checks.append(Check(output=output.name, verdict=Verdict.WRONG_SHAPE, message=message))
+        return checks
+
+    def _tensors(self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap) -> list[Tensor]:
+        return [
+            read_output(
+                buffer,
+                dtype=getattr(torch, entry["dtype"]),
+                shape=entry["shape"],
+                start=entry["start"],
+                device=call.device,
+            )
+            for entry in header
+        ]
+
+    def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[Check]:
+        own = getattr(self._oracle, "compare", None)
+        if own is not None:
+            compared = tuple(own(call, tuple(actual), tuple(expected)))
+        else:
+            triples = zip(self._problem.outputs, actual, expected, strict=True)
+            compared = tuple(compare_output(output, left, right) for output, left, right in triples)
+        return [_judged(output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
+
+
+def output_dtype(call: Call, output: Output) -> torch.dtype:
+    """The dtype that `output` must have in a run of this dtype."""
+    dtype: torch.dtype = call.dtype if output.dtype == "input" else getattr(torch, output.dtype)
+    return dtype
+
+
+def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: Tensor) -> str | None:
+    if "other" in entry:
+        return f"output {output.name!r} is a {entry['other']}, expected a tensor"
+    dtype = str(output_dtype(call, output)).removeprefix("torch.")
+    wanted = f"{dtype}{list(right.shape)} on {call.device.type}"
+    received = f"{entry['dtype']}{entry['shape']} on {entry['device']}"
+    if received != wanted:
+        return f"output {output.name!r} is {received}, expected {wanted}"
+    if entry["start"] < 0:
+        return f"output {output.name!r} did not fit the space for outputs"
+    return None
+
+
+def _judged(output: Output, found: Comparison) -> Check:
+    verdict, message = None, None
+    if found.nonfinite:
+        verdict = Verdict.NOT_FINITE
+        message = (
+            f"output {output.name!r} has {found.nonfinite} of {found.elements} elements that are NaN or infinite "
+            f"where they should not be, the first at {list(found.first_nonfinite or ())}"
+        )
+    elif not found.passed:
+        verdict = Verdict.WRONG_RESULT
+        message = (
+            f"output {output.name!r} has {found.wrong_elements} of {found.elements} elements beyond the tolerance "
+            f"(largest error {min(found.max_error, LARGEST_ERROR):.3g} times the limit, rms error "
+            f"{min(found.rms_error, LARGEST_ERROR):.3g})"
+            + (f", the first at {list(found.first_wrong)}" if found.first_wrong is not None else "")
+        )
+    return Check(
+        output=output.name,
+        elements=found.elements,
+        wrong_elements=found.wrong_elements,
+        max_error=min(found.max_error, LARGEST_ERROR),
+        rms_error=min(found.rms_error, LARGEST_ERROR),
+        first_wrong=found.first_wrong,
+        verdict=verdict,
+        message=message,
+    )

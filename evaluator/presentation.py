@@ -1,0 +1,63 @@
+"""Reports and surveys as text for a terminal."""
+
+from collections.abc import Iterator
+
+from evaluator.contract import EvaluationReport, RankState
+from evaluator.host.sandbox import Confinement
+from evaluator.judging.verdicts import FACTS
+
+
+def report_text(report: EvaluationReport) -> str:
+    """A report for a person."""
+    return "\n".join(_report_lines(report)) + "\n"
+
+
+def _report_lines(report: EvaluationReport) -> Iterator[str]:
+    yield f"{report.verdict.value}: {report.message}"
+    if report.verdict.value != "PASSED":
+        yield f"  {FACTS[report.verdict].explanation} {FACTS[report.verdict].advice}"
+    for finding in report.findings:
+        if finding.message != report.message:
+            yield f"  also {finding.verdict.value}: {finding.message}"
+    for size in report.sizes:
+        yield f"size {size.size}: {size.calls} calls, {size.checked_calls} checked"
+        for check in size.outputs:
+            yield (
+                f"  rank {check.rank} {check.output}: {check.wrong_elements} of {check.elements} wrong, "
+                f"largest error {check.max_error:.3g} of the limit"
+            )
+    if report.timing is not None:
+        timing = report.timing
+        yield f"speedup {timing.score:.3f} (interval {timing.low:.3f} to {timing.high:.3f})"
+        for item in timing.sizes:
+            yield (
+                f"  {item.size}: {item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
+                + (f", floor {item.floor_us:.1f} us" if item.floor_us is not None else "")
+            )
+    for rank in report.ranks:
+        yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
+    stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
+    yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
+
+
+def _rank_lines(rank: RankState, *, verbose: bool) -> Iterator[str]:
+    if verbose:
+        yield f"rank {rank.rank}: {rank.phase} ({rank.exit}, {rank.calls_done} calls done)"
+        if rank.error:
+            yield _indented(rank.error)
+    if rank.log:
+        yield f"rank {rank.rank} printed:"
+        yield _indented(rank.log)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.strip().splitlines())
+
+
+def confinement_text(found: Confinement, *, demanded: str) -> str:
+    """What a machine can enforce, property by property."""
+    lines = [f"sandbox level: {found.level.value} (ranked public work demands: {demanded})"]
+    for probe in found.probes:
+        mark = "yes" if probe.holds else "NO "
+        lines.append(f"  {mark}  {probe.name}" + (f": {probe.detail}" if probe.detail and not probe.holds else ""))
+    return "\n".join(lines) + "\n"
