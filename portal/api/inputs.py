@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+from django.http import QueryDict
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -68,7 +69,8 @@ class Query(Strict):
 
 def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
     """The validated values of a body or a query string; raises ValidationError."""
-    checked = serializer(data=data)
+    # As a plain mapping: REST framework takes an empty value of a form for a missing one.
+    checked = serializer(data=data.dict() if isinstance(data, QueryDict) else data)
     checked.is_valid(raise_exception=True)
     return dict(checked.validated_data)
 

@@ -15,5 +15,5 @@ class Scoped(BasePermission):
         # Not annotated as Endpoint: REST framework imports this module while it is still defining APIView.
         scope = getattr(view, "scopes", {}).get(request.method)
         if scope and isinstance(request.auth, ApiToken) and scope not in request.auth.scopes:
-            raise ScopeMissing(scope)
+            raise ScopeMissing(str(scope))
         return request.method not in getattr(view, "signed_in", ()) or bool(request.user.is_authenticated)

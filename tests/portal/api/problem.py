@@ -1,0 +1,21 @@
+"""Reading the errors of the API."""
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem_of(response, *, status: int, field: str | None = None) -> dict:
+    """The body of an error after checking what every error has; with `field`, that its first entry names it."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == MEDIA_TYPE
+    body = response.json()
+    assert body["status"] == status
+    assert set(body) == {"type", "title", "status", "detail", "errors"}
+    assert body["detail"]
+    assert "Traceback" not in response.content.decode()
+    for entry in body["errors"]:
+        assert set(entry) == {"field", "value", "message", "remedy"}
+        assert entry["message"]
+        assert entry["remedy"]
+    if field is not None:
+        assert body["errors"][0]["field"] == field, body
+    return body
