@@ -79,8 +79,8 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
-    mutants_not_applicable={
-        name: "a row of the payload is one number, which an 8-bit format with a scale of its own carries exactly"
-        for name in ("squeezed_int8", "squeezed_float8")
-    },
+    mutants_not_applicable=dict.fromkeys(
+        ("squeezed_int8", "squeezed_float8"),
+        "a row of the payload is one number, which an 8-bit format with a scale of its own carries exactly",
+    ),
 )

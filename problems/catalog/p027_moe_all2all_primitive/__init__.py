@@ -1,0 +1,1 @@
+"""Variable all-to-all of token rows."""

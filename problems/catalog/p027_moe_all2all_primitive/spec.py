@@ -1,0 +1,85 @@
+"""Variable all-to-all of token rows, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Every row is read and written once; on average 1/W of a rank's rows stay at home.
+
+    The wire term is the mean over the routings that are drawn; the busiest rank of a single call sends more.
+    """
+    rows = dims["M"] * dims["N"] * element_bytes
+    sent = (world_size - 1) / world_size * rows
+    return Cost(
+        flops={},
+        memory_bytes=2 * rows,
+        wire_bytes=sent,
+        reference_wire_bytes=sent,
+        note="Mean over routings: how many rows stay on their rank differs from call to call.",
+    )
+
+
+_SPLITS = "secret, uneven, some of them zero; new on every call and different on every rank; they add up to M"
+
+PROBLEM = Problem(
+    number=27,
+    slug="moe_all2all_primitive",
+    title="Variable all-to-all of token rows",
+    summary="Exchanges rows of a token matrix between ranks by per-destination and per-source row counts.",
+    origin="VeOmni (expert-parallel MoE all-to-all)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_TO_ALL_V,),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature="solution(local_tensor: Tensor, input_split_sizes: list[int] or Tensor or None = None, "
+    "output_split_sizes: list[int] or Tensor or None = None, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(name="local_tensor", shape=("M", "N"), values="standard normal, different on every rank"),
+        Argument(name="input_split_sizes", kind=ArgumentKind.INTEGERS, shape=("W",), dtype="int", values=_SPLITS),
+        Argument(
+            name="output_split_sizes",
+            kind=ArgumentKind.INTEGERS,
+            shape=("W",),
+            dtype="int",
+            values="entry s is what rank s sends here",
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(Output(name="out", shape=("M", "N"), placement=Placement.PER_RANK, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=100, N=48), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="1024 token rows of 1024 elements per rank"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=32_768, N=7168),
+            system="expert-parallel dispatch of DeepSeek-V3 (hidden size 7168, 8 routed experts per token) with 4096 "
+            "tokens per rank: 32768 rows leave every rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="input_split_sizes[d] consecutive rows",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable={
+        "shards_wrong_order": "pieces differ in length; their wrong order is the problem's own mutant sources_reversed"
+    },
+)

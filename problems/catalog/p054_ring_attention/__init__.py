@@ -1,0 +1,1 @@
+"""Causal ring attention."""

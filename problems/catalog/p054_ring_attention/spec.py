@@ -1,0 +1,114 @@
+"""Causal ring attention, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Scope,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_SHAPE = ("B", "S_local", "num_heads", "head_dim")
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Two products of matrices per pair of a query and a key that it sees.
+
+    FLOPs are the mean over ranks: a query sees (S + 1) / 2 keys on average, and work can be spread so that all ranks
+    do the same. The wire carries keys and values to the rank that needs all earlier ones, the last.
+    """
+    heads = dims["B"] * dims["num_heads"] * dims["head_dim"]
+    block = heads * dims["S_local"] * element_bytes
+    moved = 2 * (world_size - 1) * block
+    return Cost(
+        flops={"matmul": 4 * heads * dims["S_local"] * (dims["S"] + 1) / 2},
+        memory_bytes=4 * block,
+        wire_bytes=moved,
+        reference_wire_bytes=moved,
+        note="The last rank needs every earlier block; rank r needs only r of them, the reference sends all to all.",
+    )
+
+
+def _dims(*, B: int, S: int, num_heads: int, head_dim: int, world_size: int) -> Dims:
+    local = max(1, S // world_size)
+    return {
+        "B": B,
+        "S": local * world_size,
+        "S_local": local,
+        "num_heads": num_heads,
+        "head_dim": head_dim,
+    }
+
+
+PROBLEM = Problem(
+    number=54,
+    slug="ring_attention",
+    title="Causal ring attention",
+    summary="Causal attention over a sequence cut into contiguous shards, one per rank.",
+    origin="ring-flash-attention (zhuzilin), after Ring Attention",
+    parallelism=(Parallelism.CONTEXT,),
+    communication=(Communication.SEND_RECV,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(q, k, v, softmax_scale=None, causal=False, group=None)",
+    arguments=(
+        Argument(
+            name="q", shape=_SHAPE, values="normal, different on every rank, with a scale per head between 1 and 4"
+        ),
+        Argument(name="k", shape=_SHAPE, values="standard normal, different on every rank"),
+        Argument(name="v", shape=_SHAPE, values="long-tailed, different on every rank"),
+        Argument(
+            name="softmax_scale",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="None (then head_dim^-0.5) or a secret number near it; new on every call",
+            replicated=True,
+        ),
+        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=_SHAPE,
+            placement=Placement.SHARDED,
+            sharding="rank r holds positions r*S_local to (r+1)*S_local - 1",
+            tolerance=Tolerance(atol=0.03, rtol=0.02, rms=0.007, scope=Scope.TENSOR, calibration="preliminary"),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, S=64, num_heads=2, head_dim=32, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, S=16, num_heads=8, head_dim=64, world_size=world_size),
+            system="a very short sequence: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(B=1, S=32_768, num_heads=32, head_dim=128, world_size=world_size),
+            system="LLaMA-2-7B-32K (32 heads of 128, no grouped queries) over its whole context of 32768 tokens",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank r + 1",
+            payload="a block of keys and values, W - 1 times",
+            pattern=Communication.SEND_RECV,
+        ),
+    ),
+    mutants_not_applicable={
+        "last_rank_skipped": "causal: no other rank needs the last rank's keys; first_rank_skipped stands for it"
+    },
+)

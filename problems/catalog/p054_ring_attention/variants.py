@@ -1,0 +1,80 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _gather(tensor: Tensor) -> Tensor:
+    """All ranks' positions (B, S, heads, head_dim) in float32."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return torch.cat(parts, dim=1).float()
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, *, scale: float, first: int) -> Tensor:
+    """Local queries, the first at position `first`, against keys and values of the whole sequence."""
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), keys) * scale
+    queries = first + torch.arange(q.shape[1])
+    scores.masked_fill_(torch.arange(keys.shape[1]) > queries.unsqueeze(1), -torch.inf)
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(dim=-1), values).to(q.dtype)
+
+
+def _scale(q: Tensor, softmax_scale: float | None) -> float:
+    return q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+
+
+def gathered(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Gathers all keys and values and attends once."""
+    del causal, group
+    first = dist.get_rank() * q.shape[1]
+    return _attend(q, _gather(k), _gather(v), scale=_scale(q, softmax_scale), first=first)
+
+
+def without_scale(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """The default scale whatever was asked for, half as large."""
+    del softmax_scale, causal, group
+    return _attend(q, _gather(k), _gather(v), scale=_scale(q, None) / 2, first=dist.get_rank() * q.shape[1])
+
+
+def own_block_only(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Attention within the shard."""
+    del causal, group
+    return _attend(q, k.float(), v.float(), scale=_scale(q, softmax_scale), first=0)
+
+
+def not_causal(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Every query sees every key."""
+    del causal, group
+    keys = _gather(k)
+    return _attend(q, keys, _gather(v), scale=_scale(q, softmax_scale), first=keys.shape[1])
+
+
+def averaged_blocks(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Earlier blocks merged by their mean, without their log-sum-exp."""
+    del causal, group
+    scale, length = _scale(q, softmax_scale), q.shape[1]
+    keys, values = _gather(k).split(length, dim=1), _gather(v).split(length, dim=1)
+    parts = [_attend(q, keys[dist.get_rank()], values[dist.get_rank()], scale=scale, first=0)]
+    parts += [_attend(q, keys[r], values[r], scale=scale, first=length) for r in range(dist.get_rank())]
+    return torch.stack(parts).float().mean(dim=0).to(q.dtype)
+
+
+def first_rank_skipped(
+    q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None
+) -> Tensor:
+    """The first shard's keys and values forgotten by every other rank."""
+    del causal, group
+    skipped = q.shape[1] if dist.get_rank() else 0
+    keys, values = _gather(k)[:, skipped:], _gather(v)[:, skipped:]
+    return _attend(q, keys, values, scale=_scale(q, softmax_scale), first=dist.get_rank() * q.shape[1] - skipped)
+
+
+HONEST = {"gathered": gathered}
+MUTANTS = {
+    "without_scale": without_scale,
+    "own_block_only": own_block_only,
+    "not_causal": not_causal,
+    "averaged_blocks": averaged_blocks,
+    "first_rank_skipped": first_rank_skipped,
+}

@@ -1,0 +1,1 @@
+"""Distributed 2-D real FFT."""

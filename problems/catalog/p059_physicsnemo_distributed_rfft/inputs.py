@@ -1,0 +1,16 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`x` (B, H, Ll) float32, the global sizes, the axes, the norm, and no group."""
+    return {
+        "x": call.long_tailed("x", ("B", "H", "Ll"), dtype=torch.float32),
+        "s": (call.dims["H"], call.dims["L"]),
+        "dim": (1, 2),
+        "norm": "ortho",
+        "group": None,
+    }

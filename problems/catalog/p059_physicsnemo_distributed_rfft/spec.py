@@ -1,0 +1,118 @@
+"""Distributed 2-D real FFT, described."""
+
+from collections.abc import Callable
+from math import log2
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """A transform of the complete axis, a transposition of complex numbers, a transform of the other axis.
+
+    5 n log2 n operations per complex transform of length n and half of it for real input (the usual FFT count). Each
+    rank owes complex rows that depend on every column, so 8 bytes for each foreign one have to arrive.
+    """
+    del element_bytes  # the transform is in float32 whatever the run's dtype
+    batch, rows, columns, own = dims["B"], dims["H"], dims["L"], dims["Ll"]
+    moved = 8 * (world_size - 1) / world_size * batch * rows * own
+    return Cost(
+        flops={
+            "fp32": 2.5 * batch * own * rows * log2(rows) + 2.5 * batch * dims["Hl"] * columns * log2(columns),
+        },
+        memory_bytes=4 * batch * rows * own + 8 * batch * dims["Hl"] * dims["Lh"],
+        wire_bytes=moved,
+        reference_wire_bytes=moved,
+        note="Only half of the second transform is kept, so half of its operations are counted.",
+    )
+
+
+def _slabs(*, B: int, H: int, L: int) -> Callable[[int], Dims]:
+    """H and L rounded up to multiples of the world size."""
+
+    def dims(world_size: int) -> Dims:
+        rows, columns = (-(-length // world_size) * world_size for length in (H, L))
+        return {
+            "B": B,
+            "H": rows,
+            "L": columns,
+            "Ll": columns // world_size,
+            "Hl": rows // world_size,
+            "Lh": columns // 2 + 1,
+        }
+
+    return dims
+
+
+PROBLEM = Problem(
+    number=59,
+    slug="physicsnemo_distributed_rfft",
+    title="Distributed 2-D real FFT (slab decomposition)",
+    summary="Two-dimensional real-to-complex FFT of fields sharded along the last axis.",
+    origin="NVIDIA PhysicsNeMo (distributed FFT utilities for model-parallel AFNO/FNO)",
+    parallelism=(Parallelism.SPATIAL,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.FFT,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.SCIENCE,
+    signature="solution(x: Tensor, s: Sequence[int], dim: Sequence[int], norm: str = 'ortho', "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("B", "H", "Ll"),
+            dtype="float32",
+            values="long-tailed fields; the rank's columns r*Ll to (r+1)*Ll - 1",
+        ),
+        Argument(name="s", kind=ArgumentKind.INTEGERS, dtype="int", values="(H, L), the global sizes"),
+        Argument(
+            name="dim",
+            kind=ArgumentKind.INTEGERS,
+            dtype="int",
+            values="(1, 2): the axis that is complete here, and the sharded one",
+        ),
+        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "Hl", "Lh"),
+            dtype="complex64",
+            placement=Placement.SHARDED,
+            sharding="rank r holds frequency rows r*H/W to (r+1)*H/W - 1",
+            tolerance=Tolerance(atol=3e-5, rtol=0.0, rms=1e-5, calibration="preliminary"),
+            layout="contiguous",
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_slabs(B=3, H=32, L=48), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=_slabs(B=16, H=1024, L=1024), system="16 fields of 1024 x 1024"),
+        SizeName.LARGE: Size(
+            dims=_slabs(B=384, H=720, L=1440),
+            system="a 0.25 degree global weather grid (720 x 1440) with 384 channels, the embedding dimension of "
+            "spherical Fourier neural operators trained on ERA5",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="the transformed rows that rank d keeps, complex",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)

@@ -1,0 +1,59 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _gather(x: Tensor) -> Tensor:
+    """The whole fields (B, H, L)."""
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x.contiguous())
+    return torch.cat(parts, dim=2)
+
+
+def _own_rows(spectrum: Tensor) -> Tensor:
+    return spectrum.chunk(dist.get_world_size(), dim=1)[dist.get_rank()].contiguous()
+
+
+def gathered(x: Tensor, *_rest: Any) -> Tensor:
+    """Gathers the fields and transforms them whole."""
+    return _own_rows(torch.fft.rfft2(_gather(x), norm="ortho"))
+
+
+def columns_first(x: Tensor, *_rest: Any) -> Tensor:
+    """Transforms the sharded axis first, by halves, in double precision."""
+    half = torch.fft.rfft(_gather(x).double(), dim=2, norm="ortho")
+    return _own_rows(torch.fft.fft(half, dim=1, norm="ortho").to(torch.complex64))
+
+
+def conjugated(x: Tensor, *rest: Any) -> Tensor:
+    """The imaginary part with the wrong sign."""
+    return gathered(x, *rest).conj().resolve_conj()
+
+
+def without_imaginary_part(x: Tensor, *rest: Any) -> Tensor:
+    """Real parts only."""
+    out = gathered(x, *rest)
+    return torch.complex(out.real, torch.zeros_like(out.imag))
+
+
+def not_normalised(x: Tensor, *_rest: Any) -> Tensor:
+    """The transform without its factor."""
+    return _own_rows(torch.fft.rfft2(_gather(x)))
+
+
+def bfloat16_payload(x: Tensor, *_rest: Any) -> Tensor:
+    """Fields rounded to bfloat16 on the wire."""
+    return _own_rows(torch.fft.rfft2(_gather(x.bfloat16()).float(), norm="ortho"))
+
+
+HONEST = {"gathered": gathered, "columns_first": columns_first}
+MUTANTS = {
+    "conjugated": conjugated,
+    "without_imaginary_part": without_imaginary_part,
+    "not_normalised": not_normalised,
+    "bfloat16_payload": bfloat16_payload,
+}

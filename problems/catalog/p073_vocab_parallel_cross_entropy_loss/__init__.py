@@ -1,0 +1,1 @@
+"""Vocabulary-parallel cross entropy."""

@@ -1,0 +1,105 @@
+"""Vocabulary-parallel cross entropy, described."""
+
+from collections.abc import Callable
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Every logit is read once; per token a maximum, a sum and a target logit have to be known everywhere.
+
+    Each rank can fold its shard into one number, the sum of exponentials against a maximum of its own, plus that
+    maximum; the target's logit comes from one rank. Counted as in the reference: three all-reduces of one element.
+    """
+    tokens = dims["B"] * dims["S"]
+    shared = 3 * 2 * (world_size - 1) / world_size * tokens * element_bytes
+    return Cost(
+        flops={"fp32": 4 * tokens * dims["Vl"]},
+        memory_bytes=element_bytes * tokens * dims["Vl"] + 8 * tokens + element_bytes * tokens,
+        wire_bytes=shared,
+        reference_wire_bytes=2 * shared,
+        note="The reference shares float32 statistics; the least is counted in the run's dtype.",
+    )
+
+
+def _sharded(*, B: int, S: int, V: int) -> Callable[[int], Dims]:
+    return lambda world_size: {"B": B, "S": S, "V": V, "Vl": V // world_size}
+
+
+def _refuses(world_size: int) -> str | None:
+    if world_size >= 2 and 128 % world_size == 0:
+        return None
+    return f"needs at least 2 ranks, as many as divide the vocabulary (powers of two up to 128), got {world_size}"
+
+
+PROBLEM = Problem(
+    number=73,
+    slug="vocab_parallel_cross_entropy_loss",
+    title="Vocabulary-parallel cross entropy",
+    summary="Per-token cross entropy where the vocabulary dimension of the logits is sharded over the ranks.",
+    origin="Megatron-LM (vocab-parallel cross entropy)",
+    parallelism=(Parallelism.TENSOR, Parallelism.VOCAB),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.LOSS,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(vocab_parallel_logits: Tensor, target: Tensor, group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="vocab_parallel_logits",
+            shape=("B", "S", "Vl"),
+            values="normal around an offset per token between -120 and 120, with a log-normal spread per "
+            "token (median 3); columns r*Vl to (r+1)*Vl - 1 of the vocabulary",
+            scratch=True,
+        ),
+        Argument(
+            name="target",
+            shape=("B", "S"),
+            dtype="int64",
+            values="uniform over the vocabulary, secret, the same on all ranks",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="loss",
+            shape=("B", "S"),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(atol=0.02, rtol=0.02, rms=0.012, calibration="preliminary"),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_sharded(B=2, S=256, V=256), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=_sharded(B=8, S=1024, V=512), system="8192 tokens over a small vocabulary"),
+        SizeName.LARGE: Size(
+            dims=_sharded(B=1, S=8192, V=128_256),
+            system="Llama 3.1 (vocabulary 128256) trained on one sequence of 8192 tokens",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=_refuses,
+    world_size_rule="powers of two from 2 to 128",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="per token: maximum, sum of exponentials, target logit",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    notes=("The logits may be overwritten: nobody looks at them after the call.",),
+)

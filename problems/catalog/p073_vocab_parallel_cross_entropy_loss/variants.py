@@ -1,0 +1,77 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _picked(logits: Tensor, target: Tensor, rank: int) -> Tensor:
+    """The target's logit where this rank holds it, 0 elsewhere."""
+    columns = logits.shape[-1]
+    column = target - rank * columns
+    is_elsewhere = (column < 0) | (column >= columns)
+    picked = logits.gather(-1, column.masked_fill(is_elsewhere, 0).unsqueeze(-1)).squeeze(-1)
+    return picked.masked_fill(is_elsewhere, 0)
+
+
+def rounded_everywhere(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Every step in the run's dtype, the shift written into the logits."""
+    del group
+    logits = vocab_parallel_logits
+    maximum = logits.amax(dim=-1)
+    dist.all_reduce(maximum, op=dist.ReduceOp.MAX)
+    logits -= maximum.unsqueeze(-1)
+    wanted = _picked(logits, target, dist.get_rank())
+    dist.all_reduce(wanted)
+    total = logits.exp().sum(dim=-1)
+    dist.all_reduce(total)
+    return total.log() - wanted
+
+
+def merged_once(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Gathers a log-sum-exp and a target logit per rank and merges them: one exchange."""
+    del group
+    logits = vocab_parallel_logits.float()
+    own = torch.stack([logits.logsumexp(dim=-1), _picked(logits, target, dist.get_rank())])
+    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, own)
+    gathered = torch.stack(parts)
+    return (gathered[:, 0].logsumexp(dim=0) - gathered[:, 1].sum(dim=0)).to(vocab_parallel_logits.dtype)
+
+
+def without_maximum(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """The exponentials as they are."""
+    del group
+    logits = vocab_parallel_logits.float()
+    parts = torch.stack([logits.exp().sum(dim=-1), _picked(logits, target, dist.get_rank())])
+    dist.all_reduce(parts)
+    return (parts[0].log() - parts[1]).to(vocab_parallel_logits.dtype)
+
+
+def local_normaliser(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Normalised over the own shard of the vocabulary only."""
+    del group
+    logits = vocab_parallel_logits.float()
+    wanted = _picked(logits, target, dist.get_rank())
+    dist.all_reduce(wanted)
+    return (logits.logsumexp(dim=-1) - wanted).to(vocab_parallel_logits.dtype)
+
+
+def without_target(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """The expected target logit in place of the real one."""
+    del group
+    logits = vocab_parallel_logits.float()
+    loss = merged_once(vocab_parallel_logits, target, None).float()
+    wanted = _picked(logits, target, dist.get_rank())
+    dist.all_reduce(wanted)
+    mean = logits.mean(dim=-1)
+    dist.all_reduce(mean)
+    return (loss + wanted - mean / dist.get_world_size()).to(vocab_parallel_logits.dtype)
+
+
+HONEST = {"rounded_everywhere": rounded_everywhere, "merged_once": merged_once}
+MUTANTS = {
+    "without_maximum": without_maximum,
+    "local_normaliser": local_normaliser,
+    "without_target": without_target,
+}

@@ -1,0 +1,1 @@
+"""All-gather of object masks and suppression of duplicates."""

@@ -1,0 +1,69 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+THRESHOLD = 0.7
+COPIES = 0.85
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Masks (n, Hm, Wm) and scores (n,) of the rank's n objects, and what all ranks know of all O objects."""
+    counts = object_counts(call)
+    first = sum(counts[: call.rank])
+    own = slice(first, first + counts[call.rank])
+    return {
+        "low_res_masks_local": _masks(call, own),
+        "obj_scores_local": call.normal("obj_scores_local", (counts[call.rank],), std=3.0),
+        "num_obj_per_gpu": counts,
+        "last_occluded": call.integers("last_occluded", ("O",), low=-4, high=7, shared=True).clamp_(min=-1),
+        "iou_threshold": THRESHOLD,
+        "reverse": bool(call.integers("reverse", (), low=0, high=2, shared=True).item()),
+        "group": None,
+    }
+
+
+def object_counts(call: Call) -> list[int]:
+    """Objects per rank: the size's counts, dealt to the ranks in a secret order; they add up to O.
+
+    Counts are as even a mix between n_min and n_max as adds up to O.
+    """
+    dims, world_size = call.dims, call.world_size
+    counts = torch.linspace(dims["n_min"], dims["n_max"], world_size).round().long()
+    # Rounding may miss the total by a few objects: they go to (or come from) the ranks in the middle.
+    for place in range(abs(missing := dims["O"] - int(counts.sum()))):
+        counts[(world_size // 2 + place) % world_size] += 1 if missing > 0 else -1
+    dealt: list[int] = counts[call.permutation("counts", world_size, shared=True).cpu()].tolist()
+    return dealt
+
+
+def _masks(call: Call, own: slice) -> Tensor:
+    """Logits: positive inside a disc, negative outside, with noise that seldom changes the sign."""
+    centre, radius = _discs(call)
+    side = call.dims["Hm"]
+    pixels = torch.arange(side, device=call.device, dtype=torch.float32)
+    far = (pixels.view(1, side, 1) - centre[own, 0].view(-1, 1, 1)).square()
+    far = far + (pixels.view(1, 1, side) - centre[own, 1].view(-1, 1, 1)).square()
+    inside = far.sqrt() <= radius[own].view(-1, 1, 1)
+    noise = call.normal("noise", (own.stop - own.start, "Hm", "Wm"), dtype=torch.float32)
+    return (torch.where(inside, 3.0, -3.0) + noise).to(call.dtype)
+
+
+def _discs(call: Call) -> tuple[Tensor, Tensor]:
+    """Centres (O, 2) and radii (O,) of all objects, in pixels, the same on every rank.
+
+    An object is a copy of one before it with probability `COPIES`, shifted by up to 0.45 of its radius in each
+    direction: overlaps then lie on both sides of the threshold.
+    """
+    count, side = call.dims["O"], call.dims["Hm"]
+    draw = call.uniform("discs", ("O", 6), dtype=torch.float32, shared=True).cpu()
+    centre = (0.2 + 0.6 * draw[:, :2]) * side
+    radius = (0.08 + 0.12 * draw[:, 2]) * side
+    for place in range(1, count):
+        if draw[place, 3] < COPIES:
+            original = int(draw[place, 3] / COPIES * place)
+            shift = (draw[place, 4:] - 1 / 2) * 0.9 * radius[original]
+            centre[place], radius[place] = centre[original] + shift, radius[original]
+    return centre.to(call.device), radius.to(call.device)

@@ -1,0 +1,129 @@
+"""All-gather of object masks and suppression of duplicates, described."""
+
+from collections.abc import Callable
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The masks of the other ranks have to arrive; pairs of binary masks are products of matrices.
+
+    Which rank holds how many objects changes from call to call: the mean is counted.
+    """
+    objects, pixels = dims["O"], dims["Hm"] * dims["Wm"]
+    foreign = (world_size - 1) / world_size * objects
+    return Cost(
+        flops={"matmul": 2 * objects * objects * pixels},
+        memory_bytes=objects / world_size * pixels * element_bytes + 4 * objects * pixels,
+        wire_bytes=foreign * pixels * element_bytes,
+        reference_wire_bytes=(world_size - 1) * dims["n_max"] * pixels * element_bytes,
+        note="The reference pads every rank's masks to the largest count; the mean over the counts is the least.",
+    )
+
+
+def _tracked(per_rank: tuple[int, int], *, side: int) -> Callable[[int], Dims]:
+    """Between `per_rank` objects on a rank (both ends included), spread evenly over the ranks; masks are square."""
+    low, high = per_rank
+
+    def dims(world_size: int) -> Dims:
+        counts = [low + rank % (high - low + 1) for rank in range(world_size)]
+        return {"O": sum(counts), "n_min": low, "n_max": max(counts), "Hm": side, "Wm": side, "W": world_size}
+
+    return dims
+
+
+def _large(world_size: int) -> Dims:
+    counts = [48 + 8 * (rank % 5) for rank in range(world_size)]
+    return {"O": sum(counts), "n_min": 48, "n_max": max(counts), "Hm": 288, "Wm": 288, "W": world_size}
+
+
+PROBLEM = Problem(
+    number=81,
+    slug="sam3_allgather_iou_suppression",
+    title="All-gather of object masks and IoU-based duplicate suppression",
+    summary="Masks and scores of all ranks are gathered; of strongly overlapping pairs the object that was occluded "
+    "more recently is suppressed.",
+    origin="SAM 3 (multi-GPU video tracking, suppression of overlapping masks by recency of occlusion)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.VISION,
+    stage=(Stage.INFERENCE,),
+    domain=Domain.VISION,
+    signature="solution(low_res_masks_local: Tensor, obj_scores_local: Tensor, num_obj_per_gpu: List[int], "
+    "last_occluded: Tensor, iou_threshold: float = 0.7, reverse: bool = False, group: Optional[ProcessGroup] = None) "
+    "-> Tuple[Tensor, Tensor, Tensor]",
+    arguments=(
+        Argument(
+            name="low_res_masks_local",
+            shape=("num_obj_per_gpu[R]", "Hm", "Wm"),
+            values="logits of discs with noise; most objects are shifted copies of another one, often on another rank",
+        ),
+        Argument(name="obj_scores_local", shape=("num_obj_per_gpu[R]",), values="normal, different on every rank"),
+        Argument(
+            name="num_obj_per_gpu",
+            kind=ArgumentKind.INTEGERS,
+            shape=("W",),
+            dtype="int",
+            values="uneven counts in a secret order, new on every call, the same on all ranks",
+            replicated=True,
+        ),
+        Argument(
+            name="last_occluded",
+            shape=("O",),
+            dtype="int64",
+            values="secret integers from -1 (about a third of them) to 6, the same on all ranks",
+            replicated=True,
+        ),
+        Argument(name="iou_threshold", kind=ArgumentKind.REAL, dtype="float", values="0.7"),
+        Argument(name="reverse", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False or True, secret"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="masks_global",
+            shape=("O", "Hm", "Wm"),
+            dtype="float32",
+            placement=Placement.REPLICATED,
+            tolerance=EXACT,
+        ),
+        Output(name="scores_global", shape=("O",), dtype="float32", placement=Placement.REPLICATED, tolerance=EXACT),
+        Output(name="to_suppress", shape=("O",), dtype="bool", placement=Placement.REPLICATED, tolerance=EXACT),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_tracked((7, 10), side=48), system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=_tracked((1, 3), side=256), system="one to three objects per rank, masks of 256 x 256"
+        ),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="SAM 3 tracking a crowd: 48 to 80 objects per rank, masks of 288 x 288 (images of 1008 in patches "
+            "of 14, four mask pixels per patch)",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="its masks and scores, as many as it tracks",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+    mutants_not_applicable={
+        f"stale_argument:{name}": "the number of local objects changes from call to call, so its shape betrays it"
+        for name in ("low_res_masks_local", "obj_scores_local")
+    },
+)

@@ -1,0 +1,77 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p081_sam3_allgather_iou_suppression.reference import solution
+
+Triple = tuple[Tensor, Tensor, Tensor]
+
+
+def broadcasts(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """One broadcast per rank in float32, decisions pair by pair."""
+    threshold, reverse, _ = rest
+    every_mask = _broadcast(masks.float(), counts)
+    every_score = _broadcast(scores.float(), counts)
+    inside = (every_mask > 0).flatten(1)
+    suppressed = torch.zeros(len(last), dtype=torch.bool)
+    sign = -1 if reverse else 1
+    for i in range(len(last)):
+        for j in range(len(last)):
+            union = (inside[i] | inside[j]).sum().clamp(min=1)
+            overlap = (inside[i] & inside[j]).sum() / union
+            is_older = sign * last[i] > sign * last[j] and last[j] > -1
+            suppressed[i] |= i != j and bool(overlap >= threshold) and bool(is_older)
+    every_mask[suppressed] = -10.0
+    return every_mask, every_score, suppressed
+
+
+def _broadcast(local: Tensor, counts: list[int]) -> Tensor:
+    parts = [local.new_empty((count, *local.shape[1:])) for count in counts]
+    parts[dist.get_rank()] = local.contiguous()
+    for rank, part in enumerate(parts):
+        dist.broadcast(part, src=rank)
+    return torch.cat(parts)
+
+
+def nothing_suppressed(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Gathers only."""
+    del last, rest
+    total = sum(counts)
+    return _broadcast(masks.float(), counts), _broadcast(scores.float(), counts), torch.zeros(total, dtype=torch.bool)
+
+
+def direction_ignored(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """The newer object suppressed and the older kept, the other way round."""
+    threshold, reverse, group = rest
+    return solution(masks, scores, counts, last, threshold, not reverse, group)
+
+
+def never_occluded_counts(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Objects that were never occluded take part as if they had been."""
+    return solution(masks, scores, counts, last + 1, *rest)
+
+
+def threshold_halved(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Weaker overlaps suppress as well."""
+    threshold, reverse, group = rest
+    return solution(masks, scores, counts, last, threshold / 2, reverse, group)
+
+
+def masks_kept(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Decides, but leaves the suppressed masks as they were."""
+    _, every_score, suppressed = solution(masks, scores, counts, last, *rest)
+    return _broadcast(masks.float(), counts), every_score, suppressed
+
+
+HONEST = {"broadcasts": broadcasts}
+MUTANTS = {
+    "nothing_suppressed": nothing_suppressed,
+    "direction_ignored": direction_ignored,
+    "never_occluded_counts": never_occluded_counts,
+    "threshold_halved": threshold_halved,
+    "masks_kept": masks_kept,
+}
