@@ -14,7 +14,8 @@ logger = logging.getLogger(__name__)
 
 def make_app(settings: NodeSettings) -> Celery:
     """An application that reaches the broker and listens on this node's queue."""
-    app = Celery("node", set_as_current=False)
+    # Without fixups: where the site runs on the same machine its variables would make Celery load Django.
+    app = Celery("node", set_as_current=False, fixups=[])
     app.conf.update(node_config(settings.broker_url, settings.broker_dir, node=settings.name))
     return app
 

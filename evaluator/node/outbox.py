@@ -38,7 +38,8 @@ class Outbox:
         """Try once more to send what is left, then end; what cannot be sent stays on disk."""
         self._closed.set()
         self._wake.set()
-        self._thread.join(timeout=10)
+        if self._thread.ident is not None:
+            self._thread.join(timeout=10)
 
     def send_status(self, status: NodeStatus) -> None:
         """Send a heartbeat, or let it go."""

@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from evaluator.contract import (
     Assignment,
@@ -13,32 +12,15 @@ from evaluator.contract import (
     SandboxLevel,
     SlotState,
     SlotStatus,
-    Stage,
     Verdict,
 )
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
+from evaluator.host import Judge
+from evaluator.host.judge import ReportProgress
 from problems import registry
 
 logger = logging.getLogger(__name__)
-
-ReportProgress = Callable[[Stage, str, float | None], None]
-
-
-class Judge(Protocol):
-    """What a slot needs of `evaluator.host.Judge`."""
-
-    @property
-    def sandbox(self) -> SandboxLevel:
-        """How well this judge confines submissions."""
-
-    def evaluate(
-        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool]
-    ) -> EvaluationReport:
-        """Judge; ends early and cleanly once `cancelled()` is true."""
-
-    def close(self) -> None:
-        """End every process that the judge started."""
 
 
 class Slot:

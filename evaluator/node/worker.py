@@ -17,11 +17,13 @@ from evaluator.contract import (
     Progress,
     SandboxLevel,
     Stage,
+    Verdict,
 )
 from evaluator.hardware import profiles
+from evaluator.host import Judge
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
-from evaluator.node.slots import Judge, Slot
+from evaluator.node.slots import Slot, failure_report
 from problems import registry
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,8 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
+            if self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE:
+                report = failure_report(request, "the node was stopped by its operator")
             self._outbox.deliver(Delivery(lease=lease, node=self._settings.name, report=report))
         finally:
             del self._running[lease]

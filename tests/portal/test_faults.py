@@ -1,0 +1,172 @@
+"""Real worker, dispatcher and node: from submit to verdict, and nothing lost when one of them is killed on the way."""
+
+from pathlib import Path
+
+import pytest
+
+from portal.accounts.models import User
+from portal.nodes.models import Slot
+from portal.ranking.models import Standing
+from portal.ranking.queries import board
+from portal.submissions import actions
+from portal.submissions.models import Evaluation, State
+from tests.portal.factories import bundle, evaluation_of, submit
+from tests.stack import wait_until
+
+# Slept through, not computed: long enough to be met in the middle, without load for the machine.
+SLOW_SOLUTION = """import time
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    time.sleep(0.04)
+    return out
+"""
+WRONG_SOLUTION = """def solution(tensor):
+    return tensor.clone()
+"""
+
+
+@pytest.fixture
+def author(stack):
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def running(stack, author):
+    """An evaluation that is being judged on `alpha`."""
+    stack.start_all()
+    evaluation = evaluation_of(submit(author, files=bundle(SLOW_SOLUTION)))
+    wait_for(evaluation, stack, lambda: evaluation.stage in ("verifying", "timing"))
+    return evaluation
+
+
+def wait_for(evaluation, stack, condition):
+    """Until `condition` holds for the freshly read evaluation."""
+
+    def holds():
+        evaluation.refresh_from_db()
+        assert not stack.ended(), f"ended by themselves: {stack.ended()}"
+        return condition()
+
+    try:
+        wait_until(holds, what="")
+    except AssertionError:
+        logs = "\n".join(f"--- {name}\n{stack.log(name)[-6000:]}" for name in ("alpha", "worker", "dispatcher"))
+        pytest.fail(f"stuck: {evaluation.state} {evaluation.stage} {evaluation.message}\n{logs}")
+
+
+def finish(evaluation, stack):
+    wait_for(evaluation, stack, lambda: evaluation.has_ended)
+    return evaluation
+
+
+def assert_passed_once(evaluation):
+    """PASSED, with one report of a pass and one standing."""
+    assert (evaluation.state, evaluation.verdict) == (State.FINISHED, "PASSED"), evaluation.message
+    assert [report.report.verdict for report in evaluation.reports.all()].count("PASSED") == 1
+    assert Standing.objects.get().evaluation == evaluation
+    assert evaluation.lease is None
+
+
+def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
+    stack.start_all()
+    right = finish(evaluation_of(submit(author)), stack)
+    assert_passed_once(right)
+    assert right.score_low <= right.score <= right.score_high
+    wrong = finish(evaluation_of(submit(author, files=bundle(WRONG_SOLUTION))), stack)
+    assert wrong.verdict == "WRONG_RESULT"
+    assert (right.attempt, wrong.attempt) == (1, 1)
+    [row] = board("allreduce", profile="cpux2")
+    assert (row.author, row.submission_id) == ("alice", right.submission_id)
+    report = right.reports.get().report
+    assert (report.evaluation_id, report.source_digest) == (str(right.pk), right.submission.source.digest)
+
+
+def test_killing_the_sites_worker_loses_nothing(stack, running):
+    stack.kill("worker")
+    stack.start_worker()
+    assert_passed_once(finish(running, stack))
+
+
+def test_killing_the_dispatcher_loses_nothing(stack, running):
+    stack.kill("dispatcher")
+    stack.start_dispatcher()
+    assert_passed_once(finish(running, stack))
+    assert running.attempt == 1
+
+
+def test_killing_the_node_loses_nothing(stack, running):
+    stack.kill("alpha")
+    stack.start_node("alpha")
+    assert_passed_once(finish(running, stack))
+    assert running.attempt == 2
+
+
+def test_killing_the_node_leaves_no_rank_behind(stack, running):
+    stack.kill("alpha")
+    wait_until(lambda: not ranks_of(stack), what="every process of the judge has ended", seconds=20)
+
+
+def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
+    assert stack.stop("alpha") == 0
+    assert not ranks_of(stack)
+    stack.start_node("beta")
+    assert_passed_once(finish(running, stack))
+
+
+def test_killing_everything_at_once_loses_nothing(stack, running):
+    for name in ("alpha", "worker", "dispatcher"):
+        stack.kill(name)
+    stack.start_all()
+    assert_passed_once(finish(running, stack))
+
+
+def test_two_dispatchers_and_two_workers_judge_everything_once(stack, author):
+    stack.start_worker()
+    stack.start_worker("worker-2")
+    stack.start_dispatcher()
+    stack.start_dispatcher("dispatcher-2")
+    stack.start_node("alpha")
+    evaluations = [evaluation_of(submit(author, mode="check")) for _ in range(3)]
+    for evaluation in evaluations:
+        assert finish(evaluation, stack).verdict == "PASSED"
+        assert evaluation.attempt == evaluation.reports.count() == 1
+
+
+def test_a_cancelled_evaluation_frees_the_slot_for_the_next(stack, running, author):
+    following = evaluation_of(submit(author, mode="check"))
+    actions.cancel_evaluation(running, by=author)
+    assert finish(following, stack).verdict == "PASSED"
+    running.refresh_from_db()
+    assert running.state == State.CANCELLED
+    assert not running.reports.exists()
+    wait_until(lambda: Slot.objects.get().state == "free", what="the slot is free")
+
+
+def test_a_problem_of_another_revision_is_not_sent(stack, author):
+    stack.start_all()
+    wait_until(lambda: Slot.objects.filter(state="free").exists(), what="the node is ready")
+    stale = evaluation_of(submit(author))
+    Evaluation.objects.filter(pk=stale.pk).update(problem_revision="0" * 16, priority=5)
+    assert finish(evaluation_of(submit(author, mode="check")), stack).verdict == "PASSED"
+    stale.refresh_from_db()
+    assert stale.state == State.QUEUED
+
+
+def ranks_of(stack):
+    """The processes whose environment or command names this stack's folder or a judge started from it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if f"{stack.data_dir}" in command:
+            found.append(f"{entry.name}: {command}")
+    return found

@@ -1,0 +1,219 @@
+"""The site's processes for real, in a folder of their own: worker, dispatcher, nodes and, where asked for, web.
+
+`stack` is a fixture over the database of the test itself, so that a test sees with Django's models what the processes
+do. Tests with other parts make a `Stack` with their own `database_url` and `broker_url`:
+
+    with Stack(tmp_path, database_url="postgres://...", broker_url="redis://...") as stack:
+        stack.migrate()
+        stack.start_all()
+        stack.start_web()
+"""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+import pytest
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parent.parent
+START_S = 60.0
+VERDICT_S = 120.0
+
+Value = TypeVar("Value")
+
+
+def wait_until(condition: Callable[[], Value], *, what: str, seconds: float = VERDICT_S) -> Value:
+    """The first true value of `condition`; fails the test with `what` when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+
+
+class Stack:
+    """Starts, kills and ends processes of the site; a context manager that leaves none behind."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        database_url: str = "",
+        broker_url: str = "filesystem://",
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._node_keys: dict[str, str] = {}
+        data_dir.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PKB_", "DJANGO_"))}
+        self.environment = kept | {
+            "PKB_DATA_DIR": str(data_dir),
+            "PKB_SECRET_KEY": secrets.token_urlsafe(32),
+            "PKB_DATABASE_URL": database_url or f"sqlite:///{data_dir / 'pkb.sqlite3'}",
+            "PKB_BROKER_URL": broker_url,
+            "PKB_SITE_URL": self.url,
+            "PKB_LEASE_SECONDS": "6",
+            "PKB_NODE_SILENT_SECONDS": "6",
+            "PKB_NODE_HEARTBEAT_SECONDS": "1",
+            "PKB_NODE_ALLOW_UNSANDBOXED": "true",
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "PYTHONUNBUFFERED": "1",
+            **(environment or {}),
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_all()
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command to its end; its output."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"manage.py {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def migrate(self) -> None:
+        """Make the tables, where the database is not the test's own."""
+        self.manage("migrate", "--verbosity", "0")
+
+    def start_all(self) -> None:
+        """Worker, dispatcher and one node with a cpux2 slot."""
+        self.start_worker()
+        self.start_dispatcher()
+        self.start_node("alpha")
+
+    def start_worker(self, name: str = "worker") -> None:
+        """The process that hears what nodes tell."""
+        options = ["--queues", "portal", "--pool", "solo", "--loglevel", "info", "--without-gossip", "--without-mingle"]
+        self._start(name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options])
+
+    def start_dispatcher(self, name: str = "dispatcher") -> None:
+        """The process that hands out work."""
+        self._start(name, ["manage.py", "dispatch", "--interval", "0.1"])
+
+    def start_node(self, name: str, *, profiles: str = "cpux2", environment: dict[str, str] | None = None) -> None:
+        """A node's process; the node is registered the first time."""
+        if name not in self._node_keys:
+            printed = dict(line.split("=", 1) for line in self.manage("node_add", name).splitlines())
+            self._node_keys[name] = printed["PKB_NODE_KEY"]
+        node = {"PKB_NODE_NAME": name, "PKB_NODE_KEY": self._node_keys[name], "PKB_NODE_PROFILES": profiles}
+        self._start(name, ["-m", "evaluator.node"], node | (environment or {}))
+
+    def start_web(self, *, workers: int = 1) -> str:
+        """The web server; the address once it answers. Static files are collected first."""
+        if not (self.data_dir / "static").is_dir():
+            self.manage("collectstatic", "--noinput", "--verbosity", "0")
+        options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers), "--threads", "4"]
+        self._start("web", ["-m", "gunicorn", "portal.wsgi:application", *options, "--no-control-socket"])
+        wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
+        return self.url
+
+    def kill(self, name: str) -> None:
+        """End a process the hard way (SIGKILL), without a chance to clean up."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def stop(self, name: str, *, seconds: float = 30) -> int:
+        """Ask a process to end (SIGTERM) and wait for it; its exit status."""
+        process = self._processes.pop(name)
+        process.terminate()
+        return process.wait(seconds)
+
+    def pause(self, name: str) -> None:
+        """Freeze a process."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a frozen process go on."""
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def pid(self, name: str) -> int:
+        """The number of a running process."""
+        return self._processes[name].pid
+
+    def ended(self) -> list[str]:
+        """The processes that have ended by themselves, which none should."""
+        return [name for name, process in self._processes.items() if process.poll() is not None]
+
+    def log(self, name: str) -> str:
+        """What the process has printed, over all its starts."""
+        path = self.data_dir / f"{name}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def stop_all(self) -> None:
+        """End every process; one that does not go within ten seconds is killed."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+
+    def _start(self, name: str, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+        with (self.data_dir / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=ROOT,
+                env=self.environment | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as response:
+                return bool(response.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+@pytest.fixture
+def stack(transactional_db, tmp_path):
+    """A stack on the test's own database and a broker in a folder; nothing is started yet."""
+    with Stack(tmp_path / "site", database_url=own_database_url()) as started:
+        yield started
+
+
+def own_database_url() -> str:
+    """The address of the database that the test itself uses."""
+    settings = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{settings['NAME']}"
+    credentials = f"{settings['USER']}:{settings['PASSWORD']}" if settings["PASSWORD"] else settings["USER"]
+    return f"postgres://{credentials}@{settings['HOST']}:{settings['PORT']}/{settings['NAME']}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
