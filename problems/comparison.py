@@ -85,12 +85,17 @@ def compare_output(output: Output, actual: Tensor, expected: Tensor) -> Comparis
         raise ValueError(
             f"output {output.name!r} has shape {tuple(actual.shape)}, the oracle has {tuple(expected.shape)}"
         )
+    shape = tuple(actual.shape)
+    if expected.is_complex():
+        # Real and imaginary parts are elements of their own: an error in either is an error.
+        actual, expected = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj())
+        shape = (*shape, 2)
     tally = _Tally()
     if output.tolerance.is_exact:
         _tally_exact(tally, actual, expected)
     else:
         _tally_close(tally, output.tolerance, actual, expected)
-    return _conclude(tally, output.tolerance, tuple(actual.shape))
+    return _conclude(tally, output.tolerance, shape)
 
 
 def _rows(tensor: Tensor) -> Tensor:

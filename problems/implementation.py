@@ -49,7 +49,7 @@ class Implementation:
 
     def run_with(self, program: Program, arguments: Arguments) -> Outputs:
         """As `run`, with the given arguments; those declared mutable may change."""
-        returned = program(**{name: _materialise(value) for name, value in arguments.items()})
+        returned = program(*map(_materialise, arguments.values()))
         return _collect(self.problem, returned, arguments)
 
     def check(self, call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
@@ -103,7 +103,8 @@ def _process_group(ranks: tuple[int, ...]) -> dist.ProcessGroup | None:
     """The real group of `ranks`, made once per process by its members alone."""
     if len(ranks) == dist.get_world_size():
         return dist.group.WORLD
-    return dist.new_group(list(ranks), use_local_synchronization=True)
+    group: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
+    return group
 
 
 def _materialise(value: Any) -> Any:

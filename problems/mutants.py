@@ -118,9 +118,10 @@ def _squeeze(tensor: Tensor, *, largest: float, round_to: Callable[[Tensor], Ten
     if not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.numel() == 0:
         return tensor
     wide = tensor.float()
-    peak = wide.abs().amax(dim=-1, keepdim=True) if wide.dim() else wide.abs()
+    finite = wide.where(wide.isfinite(), 0.0)
+    peak = finite.abs().amax(dim=-1, keepdim=True) if wide.dim() else finite.abs()
     scale = torch.where(peak > 0, peak / largest, 1.0)
-    return (round_to(wide / scale) * scale).to(tensor.dtype)
+    return torch.where(wide.isfinite(), round_to(finite / scale) * scale, wide).to(tensor.dtype)
 
 
 def _to_int8(tensor: Tensor, _group: Group) -> Tensor:

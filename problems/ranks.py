@@ -10,6 +10,9 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import torch
+import torch.distributed as dist
+
 Result = TypeVar("Result")
 
 _COLLECTIVE_DEADLINE = timedelta(seconds=30)
@@ -86,10 +89,6 @@ class Ranks:
 
 def _serve(rank: int, world_size: int, store: str, pipe: Connection) -> None:
     """Join the process group, then run tasks until the pipe closes."""
-    # Imported here because this module is also imported by the process that only talks to the ranks.
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=world_size, timeout=_COLLECTIVE_DEADLINE

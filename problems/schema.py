@@ -54,9 +54,11 @@ class ArgumentKind(StrEnum):
 class Argument:
     """One parameter of `solution`.
 
-    `shape` names dimension symbols (or integers); `dtype` is a torch dtype's name, or `input` for the run's dtype.
+    `shape` names dimension symbols (or integers); a name that is no dimension is a length that the data of a call
+    decide. `dtype` is a torch dtype's name, or `input` for the run's dtype.
     `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
-    solution may write to it, in which case it is an output as well.
+    solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
+    looks at it afterwards.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Argument:
     values: str
     replicated: bool = False
     mutable: bool = False
+    scratch: bool = False
 
 
 class Placement(StrEnum):

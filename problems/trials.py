@@ -85,7 +85,9 @@ def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[
 def _changed(implementation: Implementation, call: Call, arguments: dict[str, object]) -> tuple[str, ...]:
     """Names of tensor arguments that differ from a fresh draw although no output is written there."""
     fresh = implementation.make_inputs(call)
-    immutable = [argument.name for argument in implementation.problem.arguments if not argument.mutable]
+    immutable = [
+        argument.name for argument in implementation.problem.arguments if not (argument.mutable or argument.scratch)
+    ]
     return tuple(name for name in immutable if not _same(arguments[name], fresh[name]))
 
 

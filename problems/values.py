@@ -69,7 +69,7 @@ class Call:
         return draw.mul_(std).add_(mean).to(dtype or self.dtype)
 
     def scales(
-        self, name: str, symbols: Sequence[str | int], *, spread: float = 1.5, shared: bool = False
+        self, name: str, symbols: Sequence[str | int], *, spread: float = 1.25, shared: bool = False
     ) -> torch.Tensor:
         """Log-normal factors exp(spread * y), y standard normal, divided by their root mean square; float32."""
         draw = torch.randn(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)

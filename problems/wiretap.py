@@ -4,11 +4,14 @@ Works on programs that call collectives as `dist.NAME(...)`, `dist` being the mo
 references and variants do. Asynchronous collectives finish before they return.
 """
 
+# ruff: noqa: A002, ARG002, FBT001, FBT002, PLR0917  the signatures are those of torch.distributed
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -83,7 +86,9 @@ class _Collectives:
             for part, source in zip(parts, self.tap.order(len(parts)), strict=True):
                 part.copy_(copies[source])
 
-    def all_reduce(self, tensor: Tensor, op: Any = dist.ReduceOp.SUM, group: Group = None, async_op: bool = False) -> _Done:
+    def all_reduce(
+        self, tensor: Tensor, op: Any = dist.ReduceOp.SUM, group: Group = None, async_op: bool = False
+    ) -> _Done:
         tensor.copy_(self.tap.payload(tensor, group))
         if self.tap.is_connected:
             self.real["all_reduce"](tensor, op, group)
@@ -115,7 +120,12 @@ class _Collectives:
         return _Done()
 
     def reduce_scatter_tensor(
-        self, output: Tensor, input: Tensor, op: Any = dist.ReduceOp.SUM, group: Group = None, async_op: bool = False  # noqa: A002
+        self,
+        output: Tensor,
+        input: Tensor,
+        op: Any = dist.ReduceOp.SUM,
+        group: Group = None,
+        async_op: bool = False,
     ) -> _Done:
         sent = self.tap.payload(input, group).contiguous().clone()
         parts = sent.view(dist.get_world_size(group), -1).unbind()
@@ -145,7 +155,7 @@ class _Collectives:
     def all_to_all_single(
         self,
         output: Tensor,
-        input: Tensor,  # noqa: A002
+        input: Tensor,
         output_split_sizes: list[int] | None = None,
         input_split_sizes: list[int] | None = None,
         group: Group = None,
@@ -159,7 +169,7 @@ class _Collectives:
         if output_split_sizes is None:
             self._permute(output.view(dist.get_world_size(group), -1).unbind())
         else:
-            self._permute(output.split(output_split_sizes))
+            self._permute(torch.split(output, output_split_sizes))
         return _Done()
 
     def all_to_all(
@@ -245,7 +255,9 @@ class _Collectives:
             self._permute(gather_list)
         return _Done()
 
-    def send(self, tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None) -> None:
+    def send(
+        self, tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
+    ) -> None:
         if self.tap.is_connected:
             self.real["send"](self.tap.payload(tensor, group), dst, group, tag, group_dst)
 
@@ -282,7 +294,10 @@ class _Collectives:
         return _Message(*arguments, **named)
 
     def batch_isend_irecv(self, p2p_op_list: list[_Message]) -> list[Any]:
-        return [message.op(message.tensor, message.peer, message.group, message.tag) for message in p2p_op_list]
+        return [
+            message.op(message.tensor, message.peer, message.group, message.tag, message.group_peer)
+            for message in p2p_op_list
+        ]
 
 
 _NAMES = tuple(name for name in vars(_Collectives) if not name.startswith("_"))

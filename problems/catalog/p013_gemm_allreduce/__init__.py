@@ -1,0 +1,1 @@
+"""GEMM + all-reduce."""

@@ -1,0 +1,17 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`A_local` (M, K) and `B_local` (K, N), different on every rank.
+
+    Columns of B differ widely in scale, as the outlier channels of a language model do: the products then have
+    elements that one 8-bit scale per row cannot hold.
+    """
+    scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
+    left = call.normal("A_local", ("M", "K"), dtype=torch.float32).mul_(scale)
+    right = call.normal("B_local", ("K", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N")))
+    return {"A_local": left.to(call.dtype), "B_local": right.to(call.dtype)}

@@ -1,0 +1,100 @@
+"""GEMM + all-reduce, described."""
+
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+HIDDEN = 8192
+INTERMEDIATE = 28672
+"""Hidden and intermediate size of Llama 3.1 70B (its published configuration)."""
+
+
+def large(world_size: int) -> Dims:
+    """The down projection of an MLP, its contraction split over the ranks."""
+    return {"M": 8192, "N": HIDDEN, "K": INTERMEDIATE // world_size}
+
+
+def divides_large(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide the contraction at `large`."""
+    if world_size < 2 or INTERMEDIATE % world_size:
+        return f"needs at least 2 ranks, a divisor of {INTERMEDIATE}; got {world_size}"
+    return None
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """One product per rank; every operand and the result move once between memory and chip.
+
+    The wire carries at least an all-reduce of the product, 2 (W-1)/W of it one way without reduction inside the
+    network: partial sums in the run's dtype, although a solution may send wider ones.
+    """
+    rows, columns, inner = dims["M"], dims["N"], dims["K"]
+    wire = 2 * (world_size - 1) / world_size * rows * columns * element_bytes
+    return Cost(
+        flops={"matmul": 2 * rows * columns * inner},
+        memory_bytes=element_bytes * (rows * inner + inner * columns + rows * columns),
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="Assumes no reduction inside the network.",
+    )
+
+
+PROBLEM = Problem(
+    number=13,
+    slug="gemm_allreduce",
+    title="GEMM + all-reduce",
+    summary="Every rank multiplies its own pair of matrices; the products are summed, with the sum on every rank.",
+    origin=None,
+    parallelism=(Parallelism.TENSOR,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.MLP,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(A_local: Tensor, B_local: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="A_local",
+            shape=("M", "K"),
+            values="normal, times a scale of the rank's own between 1/2 and 2; new on every rank and call",
+        ),
+        Argument(
+            name="B_local",
+            shape=("K", "N"),
+            values="normal, times a log-normal scale per column; new on every rank and call",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="C",
+            shape=("M", "N"),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.06,
+                rtol=0.06,
+                rms=0.0085,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. base, 4 and 8 ranks, 2 calls: honest "
+                "programs (bfloat16 ring, backwards, chunked, scattered; float32) err by at most 0.047 and 0.0040 rms, "
+                "the cheapest cheats (8-bit payload, one scale per row) by at least 0.136 and 0.021 rms: the rms "
+                "decides. tiny, 2 to 8 ranks, 20 calls: honest 0.026 and 0.0044 rms, cheats 0.046 and 0.0125 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=16, N=512, K=64), system="a smoke test on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024, K=512), system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="Llama 3.1 70B (hidden size 8192, intermediate size 28672), tensor-parallel prefill of 8192 tokens: "
+            "the down projection of one MLP",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_large,
+    world_size_rule="a divisor of 28672",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="its partial product, summed: 2 (W-1)/W of M x N elements",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Token log-probabilities under top-k/top-p from vocabulary-parallel logits."""

@@ -1,0 +1,44 @@
+"""What each rank owes, in float64 and in blocks of tokens."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p082_vocab_parallel_log_prob_topk.inputs import make_inputs
+from problems.values import Arguments, Call
+
+_BLOCK_ELEMENTS = 1 << 25
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`token_logprobs` (B, S): minus infinity where the filters remove the target."""
+    arguments = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
+    shards = [one["vocab_parallel_logits"].flatten(0, 1) for one in arguments]
+    target = arguments[0]["target"].flatten()
+    step = max(1, _BLOCK_ELEMENTS // call.dims["V"])
+    blocks = [
+        _log_probs(
+            torch.cat([shard[start : start + step] for shard in shards], dim=1),
+            target[start : start + step],
+            arguments[0],
+        )
+        for start in range(0, len(target), step)
+    ]
+    return (torch.cat(blocks).view(call.shape(("B", "S"))),)
+
+
+def _log_probs(logits: Tensor, target: Tensor, filters: Arguments) -> Tensor:
+    """Log-probabilities (n,) of `target` under whole rows of logits (n, V) in the run's dtype.
+
+    An entry survives top-p exactly when the mass of all entries up to it, in ascending order, exceeds 1 - top_p;
+    the generator keeps these masses away from the threshold.
+    """
+    wide = logits.double()
+    if filters["top_k"] is not None:
+        threshold = wide.topk(filters["top_k"], dim=1).values[:, -1:]
+        wide = wide.masked_fill(wide < threshold, -torch.inf)
+    if filters["top_p"] < 1:
+        ascending, order = wide.sort(dim=1, stable=True)
+        is_removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1 - filters["top_p"]
+        is_removed[:, -1] = False
+        wide = wide.masked_fill(torch.empty_like(is_removed).scatter_(1, order, is_removed), -torch.inf)
+    return wide.log_softmax(dim=1).gather(1, target[:, None]).squeeze(1)

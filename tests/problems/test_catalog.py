@@ -1,0 +1,142 @@
+"""What every folder of the catalogue promises, checked without starting a rank."""
+
+import hashlib
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from problems import registry
+from problems.groups import Group
+from problems.implementation import dtype_of, load
+from problems.schema import ArgumentKind, Problem, SizeName
+from problems.values import Call
+
+CARDS = Path(__file__).parent / "cards"
+NUMBER_OF_CARDS = 87
+PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
+
+
+def make_call(problem: Problem, size: SizeName, *, world_size: int, rank: int = 0, index: int = 0) -> Call:
+    return Call(
+        key=hashlib.sha256(problem.slug.encode()).digest(),
+        index=index,
+        rank=rank,
+        world_size=world_size,
+        dims=problem.dims(size, world_size),
+        dtype=torch.bfloat16,
+        device=torch.device("cpu"),
+    )
+
+
+def a_world_size(problem: Problem) -> int:
+    return next(size for size in (4, 2, 8) if problem.refuses_world_size(size) is None)
+
+
+@PROBLEMS
+def test_base_has_the_shapes_of_the_card(problem: Problem):
+    card = CARDS / f"{problem.slug}.json"
+    if problem.number > NUMBER_OF_CARDS:
+        assert not card.exists(), "problems beyond the published ones have no card"
+        return
+    symbols = {argument.name: argument.shape for argument in problem.arguments}
+    symbols |= {output.name: output.shape for output in problem.outputs}
+    for world_size, shapes in json.loads(card.read_text()).items():
+        call = make_call(problem, SizeName.BASE, world_size=int(world_size))
+        assert {name: resolved(call, symbols[name]) for name in shapes} == shapes
+
+
+def resolved(call: Call, symbols: tuple[str | int, ...]) -> list[int | None]:
+    """A shape in numbers; None for a length that the data of a call decide."""
+    return [call.dims.get(symbol) if isinstance(symbol, str) else symbol for symbol in symbols]
+
+
+def fits(shape: tuple[int, ...], symbolic: list[int | None]) -> bool:
+    return len(shape) == len(symbolic) and all(own in (None, size) for own, size in zip(symbolic, shape, strict=True))
+
+
+@PROBLEMS
+@pytest.mark.parametrize("size", [SizeName.TINY, SizeName.BASE])
+def test_inputs_are_what_the_spec_says(problem: Problem, size: SizeName):
+    call = make_call(problem, size, world_size=a_world_size(problem))
+    arguments = load(problem.slug).make_inputs(call)
+    assert tuple(arguments) == problem.parameter_names
+    for argument in problem.arguments:
+        value = arguments[argument.name]
+        if argument.kind is ArgumentKind.TENSOR:
+            expected = call.dtype if argument.dtype == "input" else getattr(torch, argument.dtype)
+            assert fits(value.shape, resolved(call, argument.shape)), argument.name
+            assert value.dtype == expected, argument.name
+        elif argument.kind is ArgumentKind.GROUP:
+            assert value is None or isinstance(value, Group)
+
+
+@PROBLEMS
+def test_oracle_has_the_shapes_of_the_spec(problem: Problem):
+    call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
+    expected = load(problem.slug).expected(call)
+    assert len(expected) == len(problem.outputs)
+    for output, tensor in zip(problem.outputs, expected, strict=True):
+        assert fits(tensor.shape, resolved(call, output.shape)), output.name
+    assert all(isinstance(dtype_of(output, call), torch.dtype) for output in problem.outputs)
+
+
+@PROBLEMS
+def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(problem: Problem):
+    make_inputs = load(problem.slug).make_inputs
+    call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
+    here, peer = make_inputs(call), make_inputs(call.at_rank(1))
+    later = make_inputs(make_call(problem, SizeName.TINY, world_size=call.world_size, index=1))
+    for argument in problem.arguments:
+        if argument.kind is ArgumentKind.TENSOR:
+            name = argument.name
+            assert not _equal(here[name], later[name]), name
+            assert _equal(here[name], peer[name]) == argument.replicated, name
+
+
+@PROBLEMS
+def test_same_key_gives_the_same_inputs(problem: Problem):
+    make_inputs = load(problem.slug).make_inputs
+    call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
+    once, again = make_inputs(call), make_inputs(call)
+    tensors = [name for name, value in once.items() if isinstance(value, torch.Tensor)]
+    assert all(_equal(once[name], again[name]) for name in tensors)
+
+
+def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.shape == right.shape and torch.equal(left, right)
+
+
+@PROBLEMS
+def test_every_program_has_the_parameters_of_the_card(problem: Problem):
+    implementation = load(problem.slug)
+    assert tuple(inspect.signature(implementation.solution).parameters) == problem.parameter_names
+    assert all(f"{name}:" in problem.signature for name in problem.parameter_names)
+    for program in (*implementation.honest.values(), *implementation.mutants.values()):
+        inspect.signature(program).bind(*problem.parameter_names)
+
+
+@PROBLEMS
+@pytest.mark.parametrize("size", list(SizeName))
+def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Problem, size: SizeName):
+    world_size = a_world_size(problem)
+    cost = problem.cost(problem.dims(size, world_size), world_size, 2)
+    assert cost.memory_bytes > 0
+    assert 0 < cost.wire_bytes <= cost.reference_wire_bytes
+
+
+@PROBLEMS
+def test_statement_describes_every_argument_and_output(problem: Problem):
+    text = registry.statement(problem.slug)
+    names = [*problem.parameter_names, *(output.name for output in problem.outputs)]
+    assert [name for name in names if name not in text.replace("\\_", "_")] == []
+    assert "$$" in text
+
+
+@PROBLEMS
+def test_tolerance_says_how_it_was_found(problem: Problem):
+    for output in problem.outputs:
+        calibration = output.tolerance.calibration
+        assert output.tolerance.is_exact or ("ranks" in calibration and "honest" in calibration)

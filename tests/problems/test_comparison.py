@@ -1,0 +1,112 @@
+"""The rule by which outputs are right or wrong."""
+
+from math import inf, nan
+
+import pytest
+import torch
+
+from problems import comparison
+from problems.comparison import compare_output
+from problems.schema import EXACT, Output, Placement, Scope, Tolerance
+
+
+def output(**tolerance) -> Output:
+    rule = Tolerance(**{"atol": 0.1, "rtol": 0.0, "calibration": "for a test"} | tolerance)
+    return Output(name="out", shape=("M", "N"), placement=Placement.REPLICATED, tolerance=rule)
+
+
+def exact() -> Output:
+    return Output(name="out", shape=("M", "N"), placement=Placement.REPLICATED, tolerance=EXACT)
+
+
+def test_limit_is_atol_times_rms_plus_rtol_times_reference():
+    expected = torch.tensor([[3.0, -4.0]])  # rms is sqrt(12.5)
+    allowed = 0.1 * 12.5**0.5 + 0.5 * 3
+    found = compare_output(output(rtol=0.5), expected + torch.tensor([[allowed / 2, 0.0]]), expected)
+    assert found.passed
+    assert found.max_error == pytest.approx(0.5)
+
+
+def test_element_beyond_the_limit_is_counted_and_located():
+    expected = torch.ones(3, 4)
+    actual = expected.clone()
+    actual[1, 2] += 0.2
+    actual[2, 0] += 0.3
+    found = compare_output(output(), actual, expected)
+    assert (found.passed, found.wrong_elements, found.first_wrong) == (False, 2, (1, 2))
+    assert found.max_error == pytest.approx(3.0)
+    assert found.elements == 12
+
+
+def test_row_scope_sees_an_error_that_a_large_row_hides():
+    expected = torch.tensor([[1000.0, 1000.0], [1.0, 1.0]])
+    actual = expected + torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+    assert compare_output(output(), actual, expected).passed
+    assert compare_output(output(scope=Scope.ROW), actual, expected).first_wrong == (1, 0)
+
+
+def test_rms_bound_refuses_many_small_errors():
+    expected = torch.ones(10, 10)
+    assert compare_output(output(), expected + 0.05, expected).passed
+    found = compare_output(output(rms=0.04), expected + 0.05, expected)
+    assert (found.passed, found.wrong_elements) == (False, 0)
+    assert found.rms_error == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("poison", [nan, inf, -inf])
+def test_element_that_is_not_finite_fails_where_the_oracle_is_finite(poison: float):
+    expected = torch.ones(2, 2)
+    actual = expected.clone()
+    actual[1, 0] = poison
+    found = compare_output(output(), actual, expected)
+    assert (found.passed, found.nonfinite, found.first_nonfinite, found.max_error) == (False, 1, (1, 0), inf)
+
+
+@pytest.mark.parametrize("same", [nan, inf, -inf])
+def test_same_class_as_the_oracle_passes(same: float):
+    expected = torch.tensor([1.0, same])
+    found = compare_output(output(), expected.clone(), expected)
+    assert (found.passed, found.nonfinite, found.rms_error) == (True, 0, 0.0)
+
+
+@pytest.mark.parametrize(("actual", "expected"), [(inf, -inf), (nan, inf), (0.0, -inf)])
+def test_another_class_than_the_oracle_fails(actual: float, expected: float):
+    found = compare_output(output(), torch.tensor([1.0, actual]), torch.tensor([1.0, expected]))
+    assert (found.passed, found.wrong_elements, found.nonfinite) == (False, 1, 1)
+
+
+def test_exact_output_refuses_the_least_difference():
+    expected = torch.arange(6).view(2, 3)
+    assert compare_output(exact(), expected.clone(), expected).passed
+    found = compare_output(exact(), expected + torch.tensor([0, 0, 1]), expected)
+    assert (found.wrong_elements, found.first_wrong) == (2, (0, 2))
+
+
+def test_reference_of_zeros_admits_only_zeros():
+    zeros = torch.zeros(2, 2)
+    assert compare_output(output(), zeros, zeros).passed
+    assert compare_output(output(), zeros + 1e-30, zeros).wrong_elements == 4
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (7, 5, 3)])
+def test_any_shape_is_compared(shape: tuple[int, ...]):
+    found = compare_output(output(), torch.ones(shape), torch.ones(shape))
+    assert (found.passed, found.elements) == (True, torch.Size(shape).numel())
+
+
+def test_chunks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch):
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.randn(64, 33, generator=generator)
+    actual = expected + torch.randn(64, 33, generator=generator) * 0.05
+    for scope in Scope:
+        whole = compare_output(output(scope=scope), actual, expected)
+        monkeypatch.setattr(comparison, "_CHUNK_ELEMENTS", 100)
+        parts = compare_output(output(scope=scope), actual, expected)
+        monkeypatch.undo()
+        assert parts.rms_error == pytest.approx(whole.rms_error)
+        assert (parts.wrong_elements, parts.first_wrong) == (whole.wrong_elements, whole.first_wrong)
+
+
+def test_shapes_that_differ_are_an_error():
+    with pytest.raises(ValueError, match=r"output 'out' has shape \(2,\), the oracle has \(3,\)"):
+        compare_output(output(), torch.ones(2), torch.ones(3))

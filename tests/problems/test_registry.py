@@ -1,0 +1,106 @@
+"""Finding problems, their revisions, and the promise that metadata needs no torch."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from problems import registry
+from problems.taxonomy import BLOCK_GROUPS, Block
+
+
+@pytest.fixture
+def copied_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the problem set that the registry reads in place of the real one."""
+    root = tmp_path / "problems"
+    shutil.copytree(registry.CATALOG.parent, root, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(registry, "CATALOG", root / "catalog")
+    _forget()
+    yield root / "catalog"
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (
+        registry._folders,  # noqa: SLF001  a test that swaps the catalogue must empty every cache of it
+        registry.problems,
+        registry.revision,
+    ):
+        cached.cache_clear()
+
+
+def test_problems_are_sorted_and_their_names_unique():
+    numbers = [problem.number for problem in registry.problems()]
+    slugs = [problem.slug for problem in registry.problems()]
+    assert numbers == sorted(set(numbers))
+    assert len(slugs) == len(set(slugs))
+
+
+def test_unknown_slug_is_refused_with_a_suggestion():
+    with pytest.raises(registry.UnknownProblem, match="no problem called 'alreduce'; did you mean allreduce"):
+        registry.get("alreduce")
+
+
+def test_unlike_slug_is_refused_without_a_suggestion():
+    with pytest.raises(registry.UnknownProblem, match=r"no problem called 'zzzzzz'$"):
+        registry.get("zzzzzz")
+
+
+def test_folder_name_must_agree_with_its_spec(copied_catalog: Path):
+    (copied_catalog / "p001_allreduce").rename(copied_catalog / "p099_allreduce")
+    # The renamed folder is no module of the running package, so its spec is made importable under that name.
+    sys.modules["problems.catalog.p099_allreduce.spec"] = sys.modules["problems.catalog.p001_allreduce.spec"]
+    try:
+        with pytest.raises(ValueError, match=r"p099_allreduce/spec.py describes number 1, slug 'allreduce'"):
+            registry.problems()
+    finally:
+        del sys.modules["problems.catalog.p099_allreduce.spec"]
+
+
+@pytest.mark.parametrize("name", ["spec.py", "inputs.py", "reference.py", "oracle.py"])
+def test_revision_changes_with_every_file_that_decides(copied_catalog: Path, name: str):
+    before, other = registry.revision("allreduce"), registry.revision("gemm_allreduce")
+    with (copied_catalog / "p001_allreduce" / name).open("a") as file:
+        file.write("\n")
+    _forget()
+    assert registry.revision("allreduce") != before
+    assert registry.revision("gemm_allreduce") == other
+
+
+def test_shared_generator_code_changes_every_revision(copied_catalog: Path):
+    before = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
+    with (copied_catalog.parent / "values.py").open("a") as file:
+        file.write("\n")
+    _forget()
+    assert all(registry.revision(slug) != revision for slug, revision in before.items())
+
+
+def test_statement_and_variants_leave_the_revision(copied_catalog: Path):
+    before = registry.revision("allreduce")
+    for name in ("statement.md", "variants.py"):
+        with (copied_catalog / "p001_allreduce" / name).open("a") as file:
+            file.write("\n")
+    _forget()
+    assert registry.revision("allreduce") == before
+
+
+def test_metadata_of_all_problems_loads_without_torch():
+    program = (
+        "import sys; from problems import registry; found = registry.problems(); "
+        "[registry.revision(p.slug) for p in found]; print(len(found), 'torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(len(registry.problems())), "False"]
+
+
+def test_every_block_is_in_exactly_one_group():
+    grouped = [block for blocks in BLOCK_GROUPS.values() for block in blocks]
+    assert sorted(grouped) == sorted(Block)
+    assert len(grouped) == len(set(grouped))
+
+
+def test_every_vocabulary_member_has_a_label():
+    assert all(block.label for block in Block)

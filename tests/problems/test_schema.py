@@ -1,0 +1,52 @@
+"""Descriptions that cannot be: refused when they are made, with what is wrong."""
+
+from dataclasses import replace
+
+import pytest
+
+from problems import registry
+from problems.groups import contiguous, strided, world
+from problems.schema import Cost, SizeName, Tolerance
+
+PROBLEM = registry.get("allreduce")
+
+
+def test_problem_without_a_size_is_refused():
+    with pytest.raises(ValueError, match=r"problem allreduce lacks the sizes \['large'\]"):
+        replace(PROBLEM, sizes={name: size for name, size in PROBLEM.sizes.items() if name is not SizeName.LARGE})
+
+
+def test_problem_without_output_is_refused():
+    with pytest.raises(ValueError, match="problem allreduce has no output"):
+        replace(PROBLEM, outputs=())
+
+
+def test_mutable_argument_must_be_an_output():
+    with pytest.raises(ValueError, match=r"mutable arguments {'tensor'} and written outputs set"):
+        replace(PROBLEM, arguments=(replace(PROBLEM.arguments[0], mutable=True),))
+
+
+def test_negative_tolerance_is_refused():
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Tolerance(atol=-1, rtol=0, calibration="")
+
+
+def test_cost_below_the_least_wire_bytes_is_refused():
+    with pytest.raises(ValueError, match="least bytes on the wire"):
+        Cost(flops={}, memory_bytes=1, wire_bytes=2, reference_wire_bytes=1)
+
+
+def test_single_rank_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="problem allreduce needs at least 2 ranks, got 1"):
+        PROBLEM.dims(SizeName.TINY, 1)
+
+
+def test_groups_cover_the_world_in_blocks_and_in_strides():
+    assert world(3).ranks == (0, 1, 2)
+    assert contiguous(5, world_size=8, group_size=4).ranks == (4, 5, 6, 7)
+    assert strided(5, world_size=8, group_size=2).ranks == (1, 5)
+
+
+def test_group_size_must_divide_the_world():
+    with pytest.raises(ValueError, match="groups of 3 do not divide a world of 8"):
+        contiguous(0, world_size=8, group_size=3)
