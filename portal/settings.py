@@ -159,7 +159,7 @@ REST_FRAMEWORK = {
     # How many proxies of ours stand in front; with none, a caller's own X-Forwarded-For must not choose their bucket.
     "NUM_PROXIES": env.int("PKB_NUM_PROXIES", default=0 if IS_EMBEDDED else 1),
     "EXCEPTION_HANDLER": "portal.api.problem_details.handle",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.operation_schema.OperationSchema",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "ParallelKernelBench API",

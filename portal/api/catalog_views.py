@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -28,6 +28,8 @@ from portal.ranking.queries import board
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
 from problems import registry
+
+_SLUG = OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`.")
 
 
 def _context(request: Request) -> dict[str, Any]:
@@ -58,6 +60,7 @@ class ProblemView(Endpoint):
         operation_id="readProblem",
         summary="Read a problem",
         tags=["Problems"],
+        parameters=[_SLUG],
         responses=answers({200: ProblemDetail}, 404, 422),
     )
     def get(self, request: Request, slug: str) -> Response:
@@ -73,7 +76,7 @@ class Leaderboard(Endpoint):
         operation_id="readLeaderboard",
         summary="Read a problem's leaderboard",
         tags=["Problems"],
-        parameters=[BoardQuery],
+        parameters=[_SLUG, BoardQuery],
         responses=answers({200: BoardOutput}, 404, 422),
     )
     def get(self, request: Request, slug: str) -> Response:

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from portal.accounts.models import TokenScope, User
+from portal.api.parsers import require_length
 
 
 class Endpoint(APIView):
@@ -21,6 +22,11 @@ class Endpoint(APIView):
     http_method_names = ["get", "head", "post"]
     scopes: ClassVar[Mapping[str, TokenScope]] = {}
     signed_in: ClassVar[frozenset[str]] = frozenset()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """What is checked before any method runs."""
+        super().initial(request, *args, **kwargs)
+        require_length(request)
 
 
 def caller(request: Request) -> User:

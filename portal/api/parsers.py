@@ -15,6 +15,18 @@ from portal.refusals import Refusal
 _Context = Mapping[str, Any] | None
 
 
+def require_length(request: Request) -> None:
+    """Refuse a body that comes in chunks: the server would see none at all, and name fields missing that were sent."""
+    if "chunked" in request.headers.get("Transfer-Encoding", "").lower() and not request.headers.get("Content-Length"):
+        raise Refusal(
+            field="Content-Length",
+            value="",
+            message="The body came in chunks without saying its length.",
+            remedy="Send it in one piece with a Content-Length.",
+            status=411,
+        )
+
+
 def _check_size(context: _Context) -> None:
     """Refuse a body that is too large before reading it (a body without a declared length is empty in WSGI)."""
     request = (context or {}).get("request")

@@ -79,6 +79,12 @@ KINDS = {
             title="Conflict",
             meaning="The request contradicts what is already there, such as the same submission still being judged.",
         ),
+        Kind(
+            status=411,
+            slug="length-required",
+            title="Length required",
+            meaning="The body came in chunks without saying its length.",
+        ),
         Kind(status=413, slug="too-large", title="Too large", meaning="The body or the source exceeds its limit."),
         Kind(
             status=415,

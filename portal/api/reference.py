@@ -1,12 +1,14 @@
 """The API's page for people, made from the OpenAPI document."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
@@ -26,7 +28,15 @@ class Row:
     name: str
     kind: str
     is_required: bool
-    text: str
+    text: SafeString
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """One way to send a body, by its media type."""
+
+    media_type: str
+    fields: tuple[Row, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +48,10 @@ class Operation:
     method: str
     path: str
     summary: str
-    text: str
-    needs_token: bool
+    text: SafeString
+    access: str
     parameters: tuple[Row, ...]
-    fields: tuple[Row, ...]
+    bodies: tuple[Body, ...]
     answers: tuple[Row, ...]
     example: str
 
@@ -62,40 +72,59 @@ def _operation(schema: Schema, path: str, method: str, described: Schema) -> Ope
         method=method.upper(),
         path=path,
         summary=described["summary"],
-        text=described.get("description", ""),
-        needs_token={} not in described.get("security", []),
-        parameters=tuple(_parameter(parameter) for parameter in described.get("parameters", ())),
-        fields=tuple(_fields(schema, described)),
-        answers=tuple(_answers(described)),
+        text=_marked(described["description"]),
+        access=_access(described["security"]),
+        parameters=tuple(_parameter(schema, parameter) for parameter in described.get("parameters", ())),
+        bodies=tuple(_bodies(schema, described)),
+        answers=tuple(_answers(schema, described)),
         example=_example(described),
     )
 
 
-def _parameter(parameter: Schema) -> Row:
+def _marked(text: str) -> SafeString:
+    """Text with what stands between backticks as code."""
+    pieces = (format_html("<code>{}</code>" if i % 2 else "{}", part) for i, part in enumerate(text.split("`")))
+    return format_html_join("", "{}", ((piece,) for piece in pieces))
+
+
+def _access(security: Sequence[Schema]) -> str:
+    """Who may call, in words."""
+    scopes = [scope for way in security for scope in way.get("token", ())]
+    scope = f"scope {scopes[0]}" if scopes else ""
+    if {} in security:
+        return f"open; a token needs {scope}" if scope else "open"
+    return f"token, {scope}" if scope else "token"
+
+
+def _parameter(schema: Schema, parameter: Schema) -> Row:
     return Row(
         name=parameter["name"],
-        kind=f"{parameter['in']}, {_kind(parameter['schema'])}",
+        kind=f"{parameter['in']}, {_kind(schema, parameter['schema'])}",
         is_required=parameter.get("required", False),
-        text=parameter.get("description", ""),
+        text=_marked(parameter.get("description", "")),
     )
 
 
-def _fields(schema: Schema, described: Schema) -> Iterator[Row]:
-    """The fields of every way to send a body; one that several ways share comes once."""
-    seen = set()
-    for media in described.get("requestBody", {}).get("content", {}).values():
+def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
+    for media_type, media in described.get("requestBody", {}).get("content", {}).items():
         body = _resolved(schema, media["schema"])
-        for name, field in body["properties"].items():
-            if name not in seen:
-                seen.add(name)
-                text = _resolved(schema, field).get("description", "") or field.get("description", "")
-                yield Row(name=name, kind=_kind(field), is_required=name in body.get("required", ()), text=text)
+        rows = (
+            Row(
+                name=name,
+                kind=_kind(schema, field),
+                is_required=name in body.get("required", ()),
+                text=_marked(field.get("description", "")),
+            )
+            for name, field in body["properties"].items()
+        )
+        yield Body(media_type=media_type, fields=tuple(rows))
 
 
-def _answers(described: Schema) -> Iterator[Row]:
+def _answers(schema: Schema, described: Schema) -> Iterator[Row]:
     for status, answer in described["responses"].items():
-        kinds = [_kind(media["schema"]) for media in answer.get("content", {}).values()]
-        yield Row(name=str(status), kind=", ".join(kinds), is_required=False, text=answer.get("description", ""))
+        kinds = [_kind(schema, media["schema"]) for media in answer.get("content", {}).values()]
+        text = _marked(answer.get("description", ""))
+        yield Row(name=str(status), kind=", ".join(kinds), is_required=False, text=text)
 
 
 def _resolved(schema: Schema, part: Schema) -> Schema:
@@ -105,17 +134,18 @@ def _resolved(schema: Schema, part: Schema) -> Schema:
     return found
 
 
-def _kind(part: Schema) -> str:
-    """A schema's type in a word or two."""
+def _kind(schema: Schema, part: Schema) -> str:
+    """A schema's type in a word or two; words to choose from are spelled out, objects named."""
+    target = _resolved(schema, part)
+    if "enum" in target:
+        return "one of " + ", ".join(str(value) for value in target["enum"])
     if "$ref" in part:
         return str(part["$ref"]).rsplit("/", 1)[-1]
     for several in ("oneOf", "anyOf", "allOf"):
         if several in part:
-            return " or ".join(_kind(choice) for choice in part[several])
-    if "enum" in part:
-        return "one of " + ", ".join(str(value) for value in part["enum"])
+            return " or ".join(_kind(schema, choice) for choice in part[several])
     if part.get("type") == "array":
-        return f"list of {_kind(part['items'])}"
+        return f"list of {_kind(schema, part['items'])}"
     kind = part.get("type", "any")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
@@ -135,7 +165,7 @@ def reference(request: HttpRequest) -> HttpResponse:
     context = {
         "operations": operations(schema),
         "kinds": tuple(KINDS.values()),
-        "info": schema["info"],
+        "about": _marked(schema["info"]["description"]),
     }
     return render(request, "api/reference.html", context)
 

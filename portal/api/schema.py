@@ -49,6 +49,7 @@ _EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
     ),
     403: ("This token lacks the scope 'submit'. Create a token with the scope 'submit' on your account page.", None),
     404: ("There is nothing at this address. /api/v1/ lists every address.", None),
+    411: ("The body came in chunks without saying its length. Send it in one piece with a Content-Length.", None),
     409: ("This evaluation has already ended. There is nothing left to cancel.", None),
     413: ("The files are larger than 512 KB in all. Keep them within 512 KB.", None),
     415: ('Unsupported media type "text/plain" in request. Send application/json or multipart/form-data.', None),

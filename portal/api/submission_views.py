@@ -34,6 +34,10 @@ _ETAG = OpenApiParameter("ETag", str, "header", response=[200, 304], description
 _IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, "header", description="The ETag of an earlier answer: 304 without a body if nothing changed."
 )
+_SUBMISSION_ID = OpenApiParameter("submission_id", OpenApiTypes.UUID, "path", description="The `id` of a submission.")
+_EVALUATION_ID = OpenApiParameter(
+    "evaluation_id", OpenApiTypes.UUID, "path", description="The `id` of one of its evaluations."
+)
 _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[ -~]+$"},
@@ -98,7 +102,7 @@ class Submissions(Endpoint):
         parameters=[_IDEMPOTENCY_KEY, _LOCATION],
         request={"application/json": inputs.SubmissionInput, "multipart/form-data": inputs.SubmissionUpload},
         examples=[_EXAMPLE],
-        responses=answers({201: SubmissionDetail}, 400, 403, 404, 409, 413, 415, 422),
+        responses=answers({201: SubmissionDetail}, 400, 403, 404, 409, 411, 413, 415, 422),
     )
     def post(self, request: Request) -> Response:
         """Store a source and queue its first evaluation: JSON with `source` or `files`, or a form with `file`."""
@@ -164,7 +168,7 @@ class SubmissionView(Endpoint):
         operation_id="readSubmission",
         summary="Read a submission",
         tags=["Submissions"],
-        parameters=[_IF_NONE_MATCH, _ETAG],
+        parameters=[_SUBMISSION_ID, _IF_NONE_MATCH, _ETAG],
         responses=answers({200: SubmissionDetail, 304: OpenApiResponse(description="Nothing changed.")}, 403, 404, 422),
     )
     def get(self, request: Request, submission_id: uuid.UUID) -> Response:
@@ -186,6 +190,7 @@ class SubmissionSource(Endpoint):
         operation_id="readSource",
         summary="Read a submission's source",
         tags=["Submissions"],
+        parameters=[_SUBMISSION_ID],
         responses=answers({200: SourceOutput}, 403, 404, 422),
     )
     def get(self, request: Request, submission_id: uuid.UUID) -> Response:
@@ -208,6 +213,7 @@ class Cancel(Endpoint):
         operation_id="cancelSubmission",
         summary="Cancel a submission's newest evaluation",
         tags=["Submissions"],
+        parameters=[_SUBMISSION_ID],
         request=None,
         responses=answers({200: SubmissionDetail}, 403, 404, 409),
     )
@@ -230,9 +236,9 @@ class Evaluations(Endpoint):
         operation_id="createEvaluation",
         summary="Judge a submission again",
         tags=["Submissions"],
-        parameters=[_LOCATION],
+        parameters=[_SUBMISSION_ID, _LOCATION],
         request=inputs.EvaluationInput,
-        responses=answers({201: EvaluationDetail}, 400, 403, 404, 409, 413, 415, 422),
+        responses=answers({201: EvaluationDetail}, 400, 403, 404, 409, 411, 413, 415, 422),
     )
     def post(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
@@ -267,7 +273,7 @@ class EvaluationView(Endpoint):
         operation_id="readEvaluation",
         summary="Read an evaluation",
         tags=["Submissions"],
-        parameters=[_IF_NONE_MATCH, _ETAG],
+        parameters=[_SUBMISSION_ID, _EVALUATION_ID, _IF_NONE_MATCH, _ETAG],
         responses=answers({200: EvaluationDetail, 304: OpenApiResponse(description="Nothing changed.")}, 403, 404, 422),
     )
     def get(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:

@@ -132,3 +132,8 @@ def test_a_failure_of_ours_says_nothing_of_the_inside(monkeypatch):
 def test_answers_are_json_whatever_is_accepted(anonymous):
     response = anonymous.get("/api/v1/problems/", HTTP_ACCEPT="text/html")
     assert (response.status_code, response["Content-Type"]) == (200, "application/json")
+
+
+def test_a_body_in_chunks_is_refused_before_its_fields_are_missed(alices):
+    response = alices.post("/api/v1/submissions/", HTTP_TRANSFER_ENCODING="chunked", content_type="application/json")
+    problem_of(response, status=411, field="Content-Length")

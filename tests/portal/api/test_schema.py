@@ -118,3 +118,11 @@ def test_generated_requests_are_answered_as_described(path, method, seeded):
         case.call_and_validate(headers={"Authorization": f"Bearer {secret}"}, checks=CHECKS)
 
     run()
+
+
+def test_the_document_says_which_calls_are_open_and_which_scope_the_others_need():
+    access = {operation.id: operation.access for operation in operations(document())}
+    assert access["listProblems"] == "open"
+    assert access["createSubmission"] == "token, scope submit"
+    assert access["readMe"] == "token, scope read"
+    assert access["readSubmission"] == "open; a token needs scope read"
