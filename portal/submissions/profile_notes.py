@@ -18,6 +18,7 @@ class SubmitData:
 
     capabilities: tuple[Capability, ...]
     default_profile: str
+    default_note: str
     script: dict[str, Any]
     max_kib: int
 
@@ -53,9 +54,11 @@ def submit_data(problem: Problem, *, profiles: list[Profile]) -> SubmitData:
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
     online = [capability.profile.name for capability in chosen if capability.is_online]
+    default = online[-1] if online else chosen[0].profile.name
     return SubmitData(
         capabilities=tuple(chosen),
-        default_profile=online[-1] if online else chosen[0].profile.name,
+        default_profile=default,
+        default_note=f"{default}: {note(able[default])}",
         script={
             "starters": starters(problem.slug),
             "profiles": {capability.profile.name: _for_script(capability) for capability in chosen},

@@ -40,23 +40,17 @@ class Capability:
 
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
-    counts = {
-        row["profile"]: row
-        for row in Evaluation.objects.exclude(state__in=State.ended())
-        .values("profile")
-        .annotate(
-            waiting=Count("id", filter=Q(state=State.QUEUED)), running=Count("id", filter=Q(state__in=IN_PROGRESS))
-        )
-        .order_by()
-    }
-    slots = {
-        row["profile"]: row["slots"] for row in online_slots().values("profile").annotate(slots=Count("id")).order_by()
-    }
+    unfinished = Evaluation.objects.exclude(state__in=State.ended()).values_list("profile")
+    waiting = Count("id", filter=Q(state=State.QUEUED))
+    running = Count("id", filter=Q(state__in=IN_PROGRESS))
+    counts = {name: (queued, busy) for name, queued, busy in unfinished.annotate(w=waiting, r=running).order_by()}
+    online = online_slots().order_by().values_list("profile").annotate(slots=Count("id"))
+    slots = dict(online)
     return [
         Queue(
             profile=profile,
-            waiting=counts.get(name, {}).get("waiting", 0),
-            running=counts.get(name, {}).get("running", 0),
+            waiting=counts.get(name, (0, 0))[0],
+            running=counts.get(name, (0, 0))[1],
             slots=slots.get(name, 0),
         )
         for name, profile in profiles().items()

@@ -25,6 +25,8 @@
     }
   };
   setInterval(tick, 1000);
+  document.addEventListener("htmx:afterSwap", tick);
+  tick();
 
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");

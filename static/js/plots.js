@@ -26,6 +26,7 @@
     linecolor: colour("border-strong"),
     zerolinecolor: colour("border"),
     automargin: true,
+    title: { ...given.title, font: { size: 13 } },
   });
   const layout = (given) => {
     const result = {

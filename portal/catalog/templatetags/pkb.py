@@ -87,9 +87,11 @@ def microseconds(value: float | None) -> str:
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """A wait given in seconds, rounded to what people plan by."""
+    """A wait given in seconds, rounded to what people plan by; short ones are not told apart."""
     if value is None:
         return "unknown"
+    if value < 5:
+        return "5 s"
     if value < 90:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
@@ -138,22 +140,20 @@ def item(mapping: dict[Any, Any], key: Any) -> Any:
 
 
 @register.simple_tag
-def interval_bar(row: Any, scale: float) -> SafeString:
-    """A score's interval as a small picture; the numbers stand beside it in words.
+def interval_bar(row: Any, left: float, right: float) -> SafeString:
+    """A score's interval as a small picture between the speedups `left` and `right`; the numbers stand beside it.
 
-    `scale` is the speedup at the right edge; the dashed line marks the reference's own time.
+    The dashed line marks the reference's own time, a speedup of 1.
     """
-    positions = {name: f"{100 * min(getattr(row, name) / scale, 1):.1f}" for name in ("low", "score", "high")}
+
+    def position(value: float) -> str:
+        return f"{100 * (value - left) / (right - left):.1f}"
+
     return format_html(
         '<svg class="interval" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
         '<line class="track" x1="0" x2="100" y1="6" y2="6"/><line class="one" x1="{}" x2="{}" y1="0" y2="12"/>'
         '<line class="span" x1="{}" x2="{}" y1="6" y2="6"/><line class="mid" x1="{}" x2="{}" y1="1" y2="11"/></svg>',
-        f"{100 / scale:.1f}",
-        f"{100 / scale:.1f}",
-        positions["low"],
-        positions["high"],
-        positions["score"],
-        positions["score"],
+        *(position(value) for value in (1.0, 1.0, row.low, row.high, row.score, row.score)),
     )
 
 

@@ -30,7 +30,7 @@ from portal.submissions import actions
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
 
-PASSWORD = "correct horse battery"  # noqa: S105
+PASSWORD = "correct horse battery"
 SOLUTION = '''import torch.distributed as dist
 
 
@@ -99,9 +99,7 @@ def timing(score: float = 1.25) -> Timing:
     median = (ordered[5] + ordered[6]) / 2
     candidate = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
     baseline = TimeSummary(median_us=100.0, p10_us=95.0, p90_us=110.0, calls=240)
-    size = SizeTiming(
-        size="tiny", candidate=candidate, baseline=baseline, ratios=blocks, rank_medians_us=(79.0, 80.0)
-    )
+    size = SizeTiming(size="tiny", candidate=candidate, baseline=baseline, ratios=blocks, rank_medians_us=(79.0, 80.0))
     return Timing(score=median, low=ordered[2], high=ordered[9], blocks=blocks, sizes=(size,))
 
 
@@ -128,12 +126,16 @@ def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: 
             phase="after the last call" if verdict is Verdict.PASSED else "in call 0 at size tiny, inside solution",
             calls_done=8,
             error=None if verdict is not Verdict.RUNTIME_ERROR or rank else "ValueError: <b>bad</b> shape",
-            stack=None if verdict is Verdict.PASSED else 'File "solution.py", line 7, in solution\n    dist.all_reduce(out)',
+            stack=None
+            if verdict is Verdict.PASSED
+            else 'File "solution.py", line 7, in solution\n    dist.all_reduce(out)',
             log="hello from a rank\n" if rank == 0 else "",
         )
         for rank in range(2)
     )
-    message = "Every checked call was right on every rank." if verdict is Verdict.PASSED else "Rank 0 is the first to differ."
+    message = (
+        "Every checked call was right on every rank." if verdict is Verdict.PASSED else "Rank 0 is the first to differ."
+    )
     return EvaluationReport(
         evaluation_id=str(evaluation.pk),
         problem=submission.problem,
@@ -151,7 +153,9 @@ def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: 
         sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
         timing=timing(score) if is_timed else None,
         ranks=ranks,
-        build=contract.BuildResult(succeeded=False, seconds=3.1, cached=False, command="nvcc x.cu", log="x.cu(3): error")
+        build=contract.BuildResult(
+            succeeded=False, seconds=3.1, cached=False, command="nvcc x.cu", log="x.cu(3): error"
+        )
         if verdict is Verdict.COMPILE_ERROR
         else None,
         sandbox=contract.SandboxLevel.REDUCED,
@@ -161,10 +165,20 @@ def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: 
     )
 
 
-def judged(author: User, at: Node, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25, visibility: str = "private", mode: str = "ranked") -> Submission:
+def judged(
+    author: User,
+    at: Node,
+    *,
+    verdict: Verdict = Verdict.PASSED,
+    score: float = 1.25,
+    visibility: str = "private",
+    mode: str = "ranked",
+) -> Submission:
     """A submission whose evaluation ended with `verdict`, through the same action that hears from nodes."""
     submission = submit(author, visibility=visibility, mode=mode)
     evaluation = lease(submission, at)
-    delivery = Delivery(lease=evaluation.lease or "", node=at.name, report=report(evaluation, verdict=verdict, score=score))
+    delivery = Delivery(
+        lease=evaluation.lease or "", node=at.name, report=report(evaluation, verdict=verdict, score=score)
+    )
     assert actions.record_delivery(delivery, timezone.now())
     return submission
