@@ -19,6 +19,9 @@ DATA_DIR = Path(env.str("PKB_DATA_DIR", default=str(BASE_DIR / "var")))
 if (DATA_DIR / "env").is_file():
     environ.Env.read_env(DATA_DIR / "env", overwrite=False)
 
+for _name in ("PKB_SECRET_KEY", "PKB_DATABASE_URL", "PKB_BROKER_URL"):
+    if "REPLACE-ME" in env.str(_name, default=""):
+        raise ImproperlyConfigured(f"{_name} still holds the placeholder of deploy/env.example; give it a value")
 IS_EMBEDDED = env.bool("PKB_EMBEDDED", default=True)
 DEBUG = env.bool("PKB_DEBUG", default=False)
 SECRET_KEY = env.str("PKB_SECRET_KEY", default="")

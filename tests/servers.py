@@ -27,6 +27,7 @@ import psycopg2
 from redis import Redis
 from redis.exceptions import RedisError
 
+ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60
 
 
@@ -217,20 +218,16 @@ class PostgreSQL(Server):
 
 
 class RedisServer(Server):
-    """A Redis without persistence, so that a restart finds it empty; its users live in an ACL file and survive."""
+    """A Redis as production starts it: a restart finds it empty, but for its users."""
 
     user = "redis"
 
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
-        self.write("users.acl", "user default off\nuser admin on >admin-secret ~* &* +@all\n")
-
     def command(self) -> list[str]:
-        return [
-            str(_program("redis-server")),
-            *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
-            *("--save", "", "--appendonly", "no", "--aclfile", str(self.folder / "users.acl")),
-        ]
+        _program("redis-server")
+        return ["sh", str(ROOT / "deploy" / "redis-start.sh"), "--bind", "127.0.0.1", "--port", str(self.port)]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"REDIS_DATA": str(self.folder), "PKB_BROKER_ADMIN_PASSWORD": "admin-secret"}
 
     def is_ready(self) -> bool:
         try:
