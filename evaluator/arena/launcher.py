@@ -84,11 +84,15 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     import torch  # noqa: PLC0415
 
-    from evaluator.arena.shim import Place, run_rank  # noqa: PLC0415
+    from evaluator.arena.records import CHANNEL_LOST  # noqa: PLC0415
+    from evaluator.arena.shim import ChannelLost, Place, run_rank  # noqa: PLC0415
 
     torch.set_num_threads(settings["threads"])
     given: dict[str, Any] = {**rank, **{name: settings[name] for name in _COMMON}}
-    run_rank(Place(**given))
+    try:
+        run_rank(Place(**given))
+    except ChannelLost:
+        os._exit(CHANNEL_LOST)
 
 
 if __name__ == "__main__":

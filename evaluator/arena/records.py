@@ -112,6 +112,8 @@ class Command:
 EXIT = struct.Struct("<4sIi")
 """What the launcher says of a rank that has ended: magic number, rank, wait status."""
 EXIT_MAGIC = b"PKBx"
+CHANNEL_LOST = 71
+"""Exit code of a rank whose shim found its channel closed from inside."""
 
 PHASE_LAYOUT = struct.Struct("<IIQ")
 """Head of a diary: phase, call, monotonic nanoseconds."""

@@ -79,6 +79,10 @@ class Failed(Exception):
         self.text = text
 
 
+class ChannelLost(Exception):
+    """The channel to the host was closed from inside."""
+
+
 @dataclass
 class Slot:
     """A call between LOAD and DONE: its arguments, a copy of them to see changes, and the file for its outputs."""
@@ -155,7 +159,10 @@ class Shim:
 
     def report(self, kind: ReportKind, **values: int) -> None:
         """Send one record."""
-        self._socket.send(Report(kind=kind, call=self._diary.call, **values).pack())
+        try:
+            self._socket.send(Report(kind=kind, call=self._diary.call, **values).pack())
+        except OSError as error:
+            raise ChannelLost from error
 
     def wait_for_end(self) -> None:
         """Stay until the host closes the channel, so that peers are not disturbed by this rank's end."""
@@ -164,7 +171,10 @@ class Shim:
             pass
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        packet, ancillary, _flags, _address = self._socket.recvmsg(64, socket.CMSG_SPACE(8))
+        try:
+            packet, ancillary, _flags, _address = self._socket.recvmsg(64, socket.CMSG_SPACE(8))
+        except OSError as error:
+            raise ChannelLost from error
         descriptors = array.array("i")
         for _level, _type, data in ancillary:
             descriptors.frombytes(data)

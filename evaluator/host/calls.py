@@ -62,6 +62,7 @@ class Caller:
         self._cancelled = cancelled
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[int] = []
+        self._number = 0
 
     def call(self, *, verify: bool) -> CallTime:
         """One call on new contents.
@@ -72,8 +73,9 @@ class Caller:
         """
         content = next(self._contents)
         call_time, checks = self._run(content, verify=verify)
+        number = self._number
         if any(item.verdict is not None for item in checks):
-            self._evidence.add_wrong(checks, size=self._at_size.size, call=self._at_size.calls)
+            self._evidence.add_wrong(checks, size=self._at_size.size, call=number)
             self._replay(content, checks)
         if self._evidence.findings:
             raise Ended
@@ -99,7 +101,7 @@ class Caller:
         return CallTime(claims_ns=tuple(report.claimed_ns for report in reports), window_ns=window_ns), checks
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int]) -> tuple[list[Report], int]:
-        number = next(self._numbers)
+        self._number = number = next(self._numbers)
         slots = list(zip((item.file for item in inputs), targets, strict=True))
         limit_s = self._limit_s + (self._settings.first_call_s if not self._at_size.calls else 0.0)
         # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.

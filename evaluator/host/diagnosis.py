@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from evaluator.arena.records import Failure
+from evaluator.arena.records import CHANNEL_LOST, Failure
 from evaluator.contract import Finding, RankState, Verdict
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
 
@@ -84,7 +84,7 @@ def _failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
 
 def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
     status = cause.status
-    if status is None:
+    if status is None or os.waitstatus_to_exitcode(status) == CHANNEL_LOST:
         verdict, how = Verdict.EARLY_EXIT, "closed its channel"
     elif os.WIFSIGNALED(status):
         verdict = Verdict.CRASHED

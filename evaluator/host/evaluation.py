@@ -55,7 +55,7 @@ class Evaluation:
         self._evidence = Evidence()
         self._key = secrets.token_bytes(32)
         self._contents = itertools.count()
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
         self._gang: Gang | None = None
         self._oracle: OracleGang | None = None
         self._timing: Timing | None = None

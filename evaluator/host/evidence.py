@@ -69,7 +69,7 @@ class Evidence:
         return tuple(StageTime(stage=stage, seconds=self.seconds[stage]) for stage in Stage if stage in self.seconds)
 
     def add_wrong(self, checks: list[RankCheck], *, size: str, call: int) -> None:
-        """Turn what is wrong among the checks of the `call`-th call at a size into findings, specific ones included."""
+        """Turn what is wrong among the checks of call number `call` into findings, specific ones included."""
         for item in checks:
             if item.verdict is None:
                 continue

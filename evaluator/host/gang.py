@@ -84,6 +84,7 @@ class Gang:
         self._layout = sandbox.layout(plan.confinement, private=self._private)
         self._marker = f"{_MARKER}={self._private.name}"
         self._namespace: str | None = None
+        self._namespace_held: int | None = None
         self._incidents: list[Incident] = []
         self._ranks: list[_Rank] = []
         ends = _Ends()
@@ -178,8 +179,18 @@ class Gang:
             raise EvaluatorError(
                 f"the sandbox ranks did not start: {trouble} {self._launcher_text()} {texts}"
             ) from trouble
+        self._hold_namespace()
+
+    def _hold_namespace(self) -> None:
+        """Remember the sandbox's PID namespace, and keep it open: a freed number is given to the next sandbox."""
         pid = self._ranks[0].pid
-        self._namespace = processes.namespace_of(pid) if pid is not None else None
+        if pid is None or self.plan.confinement.level is SandboxLevel.NONE:
+            return
+        try:
+            self._namespace_held = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise EvaluatorError(f"the sandbox's process namespace cannot be watched: {error}") from error
+        self._namespace = processes.namespace_of(pid)
 
     def reveal(self, bundle: SourceBundle) -> None:
         """Put the submission where the ranks can read it; nothing of it was there before."""
@@ -357,12 +368,13 @@ class Gang:
 
     def _place_of(self, rank: _Rank, *, is_answered: bool, dump: str, ticks: int | None) -> tuple[Standing, str]:
         phase, call = self._phase_of(rank)
+        where_in = f"in call {call}" if call else "before the first call"
         if rank.status is not None or rank.is_closed:
-            return Standing.ENDED, f"ended ({_exit_words(rank)}) in call {call}"
+            return Standing.ENDED, f"ended ({_exit_words(rank)}) {where_in}"
         if rank.failure is not None:
-            return Standing.FAILED, f"failed in call {call}"
+            return Standing.FAILED, f"failed {where_in}"
         if is_answered or not rank.channel.expectation.is_open:
-            return Standing.FINISHED, f"waits at the end of call {call}"
+            return Standing.FINISHED, f"waits at the end of call {call}" if call else "waits for its first call"
         frames = stacks.main_thread(dump)
         own = stacks.own_frame(frames, source=self._layout.source)
         waiting = stacks.waits_in(frames, source=self._layout.source)
@@ -373,7 +385,7 @@ class Gang:
         is_busy = ticks is not None and processes.cpu_ticks(rank.pid or 0) - ticks > _busy_ticks()
         verb, standing = ("runs", Standing.WORKING) if is_busy else ("sleeps", Standing.SLEEPING)
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
-        return standing, f"{verb} {where} in call {call}"
+        return standing, f"{verb} {where} {where_in}"
 
     def _phase_of(self, rank: _Rank) -> tuple[Phase, int]:
         head = os.pread(rank.diary, records.PHASE_LAYOUT.size, 0)
@@ -412,6 +424,8 @@ class Gang:
                 rank.channel.close()
                 os.close(rank.diary)
             os.close(self._launcher_log)
+            if self._namespace_held is not None:
+                os.close(self._namespace_held)
             shutil.rmtree(self._private, ignore_errors=True)
 
     def _kill(self) -> None:

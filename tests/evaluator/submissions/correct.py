@@ -1,0 +1,7 @@
+import torch.distributed as dist
+
+
+def solution(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out

@@ -1,0 +1,6 @@
+while True:
+    pass
+
+
+def solution(tensor):
+    return tensor

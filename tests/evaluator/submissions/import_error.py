@@ -1,0 +1,5 @@
+import a_module_that_nobody_has
+
+
+def solution(tensor):
+    return tensor

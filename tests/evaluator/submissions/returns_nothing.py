@@ -1,0 +1,5 @@
+import torch.distributed as dist
+
+
+def solution(tensor):
+    dist.all_reduce(tensor.clone())

@@ -1,0 +1,11 @@
+import ctypes
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    if dist.get_rank() == 1:
+        ctypes.string_at(0)
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out

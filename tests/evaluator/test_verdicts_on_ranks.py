@@ -1,0 +1,180 @@
+"""Small programs on real ranks in a real sandbox: each gets its verdict, the rank is named, nothing stays behind."""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import EvaluationReport, Mode, SandboxLevel, Stage, Verdict
+from evaluator.host import Judge
+from evaluator.host.incidents import EvaluationCancelled
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for, request_for_text
+
+# Program, verdict, the rank that is named (None: either), words the author must read.
+PROGRAMS = [
+    ("correct", Verdict.PASSED, None, "2 ranks"),
+    ("wrong_on_rank_one", Verdict.WRONG_RESULT, 1, "[3, 5]"),
+    ("wrong_shape", Verdict.WRONG_SHAPE, 0, "expected bfloat16"),
+    ("wrong_dtype", Verdict.WRONG_SHAPE, 0, "float32"),
+    ("returns_two", Verdict.WRONG_SHAPE, 0, "received 2"),
+    ("returns_nothing", Verdict.WRONG_SHAPE, 0, "NoneType"),
+    ("not_finite", Verdict.NOT_FINITE, 0, "[0, 7]"),
+    ("mutates_input", Verdict.INPUT_MUTATED, 0, "'tensor'"),
+    ("raises_on_rank_one", Verdict.RUNTIME_ERROR, 1, "no plan for this shape"),
+    ("exits_cleanly", Verdict.EARLY_EXIT, 1, "code 0"),
+    ("exits_by_sys", Verdict.EARLY_EXIT, None, "code 0"),
+    ("closes_descriptors", Verdict.EARLY_EXIT, None, "closed its channel"),
+    ("segfault", Verdict.CRASHED, 1, "SIGSEGV"),
+    ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
+    ("crossed_collectives", Verdict.DEADLOCK, None, "rank 1 waits in recv called at solution.py:7"),
+    ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
+    ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
+    ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),
+    ("flaky", Verdict.NONDETERMINISTIC, 1, "right in 2 of 2"),
+    ("prints_a_lot", Verdict.PASSED, None, "2 ranks"),
+    ("import_error", Verdict.IMPORT_ERROR, None, "a_module_that_nobody_has"),
+    ("no_solution", Verdict.IMPORT_ERROR, None, "solution"),
+    ("explores", Verdict.PASSED, None, "2 ranks"),
+    ("forges_a_record", Verdict.TAMPERED, 1, "channel"),
+    ("too_much_memory", Verdict.OUT_OF_MEMORY, None, "allocate"),
+]
+
+
+def shared_files() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def _read(path: Path) -> bytes:
+    """A file of /proc; empty where its process has just ended."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def gang_directories(judge: Judge) -> int:
+    return sum(path.name.startswith("gang-") for path in judge._work_dir.iterdir())
+
+
+@pytest.mark.parametrize(("name", "verdict", "rank", "words"), PROGRAMS, ids=[program[0] for program in PROGRAMS])
+def test_program_gets_its_verdict(judge: Judge, name: str, verdict: Verdict, rank: int | None, words: str) -> None:
+    shared = shared_files()
+    report = judge.evaluate(request_for(name))
+    assert report.verdict is verdict, report.message
+    assert words in report.message
+    decided = next(finding for finding in report.findings if finding.verdict is verdict)
+    if rank is not None:
+        assert decided.rank == rank
+    assert shared_files() <= shared
+    assert gang_directories(judge) <= 1  # the next gang's
+
+
+def test_traceback_shows_the_authors_lines_only(judge: Judge) -> None:
+    report = judge.evaluate(request_for("raises_on_rank_one"))
+    error = report.ranks[1].error
+    assert error is not None
+    assert 'solution.py", line 6' in error
+    assert "arena" not in error
+
+
+def test_sandbox_refuses_what_a_submission_must_not_reach(judge: Judge) -> None:
+    log = judge.evaluate(request_for("explores")).ranks[0].log
+    attempts = re.findall(r"^(\w+): (\w+)", log, flags=re.MULTILINE)
+    assert len(attempts) == 11
+    assert {outcome for _, outcome in attempts} == {"refused"}, log
+
+
+def test_output_is_kept_head_and_tail_without_control_characters(judge: Judge) -> None:
+    log = judge.evaluate(request_for("prints_a_lot")).ranks[0].log
+    assert log.startswith("first words")
+    assert log.rstrip().endswith("last words")
+    assert "bytes left out" in log
+    assert "\x1b" not in log
+    assert len(log) < 300_000
+
+
+def test_processes_that_left_their_session_are_killed(judge: Judge) -> None:
+    report = judge.evaluate(request_for("leaves_processes"))
+    assert report.verdict is Verdict.PASSED
+    assert report.ranks[0].log.strip() == "started"
+    names = [_read(path).decode().strip() for path in Path("/proc").glob("[0-9]*/comm")]
+    assert "left_behind" not in names
+    assert not Path("/dev/shm/left_behind").exists()
+
+
+def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
+    report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
+    assert report.verdict is Verdict.PASSED, report.message
+    timing = report.timing
+    assert timing is not None
+    assert len(timing.blocks) == 12
+    assert timing.low <= timing.score <= timing.high
+    assert len(timing.sizes[0].rank_medians_us) == 2
+    assert [stage.stage for stage in report.stages][-1] is Stage.COMPARING
+
+
+def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:
+    late = (
+        "import torch.distributed as dist\ncalls = 0\n\n\ndef solution(tensor):\n    global calls\n    calls += 1\n"
+        "    out = tensor.clone()\n    if calls < 20:\n        dist.all_reduce(out)\n    return out\n"
+    )
+    report = judge.evaluate(request_for_text(late, mode=Mode.RANKED))
+    assert report.verdict is Verdict.WRONG_RESULT
+    assert report.timing is None
+
+
+def test_report_survives_json_and_records_what_was_enforced(judge: Judge) -> None:
+    report = judge.evaluate(request_for("correct"))
+    assert EvaluationReport.from_json(report.to_json()) == report
+    assert report.sandbox is not SandboxLevel.NONE
+    assert re.fullmatch(r"[0-9a-f]{64}", report.commitment)
+    assert report.environment["judge.check_calls"] == "5"
+
+
+def test_two_evaluations_never_share_a_secret(judge: Judge) -> None:
+    first, second = (judge.evaluate(request_for("correct")).commitment for _ in range(2))
+    assert first != second
+
+
+def test_progress_follows_the_stages(judge: Judge) -> None:
+    seen: list[Stage] = []
+    judge.evaluate(request_for("correct"), progress=lambda stage, _detail, _fraction: seen.append(stage))
+    order = list(Stage)
+    assert seen[0] is Stage.PREPARING
+    assert seen[-1] is Stage.REPORTING
+    assert {Stage.STARTING, Stage.VERIFYING} <= set(seen)
+    assert order.index(seen[-1]) == len(order) - 1
+
+
+def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge) -> None:
+    asked: list[Stage] = []
+
+    def is_cancelled() -> bool:
+        return Stage.VERIFYING in asked
+
+    with pytest.raises(EvaluationCancelled):
+        judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
+    assert gang_directories(judge) <= 1
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_descriptors_do_not_leak(judge: Judge) -> None:
+    judge.evaluate(request_for("correct"))
+    before = len(os.listdir("/proc/self/fd"))
+    for name in ("correct", "wrong_on_rank_one", "segfault"):
+        judge.evaluate(request_for(name))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_closed_judge_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
+    shared = shared_files()
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+    assert shared_files() <= shared
+    own = str(tmp_path).encode()
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if own in _read(path)]
