@@ -111,7 +111,8 @@ def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
         rows = (
             Row(
                 name=name,
-                kind=_kind(schema, field),
+                kind=_kind(schema, field)
+                + (f"; {field['default'] or 'empty'} if left out" if "default" in field else ""),
                 is_required=name in body.get("required", ()),
                 text=_marked(field.get("description", "")),
             )

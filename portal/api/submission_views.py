@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery, prefetch_related_objects
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
@@ -60,12 +60,9 @@ _EXAMPLE = OpenApiExample(
 
 
 @contextmanager
-def _input_names(values: dict[str, Any]) -> Iterator[None]:
+def _input_names(*, file: str) -> Iterator[None]:
     """Let refusals of the actions, which speak of a page's form, name the input that came through the API."""
-    names = {
-        "file": next((name for name in ("source", "files") if name in values), "file"),
-        "idempotency_key": "Idempotency-Key",
-    }
+    names = {"file": file, "idempotency_key": "Idempotency-Key"}
     try:
         yield
     except Refusal as refusal:
@@ -109,7 +106,7 @@ class Submissions(Endpoint):
         is_form = (request.content_type or "").startswith("multipart/")
         values = inputs.read(inputs.SubmissionUpload if is_form else inputs.SubmissionInput, request.data)
         key = inputs.idempotency_key(request)
-        with _input_names(values):
+        with _input_names(file=next(name for name in ("source", "files", "file") if name in values)):
             submission = actions.create_submission(
                 caller(request),
                 files=inputs.bundle_of(values),
@@ -144,8 +141,9 @@ def _detail(request: Request, submission: Submission, live: queries.LiveView | N
 
 
 def _tag(submission: Submission, live: queries.LiveView) -> str:
-    """The entity tag of a submission or evaluation as it now is."""
-    parts = (submission.visibility, submission.note, str(live.evaluation.pk), live.version)
+    """The entity tag of a submission or evaluation as it now is; an earlier evaluation may still be under way."""
+    others = (f"{other.pk} {other.state} {other.verdict}" for other in submission.evaluations.all())
+    parts = (submission.visibility, submission.note, str(live.evaluation.pk), live.version, *others)
     return f'"{hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]}"'
 
 
@@ -175,6 +173,7 @@ class SubmissionView(Endpoint):
         """A submission with the stage, place or report of its newest evaluation. Poll it with If-None-Match."""
         inputs.read(inputs.NoQuery, request.query_params)
         submission = queries.get_submission(viewer(request), submission_id)
+        prefetch_related_objects([submission], "evaluations")
         live = queries.live_view(_newest(submission))
         tag = _tag(submission, live)
         unchanged = _conditional(request, tag)
@@ -247,7 +246,8 @@ class Evaluations(Endpoint):
         if not queries.may_change(user, submission):
             raise _someone_elses(submission)
         values = inputs.read(inputs.EvaluationInput, request.data)
-        with _input_names({}):
+        # The only refusal that names the source here says that this profile already has it in the queue.
+        with _input_names(file="profile"):
             evaluation = actions.queue_evaluation(submission, profile=values["profile"], mode=values["mode"])
         address = reverse("api:evaluation", args=[submission.pk, evaluation.pk], request=request)
         context = {"request": request, "live": queries.live_view(evaluation)}
