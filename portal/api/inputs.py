@@ -150,7 +150,10 @@ class SubmissionUpload(_SubmissionFields):
     """A submission as a form with an uploaded file."""
 
     file = serializers.FileField(
-        allow_empty_file=True, max_length=200, help_text="One .py file, or a .zip with solution.py at its root."
+        allow_empty_file=True,
+        max_length=200,
+        error_messages={"invalid": "This is text, not an attached file."},
+        help_text="One .py file, or a .zip with solution.py at its root.",
     )
 
 

@@ -265,6 +265,7 @@ _REMEDIES = {
     "null": "Give it a value, or leave it out.",
     "blank": "Give it a value, or leave it out.",
     "max_length": "Shorten it.",
+    "no_name": "Attach the file with its name.",
     "unknown_field": "Remove it, or check its spelling at /api/v1/.",
     "unknown_parameter": "Remove it, or check its spelling at /api/v1/.",
     "invalid_choice": "Use one of the values listed at /api/v1/.",
