@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from html import escape
+from xml.etree import ElementTree as ET
 
 from django.utils.safestring import SafeString
 from latex2mathml.converter import convert
@@ -12,14 +13,64 @@ from pygments.util import ClassNotFound
 
 from portal.catalog.highlighting import highlight
 
+_MATHML = frozenset(
+    {
+        *("math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "msub", "msup", "msubsup", "munder", "mover"),
+        *("munderover", "mfrac", "msqrt", "mroot", "mtable", "mtr", "mtd", "mlabeledtr", "mstyle", "mpadded"),
+        *("mphantom", "menclose", "mfenced", "mmultiscripts", "mprescripts", "none"),
+    }
+)
+_ATTRIBUTES = frozenset(
+    {
+        *("display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder", "movablelimits"),
+        *(
+            "lspace",
+            "rspace",
+            "width",
+            "height",
+            "depth",
+            "minsize",
+            "maxsize",
+            "symmetric",
+            "largeop",
+            "linethickness",
+        ),
+        *("columnalign", "rowspacing", "columnspacing", "columnlines", "rowlines", "displaystyle", "scriptlevel"),
+        *(
+            "notation",
+            "bevelled",
+            "linebreak",
+            "mathsize",
+            "voffset",
+            "frame",
+            "align",
+            "subscriptshift",
+            "superscriptshift",
+        ),
+    }
+)
+
 
 def _mathml(latex: str, options: dict[str, bool]) -> str:
     """MathML of `latex`; where the converter fails, the LaTeX itself stays readable as code."""
     display = "block" if options.get("display_mode") else "inline"
     try:
-        return str(convert(latex, display=display))
+        converted = str(convert(latex, display=display))
     except Exception:  # noqa: BLE001 - the converter raises what it pleases on LaTeX that it does not know
-        return f"<code>{escape(latex)}</code>"
+        converted = ""
+    return converted if _is_plain_mathml(converted) else f"<code>{escape(latex)}</code>"
+
+
+def _is_plain_mathml(markup: str) -> bool:
+    """Whether `markup` holds only known elements and attributes: the converter copies the words of a text as is."""
+    try:
+        elements = list(ET.fromstring(markup).iter())  # noqa: S314 - without a DOCTYPE there are no entities
+    except ET.ParseError:
+        return False
+    names = (element.tag.rpartition("}")[2] for element in elements)
+    return all(name in _MATHML for name in names) and all(
+        _ATTRIBUTES.issuperset(element.attrib) for element in elements
+    )
 
 
 def _code(text: str, language: str, _attributes: str) -> str:

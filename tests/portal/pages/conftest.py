@@ -1,0 +1,37 @@
+"""Pages as the test client sees them."""
+
+import pytest
+
+from tests.portal.pages import scenes
+
+
+@pytest.fixture(autouse=True)
+def quick_pages(settings):
+    """Static addresses without the manifest that only `collectstatic` writes, and quick passwords."""
+    # Slow hashing is what tests that sign in many people do not need.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    }
+
+
+@pytest.fixture
+def alice(db):
+    return scenes.person("alice")
+
+
+@pytest.fixture
+def bob(db):
+    return scenes.person("bob")
+
+
+@pytest.fixture
+def local(db):
+    return scenes.node()
+
+
+@pytest.fixture
+def as_alice(client, alice):
+    client.force_login(alice)
+    return client

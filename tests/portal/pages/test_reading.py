@@ -1,0 +1,162 @@
+"""What anonymous readers see."""
+
+import pytest
+from django.urls import reverse
+
+from evaluator.contract import Verdict
+from evaluator.judging.verdicts import FACTS
+from problems import registry
+from tests.portal.pages import scenes
+
+PUBLIC = [
+    "/",
+    "/problems/",
+    "/leaderboards/",
+    "/nodes/",
+    "/docs/",
+    "/accounts/sign-in/",
+    "/accounts/sign-up/",
+    "/problems/allreduce/",
+    "/problems/allreduce/leaderboard/",
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_pages_open_without_an_account(client, address):
+    response = client.get(address)
+    assert response.status_code == 200
+    assert b'<main id="main"' in response.content
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
+def test_every_problem_has_its_page(client, slug):
+    page = client.get(reverse("catalog:problem", args=[slug])).content.decode()
+    problem = registry.get(slug)
+    assert all(f"<code>{argument.name}</code>" in page for argument in problem.arguments)
+    assert "Floors: how fast a call could be at best" in page
+
+
+@pytest.mark.django_db
+def test_the_statement_shows_its_mathematics_as_mathml(client):
+    page = client.get("/problems/allreduce/").content.decode()
+    assert "<math" in page
+    assert "$" not in page.split('id="statement"')[1].split("</section>")[0]
+
+
+@pytest.mark.django_db
+def test_facets_narrow_the_list_and_say_how_many_are_left(client):
+    page = client.get("/problems/", {"communication": "all_gather", "block": "primitive"}).content.decode()
+    assert "All-gather of one matrix" in page
+    assert "GEMM + all-reduce" not in page
+
+
+@pytest.mark.django_db
+def test_search_that_finds_nothing_offers_the_way_back(client):
+    page = client.get("/problems/", {"q": "no such words"}).content.decode()
+    assert "0 of " in page
+    assert "Show every problem" in page
+
+
+@pytest.mark.django_db
+def test_an_unknown_problem_is_a_404_that_suggests_the_nearest(client):
+    response = client.get("/problems/allreduc/")
+    assert response.status_code == 404
+    assert b"allreduce" in response.content
+
+
+@pytest.mark.django_db
+def test_an_unknown_address_gets_the_designed_page(client):
+    response = client.get("/nowhere/")
+    assert response.status_code == 404
+    assert b"There is nothing at this address" in response.content
+
+
+@pytest.mark.django_db
+def test_the_board_lists_entries_with_their_intervals(client, alice, bob, local):
+    scenes.judged(alice, local, score=1.25, visibility="public")
+    scenes.judged(bob, local, score=1.4)
+    page = client.get("/problems/allreduce/leaderboard/").content.decode()
+    assert "1.245" in page
+    assert "1.210 to 1.280" in page
+    assert "A practice board" in page
+    assert page.count(">private<") == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("query", [{"profile": "abacus"}, {"backend": "fortran"}])
+def test_a_board_that_does_not_exist_is_a_404_with_the_known_ones(client, query):
+    response = client.get("/problems/allreduce/leaderboard/", query)
+    assert response.status_code == 404
+    assert b"Known are" in response.content
+
+
+@pytest.mark.django_db
+def test_the_overview_names_the_leader_of_every_board(client, alice, bob, local):
+    scenes.judged(alice, local)
+    scenes.judged(bob, local)
+    page = client.get("/leaderboards/").content.decode()
+    assert "2 entries" in page
+    assert ">alice</a>" in page
+
+
+@pytest.mark.django_db
+def test_home_says_that_the_published_figures_were_not_measured_here(client):
+    page = client.get("/").content.decode()
+    assert "28 / 87" in page
+    assert "Published elsewhere, not measured here" in page
+
+
+@pytest.mark.django_db
+def test_the_docs_explain_every_verdict(client):
+    page = client.get("/docs/").content.decode()
+    assert all(f'id="{verdict}"' in page for verdict in FACTS)
+
+
+@pytest.mark.django_db
+def test_the_node_page_shows_slots_and_queue(client, alice, local):
+    scenes.submit(alice)
+    page = client.get("/nodes/").content.decode()
+    assert "Online" in page
+    assert "Your work in progress" not in page
+
+
+@pytest.mark.django_db
+def test_health_answers_in_plain_words(client):
+    assert client.get("/healthz").content == b"ok\n"
+    assert client.get("/readyz").content == b"ready\n"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/problems/",
+        "/problems/allreduce/",
+        "/leaderboards/",
+        "/problems/allreduce/leaderboard/",
+    ],
+)
+def test_the_number_of_queries_does_not_grow_with_the_entries(client, local, address, django_assert_num_queries):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    scenes.judged(scenes.person("first"), local)
+    with CaptureQueriesContext(connection) as few:
+        client.get(address)
+    for name in ("second", "third"):
+        scenes.judged(scenes.person(name), local)
+    with django_assert_num_queries(len(few)):
+        client.get(address)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.WRONG_RESULT])
+def test_a_public_submission_is_readable_without_an_account(client, alice, local, verdict):
+    submission = scenes.judged(alice, local, verdict=verdict, visibility="public")
+    page = client.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
+    assert FACTS[verdict].title in page
+    assert FACTS[verdict].advice in page
+    assert "Judge again" not in page
