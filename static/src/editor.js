@@ -45,6 +45,18 @@ const theme = EditorView.theme({
   },
 });
 
+// What is typed over a selection is put in by the editor itself: the browser would keep the look of the replaced words
+// in a style attribute, which the Content-Security-Policy refuses and reports.
+const typeOverSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (event.inputType !== "insertText" || !event.data || event.isComposing) return false;
+    if (view.state.selection.main.empty) return false;
+    view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    event.preventDefault();
+    return true;
+  },
+});
+
 /** Put an editor in place of `textarea`; returns an object with `text()` and `replace(text)`. */
 export function attach(textarea, { nonce, describedBy, onChange }) {
   const language = new Compartment();
@@ -69,6 +81,7 @@ export function attach(textarea, { nonce, describedBy, onChange }) {
         indentUnit.of("    "),
         bracketMatching(),
         search({ top: true }),
+        typeOverSelection,
         language.of(python()),
         syntaxHighlighting(highlighting),
         theme,
