@@ -55,8 +55,7 @@
 
   const judge = () => {
     const chosen = data.profiles[profile.value];
-    for (const option of backend.options) option.disabled = !chosen.backends.includes(option.value);
-    const refused = backend.selectedOptions[0]?.disabled;
+    const refused = !chosen.backends.includes(backend.value);
     note.textContent = refused
       ? `${chosen.title} cannot judge the backend ${backend.value}; it can judge ${chosen.backends.join(", ")}. Choose another backend or profile.`
       : chosen.note;
