@@ -136,8 +136,14 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         response = HttpResponseNotModified()
     else:
         may_change = queries.may_change(request.user, submission)
-        context = {**live_context(view), "submission": submission, "may_change": may_change, "etag": etag}
-        response = render(request, "submissions/_live.html", context)
+        context = {
+            **live_context(view),
+            "submission": submission,
+            "evaluations": list(submission.evaluations.order_by("-queued_at")),
+            "may_change": may_change,
+            "etag": etag,
+        }
+        response = render(request, "submissions/live.html", context)
     response["ETag"] = etag
     response["Cache-Control"] = "private, no-cache"
     return response

@@ -184,3 +184,9 @@ def test_the_list_of_own_submissions_costs_a_fixed_number_of_queries(as_alice, a
     scenes.judged(alice, local)
     with django_assert_num_queries(len(few)):
         as_alice.get("/submissions/")
+
+
+def test_a_poll_brings_the_list_of_evaluations_along(as_alice, alice, local):
+    submission = scenes.judged(alice, local)
+    page = as_alice.get(live_address(submission)).content.decode()
+    assert 'id="evaluation-list" hx-swap-oob="true"' in page

@@ -1,0 +1,36 @@
+"""A board that is ranked by speed, as its readers see it."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from portal.ranking.models import Standing
+from portal.submissions.models import Evaluation
+from tests.portal.pages import scenes
+
+
+def stand(author, at, *, low, high):
+    """A standing on h200x8, moved there from a real evaluation."""
+    evaluation = scenes.judged(author, at).evaluations.get()
+    place = {"profile": "h200x8", "score_low": low, "score_high": high, "score": (low + high) / 2}
+    Evaluation.objects.filter(pk=evaluation.pk).update(**place)
+    Standing.objects.filter(author=author, profile="cpux2").update(
+        **place, submitted_at=timezone.now() + timedelta(minutes=1)
+    )
+
+
+def test_places_go_by_the_lower_end_and_overlaps_are_marked(client, local):
+    for name, low, high in (("wide", 1.0, 2.0), ("sure", 1.5, 1.6), ("slow", 0.5, 0.6)):
+        stand(scenes.person(name), local, low=low, high=high)
+    page = client.get("/problems/allreduce/leaderboard/", {"profile": "h200x8"}).content.decode()
+    rows = page.split("<tbody>")[1].split("</tbody>")[0].split("</tr>")[:3]
+    assert [name in row for name, row in zip(("sure", "wide", "slow"), rows, strict=True)] == [True] * 3
+    assert ["≈ above" in row for row in rows] == [False, True, False]
+
+
+def test_the_overview_shows_the_fastest_of_a_board_ranked_by_speed(client, local):
+    stand(scenes.person("first"), local, low=0.8, high=0.9)
+    stand(scenes.person("fastest"), local, low=1.8, high=1.9)
+    page = client.get("/leaderboards/").content.decode()
+    assert ">fastest</a>" in page
+    assert ">first</a>" not in page
