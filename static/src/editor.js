@@ -85,7 +85,7 @@ export function attach(textarea, { nonce, describedBy, onChange }) {
         language.of(python()),
         syntaxHighlighting(highlighting),
         theme,
-        EditorView.contentAttributes.of({ "aria-label": "Source of solution.py", "aria-describedby": describedBy }),
+        EditorView.contentAttributes.of({ tabindex: "0", "aria-label": "Source of solution.py", "aria-describedby": describedBy }),
         // Escape, then Tab, leaves the editor, as the hint below it says.
         keymap.of([{ key: "Tab", run: insertTab, shift: indentLess }, ...defaultKeymap, ...historyKeymap, ...searchKeymap]),
         mirror,

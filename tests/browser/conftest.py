@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,13 @@ document.addEventListener("securitypolicyviolation", (event) => {
 
 @pytest.fixture(scope="session")
 def site_url() -> Iterator[str]:
-    """The address of a running installation, ended as by Ctrl-C at the end of the session."""
+    """The address of a running installation, ended as by Ctrl-C at the end of the session.
+
+    PKB_TEST_SITE names one that runs already, for a developer who tries again and again.
+    """
+    if "PKB_TEST_SITE" in os.environ:
+        yield os.environ["PKB_TEST_SITE"]
+        return
     data_dir = tempfile.mkdtemp(prefix="pkb-browser-")
     (port,) = free_ports(1)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PKB_", "DJANGO_"))}
@@ -121,11 +128,14 @@ class Watch:
 
     def attach(self, context: BrowserContext) -> None:
         """Listen on every page of the context, present and future."""
-        context.expose_function("reportViolation", self.violations.append)
+        context.expose_function("reportViolation", self._violation)
         context.add_init_script(REPORT_VIOLATIONS)
         context.on("console", self._console)
         context.on("weberror", lambda error: self.errors.append(f"uncaught: {error.error}"))
         context.on("response", self._response)
+
+    def _violation(self, text: str) -> None:
+        self.violations.append(text)
 
     def _console(self, message: ConsoleMessage) -> None:
         if "Content Security Policy" in message.text or "Content-Security-Policy" in message.text:
@@ -189,14 +199,16 @@ def visit(chromium: Browser, site_url: str) -> Iterator[Visit]:
         visitor.watch.assert_clean()
 
 
-def sign_up(page: Page, name: str) -> None:
-    """Make an account and be signed in with it."""
+def sign_up(page: Page, first_name: str) -> str:
+    """Make an account with a name that nobody has and be signed in with it; returns the name."""
+    name = f"{first_name}-{uuid.uuid4().hex[:6]}"
     page.goto("/accounts/sign-up/")
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_label("Password again").fill(PASSWORD)
-    page.get_by_role("main").get_by_role("button", name="Sign up").click()
+    page.get_by_role("main").get_by_role("button", name="Create the account").click()
     page.get_by_role("link", name=name).wait_for()
+    return name
 
 
 def save_screenshot(page: Page, name: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.browser.conftest import Visit, save_screenshot, sign_up
-from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1, submit
+from tests.browser.test_journey import RIGHT, WRONG_ON_RANK_1, submit, wait_for_verdict
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
@@ -19,6 +19,7 @@ LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 class Story:
     """Somebody with an account, a right submission and a wrong one, both judged."""
 
+    name: str
     state: StorageState
     passed: str
     wrong: str
@@ -50,18 +51,16 @@ def story(chromium: Browser, site_url: str) -> Iterator[Story]:
     """One for the whole session: judging takes a while."""
     context = chromium.new_context(base_url=site_url)
     page = context.new_page()
-    sign_up(page, "dora")
-    addresses = {verdict: _judged(page, source, verdict) for verdict, source in PROGRAMS.items()}
-    yield Story(context.storage_state(), addresses["PASSED"], addresses["WRONG_RESULT"])
+    name = sign_up(page, "dora")
+    passed = _judged(page, RIGHT, "Passed")
+    wrong = _judged(page, WRONG_ON_RANK_1, "Wrong result")
+    yield Story(name, context.storage_state(), passed, wrong)
     context.close()
-
-
-PROGRAMS = {"PASSED": RIGHT, "WRONG_RESULT": WRONG_ON_RANK_1}
 
 
 def _judged(page: Page, source: str, verdict: str) -> str:
     submit(page, source)
-    expect(page.get_by_role("main")).to_contain_text(verdict, timeout=VERDICT_MS)
+    wait_for_verdict(page, verdict)
     return page.url
 
 
@@ -101,11 +100,11 @@ def _accessibility(page: Page) -> list[str]:
 def test_the_main_pages_can_be_read_without_scripts(visit: Visit, story: Story) -> None:
     page = visit(state=story.state, scripts=False).page
     for address, words in {
-        "/problems/": "allreduce",
+        "/problems/": "All-reduce",
         "/problems/allreduce/": "dist.all_reduce",
         "/problems/allreduce/submit/": "solution.py",
-        "/problems/allreduce/leaderboard/?profile=cpux2": "dora",
-        story.passed: "PASSED",
+        "/problems/allreduce/leaderboard/?profile=cpux2": story.name,
+        story.passed: "Passed",
     }.items():
         page.goto(address)
         expect(page.get_by_role("main")).to_contain_text(words)
