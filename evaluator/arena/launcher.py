@@ -3,6 +3,7 @@
 Run as `python -I launcher.py '<json>'`; the JSON names the ranks' descriptors. Nothing of a submission runs here.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -48,8 +49,9 @@ def _limit(limits: dict[str, int]) -> None:
         ceiling = resource.getrlimit(kind)[1]
         lowered = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
         resource.setrlimit(kind, (lowered, lowered))
-    # Where memory runs out, the kernel is to end a rank and nothing else.
-    Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    # Where memory runs out, the kernel is to end a rank and nothing else. Not every kernel offers this.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:

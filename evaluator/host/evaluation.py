@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 from statistics import median
 
 from evaluator.contract import (
@@ -19,7 +20,9 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.host import builder as building
 from evaluator.host import series as timing
+from evaluator.host.builder import Builder, Built
 from evaluator.host.calls import Caller, leg_calls
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.evidence import Ended, Evidence, SizeEvidence
@@ -44,11 +47,16 @@ class Evaluation:
         request: EvaluationRequest,
         *,
         plan: GangPlan,
+        builder: Builder,
+        work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> None:
         self._request = request
         self._plan = plan
+        self._builder = builder
+        self._work_dir = work_dir
+        self._built: Built | None = None
         self._settings = plan.settings
         self._progress = progress
         self._cancelled = cancelled
@@ -66,6 +74,7 @@ class Evaluation:
         """Judge, stage by stage; raises EvaluatorError for failures of ours, EvaluationCancelled when cancelled."""
         try:
             self._check_source()
+            self._build()
             self._start(take_oracle, take_gang)
             self._import()
             measured = [self._run_size(size) for size in self._sizes]
@@ -111,6 +120,16 @@ class Evaluation:
         if verdicts.decide_before_ranks(found) is not None:
             raise Ended
 
+    def _build(self) -> None:
+        """Compile what the submission will ask for, before any rank is held."""
+        if not building.is_needed(self._request):
+            return
+        with self._stage(Stage.BUILDING, "compiling"):
+            self._built = self._builder.build(self._request, workdir=self._work_dir, sandbox=self._plan.confinement)
+        self._evidence.findings += self._built.findings
+        if verdicts.decide_before_ranks(self._evidence.findings) is not None:
+            raise Ended
+
     def _start(self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
             self._oracle = take_oracle()
@@ -120,7 +139,7 @@ class Evaluation:
     def _import(self) -> None:
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
             gang = self._ready_gang()
-            gang.reveal(self._request.source)
+            gang.reveal(self._request.source, built=self._built)
             gang.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
 
     def _run_size(self, size: str) -> timing.Series | None:
@@ -246,6 +265,7 @@ class Evaluation:
             sizes=tuple(at_size.result() for at_size in evidence.sizes),
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
             ranks=evidence.ranks,
+            build=self._built.result if self._built is not None else None,
             sandbox=self._plan.confinement.level,
             slots=SlotKind.HOST_MEMORY,
             commitment=hashlib.sha256(self._key).hexdigest(),

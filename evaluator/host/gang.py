@@ -21,6 +21,7 @@ from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host import processes, sandbox, stacks
+from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
 from evaluator.host.incidents import EvaluationCancelled, GangTrouble, Incident, IncidentKind, Observation, Standing
 from evaluator.host.logs import LogDrain, clean
@@ -162,7 +163,8 @@ class Gang:
         home = self._private / "home"
         home.mkdir()
         name, _, value = self._marker.partition("=")
-        return sandbox.environment(self.plan.profile, home=str(home)) | {name: value}
+        own = {name: value, "PKB_BUILT": str(self._private / "built"), "PKB_EXTENSION_CACHE": str(home / "extensions")}
+        return sandbox.environment(self.plan.profile, home=str(home)) | own
 
     # ---- the conversation -------------------------------------------------------------------------------------
 
@@ -192,8 +194,8 @@ class Gang:
             raise EvaluatorError(f"the sandbox's process namespace cannot be watched: {error}") from error
         self._namespace = processes.namespace_of(pid)
 
-    def reveal(self, bundle: SourceBundle) -> None:
-        """Put the submission where the ranks can read it; nothing of it was there before."""
+    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
+        """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
         root = self._private / "source"
         for file in bundle.files:
             path = root / file.path
@@ -201,6 +203,8 @@ class Gang:
                 raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text, encoding="utf-8")
+        if built is not None:
+            built.place(self._private / "built")
 
     def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
         """Let every rank import solution.py; raises GangTrouble."""
@@ -437,7 +441,9 @@ class Gang:
         try:
             self._process.wait(timeout=1.0 if self._namespace else 0.0)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            # The process group, not the process: in its first moments bubblewrap has a child that would outlive it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(timeout=_CLEAN_S)
         processes.wait_until_gone(members, seconds=_CLEAN_S)
 

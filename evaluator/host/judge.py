@@ -15,6 +15,7 @@ from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import sandbox
+from evaluator.host.builder import Builder
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.gpus import gpus_for
@@ -60,6 +61,7 @@ class Judge:
         self._oracle_uses = 0
         self._gang: Gang | None = None
         self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-judge-", dir=settings.work_dir))
+        self._builder = Builder(settings)
         self._spawner = Spawner()
         try:
             self._plan = GangPlan(
@@ -105,7 +107,14 @@ class Judge:
             EvaluationCancelled: `cancelled()` became true.
         """
         with self._turn:
-            evaluation = Evaluation(request, plan=self._plan, progress=progress, cancelled=cancelled)
+            evaluation = Evaluation(
+                request,
+                plan=self._plan,
+                builder=self._builder,
+                work_dir=self._work_dir,
+                progress=progress,
+                cancelled=cancelled,
+            )
             started_at = _now()
             try:
                 evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang)

@@ -29,8 +29,8 @@ class Keeper:
 
     def text(self) -> str:
         """What was kept, with a note of what was not."""
-        gap = f"\n[... {self._dropped} bytes left out ...]\n" if self._dropped else ""
-        return clean(self._head.decode("utf-8", "replace") + gap + self._tail.decode("utf-8", "replace"))
+        gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
+        return clean((self._head + gap + self._tail).decode("utf-8", "replace"))
 
 
 def clean(text: str) -> str:

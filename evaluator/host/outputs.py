@@ -17,6 +17,7 @@ _ITEM_BYTES = {
     "int32": 4, "uint32": 4, "float32": 4,
     "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+_COPY_BYTES = 16 * 1024 * 1024
 _MAX_OUTPUTS = 256
 _MAX_DIMENSIONS = 16
 _MAX_EXTENT = 2**40
@@ -49,7 +50,7 @@ def take(descriptor: int) -> int:
     os.ftruncate(copy, size)
     done = 0
     while done < size:
-        done += os.sendfile(copy, descriptor, done, size - done)
+        done += os.pwrite(copy, os.pread(descriptor, min(_COPY_BYTES, size - done), done), done)
     return copy
 
 

@@ -125,7 +125,15 @@ def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # n
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
         **_ON_LOOPBACK,
     }
+    if profile.device == "cuda" and (libraries := _driver_libraries()):
+        variables["LD_LIBRARY_PATH"] = libraries
     return variables if profile.multicast else variables | _MULTICAST_OFF
+
+
+def _driver_libraries() -> str:
+    """Those folders of the host's library path that the sandbox shows as well; some images keep the driver there."""
+    given = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return ":".join(path for path in given if path.startswith("/usr/") and Path(path).is_dir())
 
 
 def command(

@@ -1,6 +1,8 @@
 """One judge for a module of tests: its oracle ranks start once."""
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,11 @@ SETTINGS = JudgeSettings(profile="cpux2", call_limit_s=3.0, first_call_s=0.0, im
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(SETTINGS) as started:
+def work_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("slot")
+
+
+@pytest.fixture(scope="module")
+def judge(work_dir: Path) -> Iterator[Judge]:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=work_dir)) as started:
         yield started

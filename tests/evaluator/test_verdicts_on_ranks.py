@@ -1,7 +1,6 @@
 """Small programs on real ranks in a real sandbox: each gets its verdict, the rank is named, nothing stays behind."""
 
 import dataclasses
-import os
 import re
 from pathlib import Path
 
@@ -44,7 +43,7 @@ PROGRAMS = [
 
 
 def shared_files() -> set[str]:
-    return set(os.listdir("/dev/shm"))
+    return {path.name for path in Path("/dev/shm").iterdir()}
 
 
 def _read(path: Path) -> bytes:
@@ -55,12 +54,18 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def gang_directories(judge: Judge) -> int:
-    return sum(path.name.startswith("gang-") for path in judge._work_dir.iterdir())
+def gang_directories(work_dir: Path) -> int:
+    return len(list(work_dir.glob("*/gang-*")))
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize(("name", "verdict", "rank", "words"), PROGRAMS, ids=[program[0] for program in PROGRAMS])
-def test_program_gets_its_verdict(judge: Judge, name: str, verdict: Verdict, rank: int | None, words: str) -> None:
+def test_program_gets_its_verdict(
+    judge: Judge, work_dir: Path, *, name: str, verdict: Verdict, rank: int | None, words: str
+) -> None:
     shared = shared_files()
     report = judge.evaluate(request_for(name))
     assert report.verdict is verdict, report.message
@@ -69,7 +74,7 @@ def test_program_gets_its_verdict(judge: Judge, name: str, verdict: Verdict, ran
     if rank is not None:
         assert decided.rank == rank
     assert shared_files() <= shared
-    assert gang_directories(judge) <= 1  # the next gang's
+    assert gang_directories(work_dir) <= 1  # the next gang's
 
 
 def test_traceback_shows_the_authors_lines_only(judge: Judge) -> None:
@@ -149,7 +154,7 @@ def test_progress_follows_the_stages(judge: Judge) -> None:
     assert order.index(seen[-1]) == len(order) - 1
 
 
-def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge) -> None:
+def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge, work_dir: Path) -> None:
     asked: list[Stage] = []
 
     def is_cancelled() -> bool:
@@ -157,16 +162,16 @@ def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge) -> None
 
     with pytest.raises(EvaluationCancelled):
         judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
-    assert gang_directories(judge) <= 1
+    assert gang_directories(work_dir) <= 1
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def test_descriptors_do_not_leak(judge: Judge) -> None:
     judge.evaluate(request_for("correct"))
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for name in ("correct", "wrong_on_rank_one", "segfault"):
         judge.evaluate(request_for(name))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_closed_judge_leaves_neither_processes_nor_files(tmp_path: Path) -> None:

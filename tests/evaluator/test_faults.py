@@ -1,0 +1,117 @@
+"""Kill anything at any moment: the right party is named, nothing stays, the next evaluation passes."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import EvaluationReport, Stage, Verdict
+from evaluator.host import Judge
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for, request_for_text
+
+SLOW = (
+    "import time\n\nimport torch.distributed as dist\n\n\ndef solution(tensor):\n    out = tensor.clone()\n"
+    "    print('inside', flush=True)\n    time.sleep(1.5)\n    dist.all_reduce(out)\n    return out\n"
+)
+
+
+def descendants(root: int) -> dict[int, list[str]]:
+    """Every process below `root` with its command line."""
+    parents: dict[int, int] = {}
+    lines: dict[int, list[str]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            lines[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+    found: dict[int, list[str]] = {}
+    frontier = {root}
+    while frontier:
+        frontier = {pid for pid, parent in parents.items() if parent in frontier}
+        found |= {pid: lines[pid] for pid in frontier}
+    return found
+
+
+def processes_of(part: str) -> list[int]:
+    """Processes of ours that run `part` (a launcher and the ranks it forked), the launcher first."""
+    below = descendants(os.getpid())
+    return sorted(pid for pid, line in below.items() if part in " ".join(line) and "bwrap" not in line[0])
+
+
+def evaluate_and_strike(judge: Judge, victim: str, position: int) -> EvaluationReport:
+    """Judge a slow program, and kill one process once its first call has begun."""
+    verifying = threading.Event()
+
+    def progress(stage: Stage, _detail: str, _fraction: float | None) -> None:
+        if stage is Stage.VERIFYING:
+            verifying.set()
+
+    reports: list[EvaluationReport] = []
+    thread = threading.Thread(target=lambda: reports.append(judge.evaluate(request_for_text(SLOW), progress=progress)))
+    thread.start()
+    assert verifying.wait(30)
+    os.kill(processes_of(victim)[position], signal.SIGKILL)
+    thread.join(60)
+    assert reports, "the evaluation did not end"
+    return reports[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays() -> Iterator[None]:
+    before = set(descendants(os.getpid()))
+    yield
+    deadline = time.monotonic() + 10
+    while (left := set(descendants(os.getpid())) - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+STRIKES = [
+    ("arena/launcher.py", 1, Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
+    ("arena/launcher.py", 2, Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
+    ("arena/launcher.py", 0, Verdict.JUDGE_FAILURE, "sandbox ended"),
+    ("evaluator.oracle.launcher", 1, Verdict.JUDGE_FAILURE, "oracle rank"),
+    ("evaluator.oracle.launcher", 0, Verdict.JUDGE_FAILURE, "oracle rank"),
+]
+
+
+@pytest.mark.parametrize(
+    ("victim", "position", "verdict", "words"),
+    STRIKES,
+    ids=["sandbox rank 0", "sandbox rank 1", "sandbox launcher", "oracle rank", "oracle launcher"],
+)
+def test_killed_process_is_blamed_on_the_right_party(
+    judge: Judge, victim: str, position: int, verdict: Verdict, words: str
+) -> None:
+    report = evaluate_and_strike(judge, victim, position)
+    assert report.verdict is verdict, report.message
+    assert words in report.message
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_judge_closed_while_its_first_gang_starts_leaves_no_process(tmp_path: Path) -> None:
+    for _ in range(3):
+        Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)).close()
+    deadline = time.monotonic() + 10
+    while (left := _processes_naming(str(tmp_path))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def _processes_naming(text: str) -> list[int]:
+    """Processes with `text` on their command line: bubblewrap's name the folders that they show."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
