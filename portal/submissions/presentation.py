@@ -96,6 +96,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "figure": figure_data(block_ratios(timing)) if timing else None,
         "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
+        "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
         "rank_numbers": range(report.world_size) if report else (),
         "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
     }

@@ -8,12 +8,17 @@
   const profile = form.elements.profile;
   const data = JSON.parse(document.getElementById("submit-data").textContent);
   const note = document.getElementById("profile-note");
+  const box = form.querySelector(".editor-box");
 
   let editor = null;
   try {
     const { attach } = await import(form.dataset.editorSrc);
     editor = attach(textarea, { nonce: form.dataset.nonce, describedBy: "source-help" });
-    textarea.required = false;
+    // The label and the links of the error list lead to the editor from here on.
+    const { id } = textarea;
+    textarea.removeAttribute("id");
+    box.querySelector(".cm-content").id = id;
+    form.querySelector(`label[for="${id}"]`).addEventListener("click", () => editor.focus());
   } catch (error) {
     console.error("The code editor could not be loaded; the plain field works as well.", error);
   }
@@ -43,7 +48,6 @@
     }
   };
   file.addEventListener("change", opened);
-  const box = form.querySelector(".editor-box");
   box.addEventListener("dragover", (event) => event.preventDefault());
   box.addEventListener("drop", (event) => {
     if (!event.dataTransfer?.files.length) return;
