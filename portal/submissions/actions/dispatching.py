@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal.nodes import messages
-from portal.nodes.models import Node, Slot
+from portal.nodes.models import Slot
 from portal.nodes.queries import online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
@@ -18,6 +19,7 @@ from portal.submissions.models import Evaluation, State
 logger = logging.getLogger(__name__)
 
 _LEVELS = (SandboxLevel.NONE, SandboxLevel.REDUCED, SandboxLevel.FULL)
+_CLAIMS_PER_LOOK = 5
 
 
 def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.send_assignment) -> int:
@@ -26,30 +28,33 @@ def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.sen
 
 
 def _fill(slot: Slot, now: datetime, send: messages.SendAssignment) -> bool:
-    if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
-        return False
-    for evaluation in queries.queue_order(slot.profile).select_related("submission__source"):
-        if not _fits(evaluation, slot.node):
-            continue
+    # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
+    for evaluation in _judgeable_by(slot)[:_CLAIMS_PER_LOOK]:
+        if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
+            return False
         lease = _claim(evaluation, slot, now)
         if lease is not None:
             return _sent(evaluation, slot, lease, send)
-        if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
-            return False
     return False
 
 
-def _fits(evaluation: Evaluation, node: Node) -> bool:
-    submission = evaluation.submission
-    if submission.backend not in node.backends:
-        return False
-    # A node judges only the revision it was asked for; one that was not updated yet waits for its operator.
-    if node.revisions.get(submission.problem) != evaluation.problem_revision:
-        return False
-    if evaluation.mode != Mode.RANKED or settings.ACCEPT_WEAK_SANDBOX:
+def _judgeable_by(slot: Slot) -> QuerySet[Evaluation]:
+    """What waits for the slot's profile and can be judged on its node, in the order of the queue."""
+    node = slot.node
+    waiting = queries.queue_order(slot.profile).filter(
+        submission__backend__in=node.backends,
+        # A node judges only the revision it was asked for; one that was not updated yet waits for its operator. A
+        # revision is a hash over the problem's own files, so it belongs to one problem.
+        problem_revision__in=node.revisions.values(),
+    )
+    return waiting if _may_judge_ranked(slot) else waiting.exclude(mode=Mode.RANKED)
+
+
+def _may_judge_ranked(slot: Slot) -> bool:
+    if settings.ACCEPT_WEAK_SANDBOX:
         return True
-    demanded = profiles.get(evaluation.profile).sandbox
-    return bool(node.sandbox) and _LEVELS.index(SandboxLevel(node.sandbox)) >= _LEVELS.index(demanded)
+    demanded = profiles.get(slot.profile).sandbox
+    return bool(slot.node.sandbox) and _LEVELS.index(SandboxLevel(slot.node.sandbox)) >= _LEVELS.index(demanded)
 
 
 def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:

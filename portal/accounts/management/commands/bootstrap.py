@@ -14,7 +14,8 @@ from portal.nodes.models import Node
 
 OPERATOR = "operator"
 NODE = "local"
-PROFILES = "cpux2"
+# On one's own machine a submission may be judged without a sandbox where the machine has none.
+DEFAULTS = {"PKB_NODE_PROFILES": "cpux2", "PKB_NODE_ALLOW_UNSANDBOXED": "true"}
 
 
 class Command(BaseCommand):
@@ -47,12 +48,8 @@ class Command(BaseCommand):
         if is_registered and known.get("PKB_NODE_KEY"):
             return
         key = nodes.replace_key(NODE) if is_registered else nodes.register_node(NODE)
-        node = {
-            "PKB_NODE_NAME": NODE,
-            "PKB_NODE_KEY": key,
-            "PKB_NODE_PROFILES": known.get("PKB_NODE_PROFILES", PROFILES),
-        }
-        lines = [f"{name}={value}" for name, value in (known | node).items()]
+        node = {"PKB_NODE_NAME": NODE, "PKB_NODE_KEY": key}
+        lines = [f"{name}={value}" for name, value in (DEFAULTS | known | node).items()]
         _write_private(path, "\n".join(lines) + "\n")
 
 

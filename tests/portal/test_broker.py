@@ -1,0 +1,190 @@
+"""The folder broker, and what happens when a broker takes nothing."""
+
+import threading
+
+import pytest
+from celery import Celery
+from kombu import Connection
+
+from evaluator.broker import node_config, site_config
+from evaluator.contract import (
+    Assignment,
+    Backend,
+    Delivery,
+    EvaluationRequest,
+    Mode,
+    NodeStatus,
+    SandboxLevel,
+)
+from evaluator.node.outbox import Outbox
+from evaluator.node.settings import Misconfigured, NodeSettings
+from evaluator.node.slots import failure_report
+from portal.nodes import messages
+from tests.portal.factories import bundle
+from tests.stack import wait_until
+
+CLOSED_PORT = "redis://127.0.0.1:1/0"
+
+
+def connection_to(folder):
+    config = site_config("filesystem://", folder)
+    return Connection(config["broker_url"], transport_options=config["broker_transport_options"])
+
+
+def node_app(url, folder):
+    app = Celery("test-node", set_as_current=False, fixups=[])
+    app.conf.update(node_config(url, folder, node="alpha"))
+    return app
+
+
+def a_request():
+    return EvaluationRequest(
+        evaluation_id="00000000-0000-0000-0000-000000000001",
+        problem="allreduce",
+        revision="0123456789abcdef",
+        source=bundle(),
+        backend=Backend.PYTORCH,
+        profile="cpux2",
+        mode=Mode.CHECK,
+    )
+
+
+def a_delivery():
+    return Delivery(lease="secret lease", node="alpha", report=failure_report(a_request(), "for the test"))
+
+
+def messages_in(folder, queue="portal"):
+    with connection_to(folder) as connection:
+        return connection.default_channel._size(queue)  # noqa: SLF001 - kombu's own name for it
+
+
+def test_messages_come_in_the_order_of_sending_and_once(tmp_path):
+    with connection_to(tmp_path) as connection:
+        queue = connection.SimpleQueue("portal")
+        for number in range(5):
+            queue.put({"number": number})
+    with connection_to(tmp_path) as connection:
+        queue = connection.SimpleQueue("portal")
+        received = []
+        for _ in range(5):
+            message = queue.get(timeout=5)
+            received.append(message.payload["number"])
+            message.ack()
+        with pytest.raises(queue.Empty):
+            queue.get(block=False)
+    assert received == list(range(5))
+
+
+def test_two_readers_never_get_the_same_message(tmp_path):
+    total = 60
+    with connection_to(tmp_path) as connection:
+        queue = connection.SimpleQueue("portal")
+        for number in range(total):
+            queue.put(number)
+    taken = []
+
+    def read():
+        with connection_to(tmp_path) as connection:
+            queue = connection.SimpleQueue("portal")
+            while True:
+                try:
+                    message = queue.get(timeout=1)
+                except queue.Empty:
+                    return
+                taken.append(message.payload)
+                message.ack()
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(total))
+
+
+def test_messages_are_for_their_owner_only(tmp_path):
+    with connection_to(tmp_path) as connection:
+        connection.SimpleQueue("portal").put({"key": "secret"})
+    [message] = (tmp_path / "portal").glob("*.json")
+    assert message.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "portal").stat().st_mode & 0o077 == 0
+
+
+def test_a_report_waits_on_disk_until_the_broker_takes_it_and_survives_a_new_process(tmp_path):
+    broker, spool = tmp_path / "broker", tmp_path / "spool"
+    broker.write_text("a file where the broker's folder should be")
+    first = Outbox(node_app("filesystem://", broker), spool)
+    first.start()
+    first.deliver(a_delivery())
+    first.close()
+    assert len(list(spool.glob("*.json"))) == 1
+    broker.unlink()
+    second = Outbox(node_app("filesystem://", broker), spool)
+    second.start()
+    wait_until(lambda: not list(spool.glob("*.json")), what="the report is sent", seconds=30)
+    second.close()
+    assert messages_in(broker) == 1
+
+
+def test_signs_of_life_may_be_lost_without_harm(tmp_path):
+    outbox = Outbox(node_app(CLOSED_PORT, tmp_path), tmp_path / "spool")
+    status = NodeStatus(node="a", key="k", slots=(), sandbox=SandboxLevel.NONE, backends=(), revisions={})
+    outbox.send_status(status)
+    assert not list((tmp_path / "spool").glob("*.json"))
+
+
+def test_publishing_to_a_broker_that_is_down_ends_with_an_error(monkeypatch, tmp_path):
+    app = Celery("test-site", set_as_current=False, fixups=[])
+    app.conf.update(site_config(CLOSED_PORT, tmp_path))
+    monkeypatch.setattr(messages, "app", app)
+    done = []
+
+    def send():
+        with pytest.raises(messages.NotSent, match="alpha"):
+            messages.send_assignment("alpha", Assignment(lease="l", slot=0, request=a_request()), valid_for_s=60)
+        done.append(True)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert done, "publishing still waits for the broker"
+
+
+def environment(**changes):
+    return {
+        "PKB_DATA_DIR": "/nonexistent",
+        "PKB_NODE_NAME": "alpha",
+        "PKB_NODE_KEY": "pkn_x",
+        "PKB_NODE_PROFILES": "cpux2, cpux4",
+    } | changes
+
+
+def test_a_node_reads_its_settings():
+    settings = NodeSettings.from_environment(environment())
+    assert (settings.name, settings.profiles) == ("alpha", ("cpux2", "cpux4"))
+    assert settings.broker_url == "filesystem://"
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"PKB_NODE_NAME": ""}, "PKB_NODE_NAME"),
+        ({"PKB_NODE_KEY": ""}, "PKB_NODE_KEY"),
+        ({"PKB_NODE_PROFILES": " , "}, "PKB_NODE_PROFILES"),
+        ({"PKB_NODE_PROFILES": "cpux3"}, "cpux3"),
+        ({"PKB_NODE_HEARTBEAT_SECONDS": "soon"}, "PKB_NODE_HEARTBEAT_SECONDS"),
+        ({"PKB_NODE_HEARTBEAT_SECONDS": "0"}, "PKB_NODE_HEARTBEAT_SECONDS"),
+    ],
+)
+def test_a_node_that_is_told_nonsense_names_the_variable(changes, named):
+    with pytest.raises(Misconfigured, match=named):
+        NodeSettings.from_environment(environment(**changes))
+
+
+def test_a_node_takes_from_the_sites_file_only_what_is_its_own(tmp_path):
+    (tmp_path / "env").write_text(
+        "PKB_SECRET_KEY=the site's\nPKB_NODE_NAME=local\nPKB_NODE_KEY=pkn_y\nPKB_NODE_PROFILES=cpux2\n"
+    )
+    settings = NodeSettings.from_environment({"PKB_DATA_DIR": str(tmp_path), "PKB_NODE_NAME": "wins"})
+    assert (settings.name, settings.key, settings.profiles) == ("wins", "pkn_y", ("cpux2",))
+    assert "the site's" not in repr(settings)
