@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from evaluator import presentation
 from evaluator.contract import Backend, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
 from evaluator.errors import EvaluatorError
@@ -14,6 +16,8 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
 from evaluator.host import Judge, JudgeSettings, SandboxChoice, sandbox
 from evaluator.host import probe as machine
+from evaluator.host.baselines import BaselineRun, BaselineTable
+from evaluator.host.baselines import table as baseline_table
 from evaluator.host.sources import SourceError, read_source
 from problems import registry
 from problems.schema import Problem, SizeName
@@ -49,6 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     probing = commands.add_parser("probe", help="what this machine is, and which profiles it can judge")
     probing.add_argument("--json", action="store_true")
     probing.set_defaults(command=probe)
+    baseline = commands.add_parser("baseline", help="measure references, and write problems/baselines/<profile>.json")
+    baseline.add_argument("problems", nargs="*", metavar="SLUG", help="default: every problem")
+    baseline.add_argument("--profile", default=DEFAULT_PROFILE)
+    baseline.add_argument("--output", type=Path, help="another file to write")
+    baseline.set_defaults(command=measure_baselines)
     doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it can confine a submission")
     doctor.add_argument("--profile", default=DEFAULT_PROFILE)
     doctor.add_argument("--json", action="store_true")
@@ -148,6 +157,24 @@ def probe(options: argparse.Namespace) -> int:
         for name, value in facts.items():
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             sys.stdout.write(f"{name:<18} {shown}\n")
+    return 0
+
+
+def measure_baselines(options: argparse.Namespace) -> int:
+    """`baseline`: measure references and merge them into the profile's file."""
+    profile = profiles.get(options.profile)
+    slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
+    path = options.output or registry.CATALOG.parent / "baselines" / f"{profile.name}.json"
+    known = dict(BaselineTable.from_json(path.read_bytes()).baselines) if path.is_file() else {}
+    with BaselineRun(JudgeSettings(profile=profile.name)) as run:
+        for slug, size, found in run.measure(slugs):
+            known[slug] = {**known.get(slug, {}), size: found}
+            sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
+            sys.stdout.flush()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".tmp")
+    scratch.write_bytes(msgspec.json.format(baseline_table(profile.name, known).to_json().encode(), indent=1) + b"\n")
+    scratch.replace(path)
     return 0
 
 

@@ -186,7 +186,10 @@ class Evaluation:
         profile = self._plan.profile
         calls = leg_calls(reference_s, self._settings, is_practice=not profile.is_ranked_by_speed)
         blocks = self._settings.blocks or profile.blocks
-        checked = timing.secret_subset(2 * calls * blocks, least=self._settings.full_checks)
+        total = 2 * calls * blocks
+        # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
+        least = self._settings.full_checks if profile.is_ranked_by_speed else total
+        checked = timing.secret_subset(total, least=least)
         counter = itertools.count()
         series = timing.Series(size=size, dims=opened.dims)
         for block in range(blocks):

@@ -15,6 +15,11 @@ from problems.schema import Problem
 _ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element of the run's dtype."""
+    return _ELEMENT_BYTES.get(dtype, 2)
+
+
 @dataclass
 class Series:
     """The times of one size: per block, the calls of either side in nanoseconds."""
@@ -77,7 +82,7 @@ def conclude(many: list[Series], *, problem: Problem, profile: Profile, dtype: s
 def _size_timing(series: Series, *, problem: Problem, profile: Profile, dtype: str) -> SizeTiming:
     floor_us = None
     if profile.peaks is not None:
-        cost = problem.cost(series.dims, profile.world_size, _ELEMENT_BYTES.get(dtype, 2))
+        cost = problem.cost(series.dims, profile.world_size, element_bytes(dtype))
         floor_us = floor(cost, profile.peaks, dtype=dtype).us
     return SizeTiming(
         size=series.size,
