@@ -1,0 +1,1 @@
+"""All-to-all that cuts one dimension and joins another."""

@@ -1,0 +1,101 @@
+"""All-to-all that cuts one dimension and joins another, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The matrix is read once and as many elements are written; one piece of W stays at home."""
+    matrix = dims["M"] * dims["N"] * element_bytes
+    sent = (world_size - 1) / world_size * matrix
+    return Cost(flops={}, memory_bytes=2 * matrix, wire_bytes=sent, reference_wire_bytes=sent, note="Pure exchange.")
+
+
+def refuses(world_size: int) -> str | None:
+    """Only even cuts: the world size divides every dimension that is cut."""
+    if world_size < 2 or 1024 % world_size:
+        return f"needs at least 2 ranks, a power of two up to 1024; got {world_size}"
+    return None
+
+
+def _rows_to_columns(world_size: int) -> Dims:
+    """The card's direction: cut dimension 0, join along dimension 1."""
+    joined = {"out_rows": 1024 // world_size, "out_columns": 1024 * world_size}
+    return {"M": 1024, "N": 1024, "scatter_dim": 0, "gather_dim": 1} | joined
+
+
+def _columns_to_rows(world_size: int) -> Dims:
+    """Cut the features, join the positions."""
+    positions, features = 131_072, 8192
+    taken = {"M": positions // world_size, "N": features, "scatter_dim": 1, "gather_dim": 0}
+    return taken | {"out_rows": positions, "out_columns": features // world_size}
+
+
+PROBLEM = Problem(
+    number=33,
+    slug="ulysses_all_to_all_tensor_primitive",
+    title="All-to-all that cuts one dimension and joins another",
+    summary="Cuts a matrix into W pieces along one dimension, sends piece d to rank d and joins what arrives along "
+    "another dimension.",
+    origin="VeOmni (sequence-parallel helpers)",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.PRIMITIVE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GENERIC,
+    signature="solution(x: Tensor, scatter_dim: int, gather_dim: int, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(name="x", shape=("M", "N"), values="standard normal, different on every rank"),
+        Argument(
+            name="scatter_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="0 at base, 1 at large, either at tiny",
+            replicated=True,
+        ),
+        Argument(
+            name="gather_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="1 - scatter_dim",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(Output(name="out", shape=("out_rows", "out_columns"), placement=Placement.PER_RANK, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: {"M": 6 * world_size, "N": 10 * world_size},
+            system="a check on CPU ranks, in a direction that changes from call to call",
+        ),
+        SizeName.BASE: Size(dims=_rows_to_columns, system="one 2 MiB matrix per rank in bfloat16, rows to columns"),
+        SizeName.LARGE: Size(
+            dims=_columns_to_rows,
+            system="activations of Llama 3.1 70B (hidden size 8192) at its full context of 131072 tokens: from a split "
+            "over positions to a split over features",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=refuses,
+    world_size_rule="a power of two",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="piece d of its matrix, cut along scatter_dim",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)

@@ -1,0 +1,59 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def gathered(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """Gathers everything and cuts out what belongs here."""
+    del group
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x.contiguous())
+    mine = [part.chunk(len(parts), dim=scatter_dim)[dist.get_rank()] for part in parts]
+    return torch.cat(mine, dim=gather_dim)
+
+
+def point_to_point(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """One send and one receive per peer."""
+    del group
+    me, world_size = dist.get_rank(), dist.get_world_size()
+    pieces = [piece.contiguous() for piece in x.chunk(world_size, dim=scatter_dim)]
+    received = [pieces[me] if rank == me else torch.empty_like(pieces[me]) for rank in range(world_size)]
+    peers = [rank for rank in range(world_size) if rank != me]
+    works = [dist.isend(pieces[peer], peer) for peer in peers] + [dist.irecv(received[peer], peer) for peer in peers]
+    for work in works:
+        work.wait()
+    return torch.cat(received, dim=gather_dim)
+
+
+def not_packed(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """Sends and receives raw memory as if cut and joined dimensions were the outermost ones."""
+    del group
+    out_shape = list(x.shape)
+    out_shape[scatter_dim] //= dist.get_world_size()
+    out_shape[gather_dim] *= dist.get_world_size()
+    received = torch.empty_like(x)
+    dist.all_to_all_single(received.view(-1), x.reshape(-1))
+    return received.view(out_shape)
+
+
+def own_piece_repeated(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """The piece that stays at home, in every place."""
+    del group
+    own = x.chunk(dist.get_world_size(), dim=scatter_dim)[dist.get_rank()]
+    return torch.cat([own] * dist.get_world_size(), dim=gather_dim)
+
+
+def sources_reversed(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """The right pieces, last source first."""
+    out = gathered(x, scatter_dim, gather_dim, group)
+    return torch.cat(out.chunk(dist.get_world_size(), dim=gather_dim)[::-1], dim=gather_dim)
+
+
+HONEST = {"gathered": gathered, "point_to_point": point_to_point}
+MUTANTS = {
+    "not_packed": not_packed,
+    "own_piece_repeated": own_piece_repeated,
+    "sources_reversed": sources_reversed,
+}
