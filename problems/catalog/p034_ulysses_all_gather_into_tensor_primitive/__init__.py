@@ -1,0 +1,1 @@
+"""All-gather along dimension 0."""

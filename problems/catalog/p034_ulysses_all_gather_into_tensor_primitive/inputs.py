@@ -1,0 +1,8 @@
+"""Arguments of one rank for one call."""
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`x` (M, N) and no group."""
+    return {"x": call.normal("x", ("M", "N")), "group": None}

@@ -1,0 +1,79 @@
+"""All-gather along dimension 0, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_POSITIONS = 131_072
+_HIDDEN = 8192
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The own share is read, all W are written; W - 1 of them come from outside."""
+    share = dims["M"] * dims["N"] * element_bytes
+    received = (world_size - 1) * share
+    return Cost(
+        flops={},
+        memory_bytes=(1 + world_size) * share,
+        wire_bytes=received,
+        reference_wire_bytes=received,
+        note="What a rank has to receive bounds the wire; multicast spares the senders only.",
+    )
+
+
+PROBLEM = Problem(
+    number=34,
+    slug="ulysses_all_gather_into_tensor_primitive",
+    title="All-gather along dimension 0",
+    summary="Joins the equally shaped tensors of all ranks along dimension 0, on every rank.",
+    origin="VeOmni (sequence-parallel helpers)",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.PRIMITIVE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GENERIC,
+    signature="solution(x: Tensor, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(name="x", shape=("M", "N"), values="standard normal, different on every rank"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(Output(name="out", shape=("W*M", "N"), placement=Placement.REPLICATED, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: {"M": 50, "N": 72, "W*M": 50 * world_size}, system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: {"M": 1024, "N": 1024, "W*M": 1024 * world_size},
+            system="2 MiB per rank in bfloat16",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: {
+                "M": _POSITIONS // world_size,
+                "N": _HIDDEN,
+                "W*M": _POSITIONS // world_size * world_size,
+            },
+            system="leaving the sequence-parallel region in Llama 3.1 70B (hidden size 8192) with its full context of "
+            "131072 tokens",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="every other rank",
+            payload="its M rows, to rows r M and following",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)

@@ -1,0 +1,52 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def ring(x: Tensor, group: None) -> Tensor:
+    """Shares travel around the ring, one place per step."""
+    del group
+    me, world_size = dist.get_rank(), dist.get_world_size()
+    parts = [x] * world_size
+    for step in range(world_size - 1):
+        arriving = torch.empty_like(x)
+        sent = dist.isend(parts[(me - step) % world_size].contiguous(), (me + 1) % world_size)
+        dist.irecv(arriving, (me - 1) % world_size).wait()
+        sent.wait()
+        parts[(me - step - 1) % world_size] = arriving
+    return torch.cat(parts)
+
+
+def broadcasts(x: Tensor, group: None) -> Tensor:
+    """One broadcast per rank into its place."""
+    del group
+    parts = [x.clone() if rank == dist.get_rank() else torch.empty_like(x) for rank in range(dist.get_world_size())]
+    for rank, part in enumerate(parts):
+        dist.broadcast(part, src=rank)
+    return torch.cat(parts)
+
+
+def sum_of_padded(x: Tensor, group: None) -> Tensor:
+    """All-reduce over copies that are zero but for the own place, which adds nothing to a number but zeros."""
+    del group
+    out = x.new_zeros((dist.get_world_size(), *x.shape))
+    out[dist.get_rank()] = x
+    dist.all_reduce(out)
+    return out.flatten(0, 1)
+
+
+def own_share_first(x: Tensor, group: None) -> Tensor:
+    """Every rank begins with itself."""
+    return torch.roll(ring(x, group), -(dist.get_rank() or 1) * x.shape[0], dims=0)
+
+
+def rows_interleaved(x: Tensor, group: None) -> Tensor:
+    """Row i of every rank, then row i + 1 of every rank."""
+    out = ring(x, group).unflatten(0, (dist.get_world_size(), x.shape[0]))
+    return out.transpose(0, 1).flatten(0, 1)
+
+
+HONEST = {"ring": ring, "broadcasts": broadcasts, "sum_of_padded": sum_of_padded}
+MUTANTS = {"own_share_first": own_share_first, "rows_interleaved": rows_interleaved}
