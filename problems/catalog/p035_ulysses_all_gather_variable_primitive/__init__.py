@@ -1,0 +1,1 @@
+"""All-gather of shares of different lengths."""

@@ -1,0 +1,102 @@
+"""All-gather of shares of different lengths, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """A share of mean length is read, the whole is written; all but the own share arrive."""
+    whole = dims["out_rows"] * dims["out_columns"] * element_bytes
+    shapes = 16 * (world_size - 1)
+    received = (world_size - 1) / world_size * whole
+    return Cost(
+        flops={},
+        memory_bytes=whole + whole / world_size,
+        wire_bytes=received,
+        reference_wire_bytes=shapes + received * (1 if "M" in dims and "N" in dims else 1.3),
+        note="Mean over ranks. The reference pads uneven shares to the longest, about 1.3 times the mean.",
+    )
+
+
+def _tiny(world_size: int) -> Dims:
+    columns = 40 * world_size
+    return {"M": 24, "total": columns, "gather_dim": 1, "out_rows": 24, "out_columns": columns}
+
+
+def _base(world_size: int) -> Dims:
+    rows = 1024 * world_size
+    return {"M": 1024, "N": 1024, "total": rows, "gather_dim": 0, "out_rows": rows, "out_columns": 1024}
+
+
+def _large(_world_size: int) -> Dims:
+    rows, width = 131_072, 8192
+    return {"N": width, "total": rows, "gather_dim": 0, "out_rows": rows, "out_columns": width}
+
+
+PROBLEM = Problem(
+    number=35,
+    slug="ulysses_all_gather_variable_primitive",
+    title="All-gather of shares of different lengths",
+    summary="Joins matrices that differ in length along a given dimension, without being told the lengths.",
+    origin="VeOmni (sequence-parallel helpers)",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.PRIMITIVE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GENERIC,
+    signature="solution(x: Tensor, gather_dim: int, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("M", "N"),
+            values="standard normal, different on every rank; its length along gather_dim is the same on all ranks at "
+            "base, and uneven, secret and new on every call at tiny and large (the lengths add up to `total`)",
+        ),
+        Argument(
+            name="gather_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="0; at tiny 1",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(Output(name="out", shape=("out_rows", "out_columns"), placement=Placement.REPLICATED, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(
+            dims=_tiny,
+            system="a check on CPU ranks: uneven lengths along dimension 1",
+        ),
+        SizeName.BASE: Size(dims=_base, system="2 MiB per rank in bfloat16, lengths that happen to be equal"),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="packed documents of 131072 tokens in all, cut between documents, with the activations of Llama 3.1 "
+            "70B (hidden size 8192)",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank", target="every rank", payload="the shape of its share", pattern=Communication.ALL_GATHER
+        ),
+        Hop(source="rank r", target="every other rank", payload="its share", pattern=Communication.ALL_GATHER),
+    ),
+    mutants_not_applicable={
+        "last_rank_skipped": "without its length nothing can be gathered from the last rank; the own mutant "
+        "last_share_empty stands for it",
+        "shards_wrong_order": "rotating the shapes beside the padded shares rotates whole shares; the problem's own "
+        "mutant shares_reversed stands for it",
+    },
+)

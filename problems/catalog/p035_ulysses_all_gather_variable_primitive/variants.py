@@ -1,0 +1,88 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _shapes(x: Tensor) -> list[torch.Size]:
+    """Every rank's shape."""
+    own = torch.tensor(x.shape)
+    shapes = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(shapes, own)
+    return [torch.Size(shape.tolist()) for shape in shapes]
+
+
+def _shares(x: Tensor) -> list[Tensor]:
+    """Every rank's share, by one broadcast each."""
+    shares = []
+    for rank, shape in enumerate(_shapes(x)):
+        share = x.clone(memory_format=torch.contiguous_format) if rank == dist.get_rank() else x.new_empty(shape)
+        dist.broadcast(share, src=rank)
+        shares.append(share)
+    return shares
+
+
+def broadcasts(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """One broadcast per rank with its own shape."""
+    del group
+    return torch.cat(_shares(x), dim=gather_dim)
+
+
+def point_to_point(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Everyone sends to everyone, unpadded."""
+    del group
+    me = dist.get_rank()
+    shares = [x if rank == me else x.new_empty(shape) for rank, shape in enumerate(_shapes(x))]
+    peers = [rank for rank in range(len(shares)) if rank != me]
+    works = [dist.isend(x.contiguous(), peer) for peer in peers] + [dist.irecv(shares[peer], peer) for peer in peers]
+    for work in works:
+        work.wait()
+    return torch.cat(shares, dim=gather_dim)
+
+
+def own_length_for_all(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Takes it for granted that all shares are as long as the own one: the rest is cut off or zero."""
+    del group
+    length = x.shape[gather_dim]
+    parts = []
+    for share in _shares(x):
+        part = torch.zeros_like(x)
+        kept = min(length, share.shape[gather_dim])
+        part.narrow(gather_dim, 0, kept).copy_(share.narrow(gather_dim, 0, kept))
+        parts.append(part)
+    return torch.cat(parts, dim=gather_dim)
+
+
+def padding_kept(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """The right length, but every share starts at a multiple of the mean length."""
+    del group
+    shares = _shares(x)
+    out = torch.zeros_like(torch.cat(shares, dim=gather_dim))
+    mean = out.shape[gather_dim] // len(shares)
+    for rank, share in enumerate(shares):
+        kept = min(share.shape[gather_dim], out.shape[gather_dim] - rank * mean)
+        out.narrow(gather_dim, rank * mean, kept).copy_(share.narrow(gather_dim, 0, kept))
+    return out
+
+
+def shares_reversed(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Last rank first."""
+    del group
+    return torch.cat(_shares(x)[::-1], dim=gather_dim)
+
+
+def last_share_empty(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Zeros where the last rank's share belongs."""
+    del group
+    *shares, last = _shares(x)
+    return torch.cat([*shares, torch.zeros_like(last)], dim=gather_dim)
+
+
+HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
+MUTANTS = {
+    "own_length_for_all": own_length_for_all,
+    "padding_kept": padding_kept,
+    "shares_reversed": shares_reversed,
+    "last_share_empty": last_share_empty,
+}
