@@ -132,10 +132,10 @@ class RabbitMQBroker:
         )
 
     def make_node(self, node: str, password: str) -> None:
-        """Make the node's queue; it may declare and read that one and publish to the site's exchange."""
+        """Make the node's queue; it may read that one and publish to the site's exchange, and declare nothing."""
         own = f"^{re.escape(node_queue(node))}$"
         self._put(f"queues/{self.virtual_host}/{node_queue(node)}", {"durable": True})
-        self._user(node_queue(node), password, configure=own, write=f"^{PORTAL_QUEUE}$", read=own)
+        self._user(node_queue(node), password, configure="^$", write=f"^{PORTAL_QUEUE}$", read=own)
 
     def remove_node(self, node: str) -> None:
         """Remove the user and its queue."""

@@ -35,7 +35,7 @@ def node_config(url: str, directory: Path, *, node: str) -> dict[str, Any]:
     A message is acknowledged before the work starts, because brokers redeliver what is held for long: what a killed
     node held is found by the site's leases.
     """
-    settings = _shared(url, directory, work_queue(node, url))
+    settings = _shared(url, directory, work_queue(node, declared=False))
     if is_redis(url):
         # The book of unacknowledged messages is shared by all consumers: keeping it would want rights beyond the queue.
         settings["broker_transport_options"] |= {"ack_emulation": False}

@@ -1,7 +1,7 @@
 """The queues between site and nodes, laid out so that a node's user needs no right beyond its own work.
 
 The site hears from all nodes on one queue; every node has one of its own. A node's user may read its own queue and add
-to the site's (deploy/broker_credentials.py makes such users), so a node declares nothing that is not its own.
+to the site's (deploy/broker_credentials.py makes such users, and on RabbitMQ the queues), so a node declares nothing.
 """
 
 from typing import Any
@@ -34,10 +34,10 @@ def site_queue(url: str, *, declared: bool) -> Queue:
     return Queue(PORTAL_QUEUE, exchange, routing_key=PORTAL_QUEUE, no_declare=not declared)
 
 
-def work_queue(node: str, url: str) -> Queue:
-    """The queue of a node. Only AMQP has to be told of it; elsewhere declaring it would want further rights."""
+def work_queue(node: str, *, declared: bool) -> Queue:
+    """The queue of a node; `declared` is for the site alone."""
     name = node_queue(node)
-    return Queue(name, _BY_NAME, routing_key=name, no_declare=not is_amqp(url))
+    return Queue(name, _BY_NAME, routing_key=name, no_declare=not declared)
 
 
 def address_of(queue: Queue) -> dict[str, Any]:

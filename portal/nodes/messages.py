@@ -3,7 +3,6 @@
 import logging
 from typing import Protocol
 
-from django.conf import settings
 from kombu.exceptions import KombuError
 
 from evaluator.broker.queues import address_of, work_queue
@@ -43,7 +42,7 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
 
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
     try:
-        address = address_of(work_queue(node, settings.BROKER_URL))
+        address = address_of(work_queue(node, declared=True))
         app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
     except (KombuError, OSError) as error:
         raise NotSent(f"the broker did not take {name.value} for node {node}: {error}") from error

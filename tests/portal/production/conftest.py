@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests import servers
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Broker:
     """A running broker, and the two addresses that deploy/broker_credentials.py wants."""
 
@@ -48,6 +48,11 @@ class Broker:
         """The URL of the site's user, made once: making it again would void the password that others hold."""
         return self.url_for("site")
 
+    @cache  # noqa: B019 - a handful of brokers in a whole session
+    def node_url(self, name: str) -> str:
+        """The URL of a node's user, made once."""
+        return self.url_for("node", name)
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[servers.PostgreSQL]:
@@ -71,7 +76,7 @@ def rabbit_broker() -> Iterator[Broker]:
         yield Broker(server=server, admin_url=server.admin_url, public_url=f"amqp://127.0.0.1:{server.port}/pkb")
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
+@pytest.fixture(scope="session", params=["redis", "rabbitmq"])
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Each of the two brokers."""
     return request.getfixturevalue("redis_broker" if request.param == "redis" else "rabbit_broker")

@@ -8,7 +8,7 @@ import amqp.exceptions
 import pytest
 import redis.exceptions
 from celery import Celery
-from kombu import Connection, Exchange, Queue
+from kombu import Connection, Queue
 
 from evaluator.broker import node_config, site_config
 from evaluator.broker.queues import address_of, site_queue, work_queue
@@ -85,6 +85,12 @@ def take(app: Celery, queue: Queue) -> tuple[str, list[str]]:
         return message.headers["task"], message.payload[0]
 
 
+def clear(app: Celery, queue: Queue) -> None:
+    """Remove what other tests have left."""
+    with app.connection_for_read() as connection, connection.SimpleQueue(queue) as messages:
+        messages.clear()
+
+
 def put(app: Celery, queue: Queue) -> None:
     """Send a message to a queue by its name."""
     with app.connection_for_write() as connection, connection.channel() as channel:
@@ -93,6 +99,8 @@ def put(app: Celery, queue: Queue) -> None:
 
 
 def test_a_node_is_heard_by_the_site(parties, tmp_path):
+    queue = site_queue(parties.site_url, declared=True)
+    clear(parties.site_app(), queue)
     app = parties.app_of_a()
     heartbeat = NodeStatus(
         node=parties.a, key="a-key", slots=(), sandbox=SandboxLevel.FULL, backends=(Backend.PYTORCH,), revisions={}
@@ -100,7 +108,6 @@ def test_a_node_is_heard_by_the_site(parties, tmp_path):
 
     Outbox(app, tmp_path).send_status(heartbeat)
 
-    queue = site_queue(parties.site_url, declared=True)
     assert take(parties.site_app(), queue) == (TaskName.RECORD_NODE_STATUS, [heartbeat.to_json()])
 
 
@@ -116,9 +123,9 @@ def test_a_node_receives_its_work(parties):
     )
     text = Assignment(lease="a-lease", slot=0, request=request).to_json()
 
-    parties.site_app().send_task(TaskName.JUDGE, args=(text,), **address_of(work_queue(parties.a, parties.site_url)))
+    parties.site_app().send_task(TaskName.JUDGE, args=(text,), **address_of(work_queue(parties.a, declared=True)))
 
-    assert take(parties.app_of_a(), work_queue(parties.a, parties.a_url)) == (TaskName.JUDGE, [text])
+    assert take(parties.app_of_a(), work_queue(parties.a, declared=False)) == (TaskName.JUDGE, [text])
 
 
 def test_a_node_cannot_read_what_others_tell_the_site(parties):
@@ -128,12 +135,12 @@ def test_a_node_cannot_read_what_others_tell_the_site(parties):
 
 def test_a_node_cannot_read_the_work_of_another(parties):
     with pytest.raises(REFUSED):
-        take(parties.app_of_a(), Queue(node_queue(parties.b), Exchange(""), no_declare=True))
+        take(parties.app_of_a(), work_queue(parties.b, declared=False))
 
 
 def test_a_node_cannot_give_work_to_another(parties):
     with pytest.raises(REFUSED):
-        put(parties.app_of_a(), work_queue(parties.b, parties.a_url))
+        put(parties.app_of_a(), work_queue(parties.b, declared=False))
 
 
 def test_a_removed_node_is_locked_out(broker):
@@ -199,6 +206,7 @@ def test_a_node_can_do_nothing_else_on_rabbitmq(rabbit_broker):
             act(connection.default_channel)
 
     refused(lambda channel: channel.queue_declare("elsewhere"))
+    refused(lambda channel: channel.queue_delete(own))
     refused(lambda channel: channel.exchange_declare("elsewhere", "direct"))
     refused(lambda channel: channel.queue_purge("portal"))
     refused(lambda channel: channel.queue_delete("portal"))

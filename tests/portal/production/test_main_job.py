@@ -1,0 +1,222 @@
+"""The main job over the parts of production: submit over HTTP, judged by two nodes with users of their own, a standing.
+
+PostgreSQL, Redis or RabbitMQ, two web processes, two workers, two dispatchers and two nodes, all at once; and the
+broker and the database killed in the middle of an evaluation.
+"""
+
+import json
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests import servers
+from tests.portal.factories import SOLUTION
+from tests.portal.production.conftest import Broker
+from tests.portal.test_faults import SLOW_SOLUTION
+from tests.stack import Stack, wait_until
+
+pytestmark = pytest.mark.production
+
+NODES = ("alpha", "beta")
+PRODUCTION = {
+    "PKB_EMBEDDED": "false",
+    "PKB_ALLOWED_HOSTS": "127.0.0.1",
+    "PKB_TRUSTED_ORIGINS": "https://127.0.0.1",
+    # The machine that runs the tests may confine less than ranked work on a public site demands.
+    "PKB_ACCEPT_WEAK_SANDBOX": "true",
+    "PKB_MAX_QUEUED_PER_AUTHOR": "200",
+}
+# A node is given neither of these.
+SECRETS_OF_THE_SITE = {"PKB_SECRET_KEY": "", "PKB_DATABASE_URL": ""}
+# One author for each test that looks at standings, because an author has one per problem.
+AUTHORS = ("alice", "bob", "carol", "dave")
+MAKE_AUTHORS = f"""
+from portal.accounts import actions
+for name in {AUTHORS}:
+    user = actions.sign_up(username=name, password="a long pass phrase")
+    print(actions.create_token(user, name="tests", scopes=["submit", "read"], lifetime_days=1)[1])
+"""
+ON_ONE_BROKER = pytest.mark.parametrize("broker", ["redis"], indirect=True, scope="session")
+
+
+class Site:
+    """A site in production mode, asked over HTTP as by its proxy, with a look into its database."""
+
+    def __init__(self, stack: Stack, database: servers.PostgreSQL, name: str) -> None:
+        self.stack = stack
+        self._dsn = database.dsn(name)
+        self.tokens: dict[str, str] = {}
+
+    def start(self, broker: Broker) -> None:
+        """Two of everything."""
+        for number in "12":
+            self.stack.start_worker(f"worker{number}")
+            self.stack.start_dispatcher(f"dispatcher{number}")
+        for name in NODES:
+            self.start_node(name, broker)
+        self.stack.start_web(workers=2)
+        printed = self.stack.manage("shell", "--no-imports", "-c", MAKE_AUTHORS)
+        self.tokens = dict(zip(AUTHORS, printed.split(), strict=True))
+
+    def start_node(self, name: str, broker: Broker) -> None:
+        """A node that knows its own URL of the broker and no secret of the site."""
+        self.stack.start_node(name, environment=SECRETS_OF_THE_SITE | {"PKB_BROKER_URL": broker.node_url(name)})
+
+    def call(self, path: str, body: dict[str, Any] | None = None, *, author: str = "alice") -> tuple[int, Any]:
+        """The status and JSON of a call to the API."""
+        request = urllib.request.Request(
+            f"{self.stack.url}/api/v1/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.tokens[author]}",
+                "Content-Type": "application/json",
+                "X-Forwarded-Proto": "https",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def submit(self, source: str, *, author: str = "alice", mode: str = "ranked") -> str:
+        """A submission's id."""
+        marked = f"{source}\n# {uuid.uuid4()}\n"
+        body = {"problem": "allreduce", "profile": "cpux2", "mode": mode, "source": marked}
+        status, answer = self.call("submissions/", body, author=author)
+        assert status == 201, answer
+        return str(answer["id"])
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What the database answers."""
+        connection = psycopg2.connect(self._dsn)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(query, values)
+                return cursor.fetchall()
+        finally:
+            connection.close()
+
+    def state(self, submission: str) -> tuple[str, str, str, int]:
+        """State, stage, verdict and attempt of a submission's evaluation."""
+        query = "SELECT state, stage, verdict, attempt FROM submissions_evaluation WHERE submission_id = %s"
+        [row] = self.rows(query, submission)
+        return row
+
+    def wait_for_end(self, submission: str) -> tuple[str, int]:
+        """Verdict and attempt once it has ended."""
+
+        def ended() -> bool:
+            assert not self.stack.ended(), self.logs()
+            return self.state(submission)[0] in ("finished", "cancelled")
+
+        try:
+            wait_until(ended, what="the evaluation ends")
+        except AssertionError:
+            pytest.fail(f"{self.state(submission)}\n{self.logs()}")
+        return self.state(submission)[2:]
+
+    def wait_for_judging(self, submission: str) -> None:
+        """Until a node runs the submission."""
+        wait_until(lambda: self.state(submission)[1] in ("verifying", "timing"), what=f"a node judges\n{self.logs()}")
+
+    def assert_passed_once(self, submission: str) -> None:
+        """PASSED, with one passed report and one standing."""
+        assert self.wait_for_end(submission)[0] == "PASSED"
+        query = (
+            "SELECT count(*) FROM submissions_report r JOIN submissions_evaluation e ON e.id = r.evaluation_id "
+            "WHERE e.submission_id = %s AND r.content->>'verdict' = 'PASSED'"
+        )
+        assert self.rows(query, submission) == [(1,)]
+        query = (
+            "SELECT count(*) FROM ranking_standing s JOIN submissions_evaluation e ON e.id = s.evaluation_id "
+            "WHERE e.submission_id = %s"
+        )
+        assert self.rows(query, submission) == [(1,)]
+
+    def logs(self) -> str:
+        """The ends of all logs."""
+        paths = sorted(Path(self.stack.data_dir).glob("*.log"))
+        return "\n".join(f"--- {path.stem}\n{self.stack.log(path.stem)[-3000:]}" for path in paths)
+
+
+@pytest.fixture(scope="module")
+def site(broker, postgres, tmp_path_factory) -> Iterator[Site]:
+    """One site per broker, for all tests of this module."""
+    name = f"site_{uuid.uuid4().hex[:8]}"
+    url = postgres.create_database(name, template="migrated")
+    folder = tmp_path_factory.mktemp(name)
+    (folder / "static").mkdir()  # only the API is asked: nothing has to be collected
+    with Stack(folder, database_url=url, broker_url=broker.site_url, environment=PRODUCTION) as stack:
+        started = Site(stack, postgres, name)
+        started.start(broker)
+        yield started
+
+
+def test_a_submission_is_judged_and_stands(site):
+    submission = site.submit(SOLUTION)
+
+    site.assert_passed_once(submission)
+    _, answer = site.call("problems/allreduce/leaderboard/?profile=cpux2")
+    assert [row["author"] for row in answer["entries"]] == ["alice"]
+
+
+def test_both_nodes_judge_and_nothing_is_judged_twice(site):
+    free = "SELECT count(*) FROM nodes_slot WHERE state = 'free'"
+    wait_until(lambda: site.rows(free) == [(2,)], what="both nodes are ready")
+    with ThreadPoolExecutor(4) as pool:
+        submissions = list(pool.map(lambda _: site.submit(SOLUTION, mode="check"), range(4)))
+
+    assert [site.wait_for_end(submission) for submission in submissions] == [("PASSED", 1)] * 4
+    query = (
+        "SELECT e.submission_id::text, r.node_name FROM submissions_report r "
+        "JOIN submissions_evaluation e ON e.id = r.evaluation_id"
+    )
+    judged = [row for row in site.rows(query) if row[0] in submissions]
+    assert len(judged) == 4
+    assert {node for _, node in judged} == set(NODES)
+
+
+def test_a_killed_broker_loses_nothing(site, broker):
+    """Redis returns empty, RabbitMQ with what it had written down."""
+    submission = site.submit(SLOW_SOLUTION, author="bob")
+    waiting = [site.submit(SOLUTION, mode="check") for _ in range(2)]
+    site.wait_for_judging(submission)
+
+    broker.server.kill()
+    broker.server.start()
+
+    site.assert_passed_once(submission)
+    assert [site.wait_for_end(other)[0] for other in waiting] == ["PASSED"] * 2
+
+
+@ON_ONE_BROKER
+def test_a_killed_database_loses_nothing(site, postgres):
+    submission = site.submit(SLOW_SOLUTION, author="carol")
+    site.wait_for_judging(submission)
+
+    postgres.kill()
+    postgres.start()
+
+    site.assert_passed_once(submission)
+
+
+@ON_ONE_BROKER
+def test_a_hundred_at_once_are_all_accepted(site):
+    """None lost, none stored twice; judged at leisure, so they are cancelled here."""
+    with ThreadPoolExecutor(20) as pool:
+        submissions = list(pool.map(lambda _: site.submit(SOLUTION, author="dave", mode="check"), range(100)))
+        paths = [f"submissions/{submission}/cancel/" for submission in submissions]
+        cancelled = list(pool.map(lambda path: site.call(path, {}, author="dave"), paths))
+
+    assert len(set(submissions)) == 100
+    query = "SELECT submission_id::text, count(*) FROM submissions_evaluation GROUP BY 1"
+    assert {row for row in site.rows(query) if row[0] in set(submissions)} == {(name, 1) for name in submissions}
+    assert {status for status, _ in cancelled} <= {200, 409}
