@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from evaluator.contract import SlotState
@@ -49,10 +49,12 @@ class NodeView:
 def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
     """Every node, by name."""
     moment = now or timezone.now()
-    return tuple(_view(node, moment) for node in Node.objects.prefetch_related("slots"))
+    working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
+    nodes = Node.objects.prefetch_related("slots").annotate(running=working)
+    return tuple(_view(node, node.running, moment) for node in nodes)
 
 
-def _view(node: Node, now: datetime) -> NodeView:
+def _view(node: Node, running: int, now: datetime) -> NodeView:
     return NodeView(
         name=node.name,
         is_online=node.seen_at is not None and node.seen_at >= heard_since(now),
@@ -61,6 +63,6 @@ def _view(node: Node, now: datetime) -> NodeView:
         sandbox=node.sandbox,
         backends=tuple(node.backends),
         slots=tuple(node.slots.all()),
-        running=node.evaluations.filter(state__in=("leased", "running")).count(),
+        running=running,
         environment=dict(node.environment),
     )

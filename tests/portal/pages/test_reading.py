@@ -1,6 +1,8 @@
 """What anonymous readers see."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evaluator.contract import Verdict
@@ -140,9 +142,6 @@ def test_health_answers_in_plain_words(client):
     ],
 )
 def test_the_number_of_queries_does_not_grow_with_the_entries(client, local, address, django_assert_num_queries):
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
-
     scenes.judged(scenes.person("first"), local)
     with CaptureQueriesContext(connection) as few:
         client.get(address)
@@ -160,3 +159,12 @@ def test_a_public_submission_is_readable_without_an_account(client, alice, local
     assert FACTS[verdict].title in page
     assert FACTS[verdict].advice in page
     assert "Judge again" not in page
+
+
+def test_the_node_page_costs_a_fixed_number_of_queries(client, local, django_assert_num_queries):
+    with CaptureQueriesContext(connection) as few:
+        client.get("/nodes/")
+    for name in ("second", "third"):
+        scenes.node(name=name)
+    with django_assert_num_queries(len(few)):
+        client.get("/nodes/")
