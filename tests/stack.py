@@ -20,14 +20,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import pytest
 from django.db import connection
 
 ROOT = Path(__file__).resolve().parent.parent
 START_S = 60.0
-VERDICT_S = 120.0
+VERDICT_S = 60.0
 
 Value = TypeVar("Value")
 
@@ -41,6 +41,32 @@ def wait_until(condition: Callable[[], Value], *, what: str, seconds: float = VE
             return value
         time.sleep(0.05)
     raise AssertionError(f"not within {seconds:.0f} s: {what}")
+
+
+class Process(NamedTuple):
+    """A process, told from a later one with the same number by its start (in clock ticks after boot)."""
+
+    pid: int
+    started: int
+
+
+def alive(processes: set[Process]) -> set[Process]:
+    """Those that still run."""
+    return processes & _everyone().keys()
+
+
+def _everyone() -> dict[Process, int]:
+    """Every running process of the machine with its parent's number; zombies have ended."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            # The name, in parentheses, may hold anything; what follows it is separated by spaces (proc(5)).
+            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdecimal() else []
+        except OSError:
+            continue
+        if fields and fields[0] not in "ZX":
+            found[Process(int(entry.name), int(fields[19]))] = int(fields[1])
+    return found
 
 
 class Stack:
@@ -154,6 +180,14 @@ class Stack:
     def pid(self, name: str) -> int:
         """The number of a running process."""
         return self._processes[name].pid
+
+    def descendants(self, name: str) -> set["Process"]:
+        """Every process below the one called `name`, through however many generations."""
+        everyone = _everyone()
+        family = {self.pid(name)}
+        while more := {process.pid for process, parent in everyone.items() if parent in family} - family:
+            family |= more
+        return {process for process in everyone if process.pid in family - {self.pid(name)}}
 
     def ended(self) -> list[str]:
         """The processes that have ended by themselves, which none should."""

@@ -3,7 +3,9 @@
 import argparse
 import logging
 import os
+import shutil
 import sys
+from pathlib import Path
 
 from celery.signals import worker_init, worker_shutting_down
 
@@ -30,12 +32,23 @@ def main() -> int:
     return run(settings)
 
 
+def remove_leftovers(work_dir: Path) -> None:
+    """Make the folder, and remove what the judges of a killed process left in it."""
+    work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in work_dir.glob("pkb-judge-*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def run(settings: NodeSettings) -> int:
     """Judge until a signal says to end."""
     app = make_app(settings)
 
+    remove_leftovers(settings.work_dir)
+
     def make_judge(profile: str) -> Judge:
-        return Judge(JudgeSettings(profile=profile, allow_unsandboxed=settings.allow_unsandboxed))
+        return Judge(
+            JudgeSettings(profile=profile, work_dir=settings.work_dir, allow_unsandboxed=settings.allow_unsandboxed)
+        )
 
     node = Node(settings, Outbox(app, settings.spool_dir), make_judge=make_judge)
     add_tasks(app, node)

@@ -23,6 +23,7 @@ class NodeSettings:
         key: the node's secret, as `manage.py node_add` printed it.
         profiles: the profile of each slot; a profile that stands twice has two slots.
         broker_url: where messages go; `filesystem://` means the folder `broker_dir`.
+        work_dir: where judges keep what they need while they run; it belongs to this node alone.
         spool_dir: where reports wait until the broker has taken them.
         heartbeat_s: seconds between two signs of life.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all.
@@ -33,6 +34,7 @@ class NodeSettings:
     profiles: tuple[str, ...]
     broker_url: str
     broker_dir: Path
+    work_dir: Path
     spool_dir: Path
     heartbeat_s: float
     allow_unsandboxed: bool
@@ -53,6 +55,7 @@ class NodeSettings:
             profiles=_profiles(profiles_override or tuple(values.get("PKB_NODE_PROFILES", "").split(","))),
             broker_url=values.get("PKB_BROKER_URL", "filesystem://"),
             broker_dir=Path(values.get("PKB_BROKER_DIR") or data_dir / "broker"),
+            work_dir=Path(values.get("PKB_NODE_WORK_DIR") or data_dir / "work" / name),
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
             allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),

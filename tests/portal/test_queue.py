@@ -218,3 +218,15 @@ def test_after_the_last_try_it_ends_as_a_failure_of_ours(alice, node, now, later
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.verdict) == (State.FINISHED, "JUDGE_FAILURE")
     assert "not of the submission" in evaluation.message
+
+
+def test_waiting_work_follows_its_problem_to_a_new_revision(alice, node, now):
+    waiting, sent = evaluation_of(submit(alice)), evaluation_of(submit(alice))
+    current = waiting.problem_revision
+    Evaluation.objects.update(problem_revision="0123456789abcdef")
+    Evaluation.objects.filter(pk=sent.pk).update(state=State.LEASED)
+    assert actions.renew_revisions() == 1
+    assert actions.renew_revisions() == 0
+    waiting.refresh_from_db()
+    sent.refresh_from_db()
+    assert (waiting.problem_revision, sent.problem_revision) == (current, "0123456789abcdef")

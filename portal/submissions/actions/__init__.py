@@ -8,7 +8,7 @@ from portal.submissions.actions.submitting import (
     queue_evaluation,
     set_visibility,
 )
-from portal.submissions.actions.sweeping import sweep
+from portal.submissions.actions.sweeping import renew_revisions, sweep
 
 __all__ = [
     "cancel_evaluation",
@@ -17,6 +17,7 @@ __all__ = [
     "queue_evaluation",
     "record_delivery",
     "record_progress",
+    "renew_revisions",
     "set_visibility",
     "sweep",
 ]

@@ -1,6 +1,7 @@
 """Ending leases whose node has gone silent, so that nothing stays "running" for ever."""
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from portal.nodes import messages
 from portal.nodes.models import Node
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
+from problems import registry
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +23,26 @@ def sweep(now: datetime) -> int:
     The work is queued again as the next try; after the last try it ends as JUDGE_FAILURE.
     """
     return sum(_take_back(evaluation, now) for evaluation in _lost(now).select_related("node"))
+
+
+def renew_revisions() -> int:
+    """Let waiting evaluations follow their problem to the revision that the site now has; returns how many moved.
+
+    After an update of the problems no node has the old revision any more, and nothing was judged on it yet.
+    """
+    current = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
+    outdated = Evaluation.objects.filter(state=State.QUEUED).exclude(problem_revision__in=current.values())
+    return sum(_renew(evaluation, current) for evaluation in outdated.select_related("submission"))
+
+
+def _renew(evaluation: Evaluation, current: Mapping[str, str]) -> int:
+    revision = current.get(evaluation.submission.problem)
+    if revision is None:
+        return 0
+    # Another dispatcher may send it at this moment under the old revision: what has left the queue stays as it is.
+    return Evaluation.objects.filter(
+        pk=evaluation.pk, state=State.QUEUED, problem_revision=evaluation.problem_revision
+    ).update(problem_revision=revision)
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:

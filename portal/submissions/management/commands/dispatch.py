@@ -41,6 +41,7 @@ class Command(BaseCommand):
         try:
             if since_sweep >= SWEEP_EVERY_S:
                 actions.sweep(timezone.now())
+                actions.renew_revisions()
                 since_sweep = 0.0
             actions.dispatch_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
