@@ -100,7 +100,8 @@ class Gang:
         world_size = self.plan.profile.world_size
         barrier = _memory_file("barrier", records.BARRIER_BYTES)
         exits_host, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ends.inherited += [barrier, exits_child.detach()]
+        exits_number = exits_child.detach()
+        ends.inherited += [barrier, exits_number]
         self._exits = exits_host
         pipes, described = [], []
         for number in range(world_size):
@@ -114,13 +115,18 @@ class Gang:
             described.append({"rank": number, "channel": child, "diary": diary, "log": log_write, "barrier": barrier})
         self._drain = LogDrain(pipes, limit=self.plan.settings.log_bytes)
         self._launcher_log = os.memfd_create("launcher", os.MFD_CLOEXEC)
+        is_confined = self.plan.confinement.level is not SandboxLevel.NONE
+        call_filter = sandbox.open_filter() if is_confined else None
+        if call_filter is not None:
+            ends.inherited.append(call_filter)
         command = sandbox.command(
             self.plan.confinement,
-            [self._layout.launcher, json.dumps(self._orders(described, exits=ends.inherited[1]))],
+            [self._layout.launcher, json.dumps(self._orders(described, exits=exits_number))],
             private=self._private,
             profile=self.plan.profile,
             settings=self.plan.settings,
             gpus=self.plan.gpus,
+            call_filter=call_filter,
         )
         self._process = spawner.start(
             command,

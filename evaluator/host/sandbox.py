@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
+from evaluator.host import seccomp
 from evaluator.host.settings import JudgeSettings, SandboxChoice
 
 _PACKAGE = Path(__file__).parents[1]
@@ -144,12 +146,17 @@ def command(
     profile: Profile,
     settings: JudgeSettings,
     gpus: Sequence[int] = (),
+    call_filter: int | None = None,
 ) -> list[str]:
-    """The command line that runs `python -I <arguments>` confined as far as `confinement` says."""
+    """The command line that runs `python -I <arguments>` confined as far as `confinement` says.
+
+    `call_filter` is a descriptor of the system call filter that the process will inherit, None for no filter.
+    """
     python = [sys.executable, "-I", *arguments]
     if confinement.level is SandboxLevel.NONE:
         return python
-    return [*_bubblewrap(private=private, profile=profile, settings=settings, gpus=gpus), "--", *python]
+    filtered = [] if call_filter is None else ["--seccomp", str(call_filter)]
+    return [*_bubblewrap(private=private, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
 
 
 def _bubblewrap(*, private: Path, profile: Profile, settings: JudgeSettings, gpus: Sequence[int]) -> list[str]:
@@ -226,19 +233,33 @@ def write_private(private: Path) -> None:
         (private / "etc" / name).write_text(text, encoding="utf-8")
 
 
+def open_filter() -> int | None:
+    """A descriptor of the system call filter for one start, or None where there is none for this processor."""
+    return seccomp.open_program() if seccomp.is_available() else None
+
+
 def survey(profile: Profile, settings: JudgeSettings, *, private: Path) -> tuple[Probe, ...]:
     """Start the real sandbox with a small probe in it and say which properties hold on this machine."""
     if shutil.which("bwrap") is None:
         return (Probe(name="bubblewrap", holds=False, detail="the program bwrap is not installed"),)
     confined = Confinement(level=SandboxLevel.REDUCED)
-    line = command(confined, ["-c", _PROBE], private=private, profile=profile, settings=settings)
+    call_filter = open_filter()
+    line = command(
+        confined, ["-c", _PROBE], private=private, profile=profile, settings=settings, call_filter=call_filter
+    )
+    inherited = () if call_filter is None else (call_filter,)
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=True, env={})  # noqa: S603
+        done = subprocess.run(  # noqa: S603 - our own command, without a shell
+            line, capture_output=True, text=True, timeout=30, check=True, env={}, pass_fds=inherited
+        )
         seen = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
         return (Probe(name="bubblewrap", holds=False, detail=error.stderr.strip()[:500]),)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return (Probe(name="bubblewrap", holds=False, detail=str(error)[:500]),)
+    finally:
+        for descriptor in inherited:
+            os.close(descriptor)
     return tuple(_judge_probe(seen, expected=environment(profile)))
 
 
@@ -257,7 +278,7 @@ def _judge_probe(seen: dict[str, object], *, expected: Mapping[str, str]) -> Ite
     yield Probe(
         name="system call filter",
         holds=bool(seen["seccomp"]),
-        detail="" if seen["seccomp"] else "no seccomp filter is installed yet",
+        detail="" if seen["seccomp"] else f"there is no filter for {platform.machine()}",
     )
     yield Probe(
         name="own host user per slot",

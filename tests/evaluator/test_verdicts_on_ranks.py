@@ -88,7 +88,7 @@ def test_traceback_shows_the_authors_lines_only(judge: Judge) -> None:
 def test_sandbox_refuses_what_a_submission_must_not_reach(judge: Judge) -> None:
     log = judge.evaluate(request_for("explores")).ranks[0].log
     attempts = re.findall(r"^(\w+): (\w+)", log, flags=re.MULTILINE)
-    assert len(attempts) == 11
+    assert len(attempts) == 14
     assert {outcome for _, outcome in attempts} == {"refused"}, log
 
 

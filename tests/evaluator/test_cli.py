@@ -1,0 +1,123 @@
+"""The command line as a person uses it: real processes, exit status, clear errors."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import EvaluationReport, Verdict
+from tests.evaluator.judging_help import SUBMISSIONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def evaluator(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "evaluator", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+
+
+def test_run_of_a_right_program_exits_0_with_its_report() -> None:
+    done = evaluator("run", "allreduce", str(SUBMISSIONS / "correct.py"), "--json")
+    assert done.returncode == 0, done.stderr
+    report = EvaluationReport.from_json(done.stdout)
+    assert report.verdict is Verdict.PASSED
+    assert report.world_size == 2
+
+
+def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> None:
+    archive = tmp_path / "submission.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(SUBMISSIONS / "wrong_on_rank_one.py", "solution.py")
+    done = evaluator("run", "allreduce", str(archive))
+    assert done.returncode == 1
+    assert done.stdout.startswith("WRONG_RESULT: rank 1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "allredce", "x.py"], "did you mean allreduce"),
+        (["run", "allreduce", "does_not_exist.py"], "cannot read does_not_exist.py"),
+        (["run", "allreduce", "x.py", "--profile", "cpux3"], "no profile called 'cpux3'"),
+        (["run", "allreduce", "x.py", "--size", "huge"], "invalid choice: 'huge'"),
+        (["run", "allreduce", "x.py", "--mode", "fast"], "invalid choice: 'fast'"),
+        (["baseline", "nothing"], "no problem called 'nothing'"),
+    ],
+)
+def test_wrong_calls_are_told_what_is_wrong(arguments: list[str], words: str) -> None:
+    done = evaluator(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("binary.py", b"\xff\xfe\x00", "not UTF-8"),
+        ("nul.py", b"x = 1\0", "NUL byte"),
+        ("big.py", b"#" * (600 * 1024), "more than 512 KB"),
+        ("broken.zip", b"PK", "zip archive"),
+    ],
+)
+def test_unusable_sources_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    done = evaluator("run", "allreduce", str(path))
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_archive_that_leads_outside_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "submission.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("../solution.py", "x = 1")
+    done = evaluator("run", "allreduce", str(archive))
+    assert done.returncode == 2
+    assert "leads outside" in done.stderr
+
+
+def test_problems_lists_them_for_machines() -> None:
+    every = json.loads(evaluator("problems", "--json").stdout)
+    assert {"number", "slug", "title", "revision", "sizes"} <= every[0].keys()
+    assert "allreduce" in [record["slug"] for record in every]
+
+
+def test_doctor_says_what_can_be_enforced() -> None:
+    done = evaluator("doctor", "--json")
+    record = json.loads(done.stdout)
+    held = {probe["name"]: probe["holds"] for probe in record["probes"]}
+    assert done.returncode == (1 if record["level"] == "none" else 0)
+    if record["level"] != "none":
+        assert held["network: own loopback only"]
+        assert held["no capability"]
+    assert all(probe["detail"] for probe in record["probes"] if not probe["holds"])
+
+
+def test_probe_lists_the_profiles_of_this_machine() -> None:
+    facts = json.loads(evaluator("probe", "--json").stdout)
+    assert facts["cores"] >= 1
+    assert isinstance(facts["profiles"], list)
+
+
+def test_no_sandbox_only_when_allowed() -> None:
+    refused = evaluator("run", "allreduce", str(SUBMISSIONS / "correct.py"), "--sandbox", "none")
+    assert refused.returncode == 3
+    assert "not allowed" in refused.stderr
+    allowed = evaluator(
+        "run", "allreduce", str(SUBMISSIONS / "correct.py"), "--sandbox", "none", "--allow-unsandboxed", "--json"
+    )
+    assert EvaluationReport.from_json(allowed.stdout).sandbox.value == "none"
+
+
+def test_baseline_is_measured_and_merged(tmp_path: Path) -> None:
+    path = tmp_path / "cpux2.json"
+    for slug in ("allreduce", "gemm_allreduce"):
+        done = evaluator("baseline", slug, "--output", str(path))
+        assert done.returncode == 0, done.stderr
+    baselines = json.loads(path.read_text())["baselines"]
+    assert set(baselines) == {"allreduce", "gemm_allreduce"}
+    assert baselines["allreduce"]["tiny"]["median_us"] > 0

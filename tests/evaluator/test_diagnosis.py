@@ -1,0 +1,99 @@
+"""Who is blamed when a gang ends: pure functions over incidents, without processes."""
+
+import pytest
+
+from evaluator.arena.records import CHANNEL_LOST, Failure
+from evaluator.contract import Verdict
+from evaluator.host.diagnosis import findings_of, rank_states
+from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.stacks import main_thread, own_frame, waits_in
+
+KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
+
+
+def seen(rank: int, standing: Standing, place: str = "somewhere") -> Observation:
+    return Observation(rank=rank, standing=standing, place=place, calls_done=0, exit="running")
+
+
+def trouble(incidents: list[Incident], *standings: Standing) -> GangTrouble:
+    observations = tuple(seen(rank, standing, f"place {rank}") for rank, standing in enumerate(standings))
+    return GangTrouble(tuple(incidents), observations, doing="call 4", limit_s=10.0)
+
+
+def exited(rank: int, status: int, at: float) -> Incident:
+    return Incident(kind=IncidentKind.EXITED, at=at, rank=rank, status=status)
+
+
+def closed(rank: int, at: float) -> Incident:
+    return Incident(kind=IncidentKind.CLOSED, at=at, rank=rank)
+
+
+def raised(rank: int, at: float, text: str = "ValueError: no") -> Incident:
+    return Incident(kind=IncidentKind.FAILED, at=at, rank=rank, failure=Failure.RAISED, text=text)
+
+
+OVERDUE = Incident(kind=IncidentKind.OVERDUE, at=10.0)
+ENDED = Incident(kind=IncidentKind.SANDBOX_ENDED, at=1.1)
+VIOLATION = Incident(kind=IncidentKind.VIOLATION, at=1.2, rank=0)
+ALIVE = Standing.IN_COLLECTIVE
+
+
+@pytest.mark.parametrize(
+    ("incidents", "standings", "verdict", "rank"),
+    [
+        ([closed(1, 1.0), exited(1, KILLED, 1.01)], (ALIVE, Standing.ENDED), Verdict.CRASHED, 1),
+        ([closed(1, 1.0), exited(1, EXIT_0, 1.01)], (ALIVE, Standing.ENDED), Verdict.EARLY_EXIT, 1),
+        ([closed(1, 1.0), exited(1, EXIT_3, 1.01)], (ALIVE, Standing.ENDED), Verdict.CRASHED, 1),
+        ([closed(0, 1.0), exited(0, CHANNEL_LOST << 8, 1.01)], (Standing.ENDED, ALIVE), Verdict.EARLY_EXIT, 0),
+        ([closed(0, 1.0)], (Standing.ENDED, ALIVE), Verdict.EARLY_EXIT, 0),
+        ([raised(1, 1.0)], (ALIVE, Standing.FAILED), Verdict.RUNTIME_ERROR, 1),
+        # A peer's error that arrives just before the death that caused it.
+        ([raised(0, 1.0), closed(1, 1.05), exited(1, KILLED, 1.06)], (ALIVE, Standing.ENDED), Verdict.CRASHED, 1),
+        # An error long before a death is a cause of its own.
+        ([raised(0, 1.0), exited(1, KILLED, 2.0)], (Standing.FAILED, Standing.ENDED), Verdict.RUNTIME_ERROR, 0),
+        ([raised(0, 1.0, "RuntimeError: can't allocate memory")], (ALIVE, ALIVE), Verdict.OUT_OF_MEMORY, 0),
+        ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_FAILURE, None),
+        ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
+        ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
+        ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
+        ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.WORKING), Verdict.TIMEOUT, 1),
+        ([OVERDUE], (Standing.ON_DEVICE, Standing.FINISHED), Verdict.DEADLOCK, 0),
+        ([OVERDUE], (Standing.ON_DEVICE, Standing.ON_DEVICE), Verdict.TIMEOUT, 0),
+    ],
+)
+def test_cause_is_told_from_consequence(
+    incidents: list[Incident], standings: tuple[Standing, ...], verdict: Verdict, rank: int | None
+) -> None:
+    (finding,) = findings_of(trouble(incidents, *standings), size="tiny")
+    assert (finding.verdict, finding.rank) == (verdict, rank)
+
+
+def test_a_hang_names_every_rank_and_its_place() -> None:
+    (finding,) = findings_of(trouble([OVERDUE], Standing.IN_COLLECTIVE, Standing.FINISHED), size="tiny")
+    assert "rank 0 place 0; rank 1 place 1" in finding.message
+    assert "call 4 took longer than 10 s" in finding.message
+
+
+def test_observations_become_rank_states() -> None:
+    (state,) = rank_states([seen(0, Standing.FINISHED, "waits at the end of call 2")])
+    assert state.phase == "waits at the end of call 2"
+
+
+DUMP = """Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3/threading.py", line 300 in wait
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "/venv/torch/distributed/distributed_c10d.py", line 3100 in all_reduce
+  File "/venv/torch/distributed/c10d_logger.py", line 81 in wrapper
+  File "/source/solution.py", line 7 in helper
+  File "/source/solution.py", line 12 in solution
+  File "/judge/evaluator/arena/shim.py", line 250 in called
+"""
+
+
+def test_stack_tells_where_a_rank_waits() -> None:
+    frames = main_thread(DUMP)
+    own = own_frame(frames, source="/source")
+    assert own is not None
+    assert (own.line, own.name) == (7, "helper")
+    assert waits_in(frames, source="/source") == "all_reduce"
