@@ -1,0 +1,1 @@
+"""From a split over positions to a split over heads."""

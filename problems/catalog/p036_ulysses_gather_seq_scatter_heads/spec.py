@@ -1,0 +1,114 @@
+"""From a split over positions to a split over heads, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Everything is read once and written once; the heads that stay at home do not travel."""
+    share = dims["B"] * dims["T"] * dims["num_heads"] * dims["head_size"] * element_bytes
+    sent = (world_size - 1) / world_size * share
+    return Cost(
+        flops={},
+        memory_bytes=2 * share,
+        wire_bytes=sent,
+        reference_wire_bytes=sent,
+        note="The few padding positions at the end of the last shard are counted as if they were needed.",
+    )
+
+
+def divides_heads(world_size: int) -> str | None:
+    """Every rank gets as many heads as the others, of 8 at base."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
+
+
+def _dims(*, B: int, T: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+    heads = {"num_heads": num_heads, "heads_local": num_heads // world_size, "head_size": head_size}
+    return {"B": B, "T": T} | heads
+
+
+def _base(world_size: int) -> Dims:
+    whole = {"S": 16 * world_size, "unpadded_dim_size": 0}
+    return _dims(B=16, T=16, num_heads=8, head_size=64, world_size=world_size) | whole
+
+
+def _large(world_size: int) -> Dims:
+    positions = 131_069
+    shard = -(-positions // world_size)
+    dims = _dims(B=1, T=shard, num_heads=64, head_size=128, world_size=world_size)
+    return dims | {"S": positions, "unpadded_dim_size": positions}
+
+
+PROBLEM = Problem(
+    number=36,
+    slug="ulysses_gather_seq_scatter_heads",
+    title="Ulysses: positions together, heads apart",
+    summary="Turns an activation split over positions into one split over attention heads and drops the padding.",
+    origin="VeOmni, after DeepSpeed-Ulysses",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(x: Tensor, seq_dim: int, head_dim: int, group: ProcessGroup or None = None, "
+    "unpadded_dim_size: int = 0) -> Tensor",
+    arguments=(
+        Argument(
+            name="x", shape=("B", "T", "num_heads", "head_size"), values="standard normal, different on every rank"
+        ),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(
+            name="head_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="2, the index of a dimension",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        Argument(
+            name="unpadded_dim_size",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="0 at base; the true number of positions, no multiple of W, at large; either at tiny",
+            replicated=True,
+        ),
+    ),
+    outputs=(
+        Output(name="out", shape=("B", "S", "heads_local", "head_size"), placement=Placement.PER_RANK, tolerance=EXACT),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, T=7, num_heads=8, head_size=24, world_size=world_size),
+            system="a check on CPU ranks, with padding in most calls",
+        ),
+        SizeName.BASE: Size(dims=_base, system="256 KiB per rank in bfloat16: latency alone"),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="queries of Llama 3.1 70B (64 heads of 128) over a packed sequence of 131069 positions, near the "
+            "131072 of its context",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_heads,
+    world_size_rule="2, 4 or 8",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="heads d H / W and following of its positions",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)
