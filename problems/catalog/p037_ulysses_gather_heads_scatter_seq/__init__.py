@@ -1,0 +1,1 @@
+"""From a split over heads to a split over positions."""

@@ -1,0 +1,102 @@
+"""From a split over heads to a split over positions, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """True positions are read once; the result, padding included, is written once."""
+    position = dims["B"] * dims["num_heads"] * dims["head_size"] * element_bytes
+    padded = dims["T_local"] * world_size
+    return Cost(
+        flops={},
+        memory_bytes=(dims["T"] + padded) * position,
+        wire_bytes=(dims["T"] - dims["T_local"]) * position,
+        reference_wire_bytes=(world_size - 1) / world_size * padded * position,
+        note="Zeros of the padding need not travel: a rank sends its true positions but those of its own shard.",
+    )
+
+
+def divides_heads(world_size: int) -> str | None:
+    """The world size divides 8, the number of heads that all sizes are made from."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks; got {world_size}"
+
+
+def _dims(*, B: int, T: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+    shard = {"T": T, "T_local": -(-T // world_size)}
+    heads = {"num_heads": num_heads, "all_heads": num_heads * world_size, "head_size": head_size}
+    return {"B": B} | shard | heads
+
+
+PROBLEM = Problem(
+    number=37,
+    slug="ulysses_gather_heads_scatter_seq",
+    title="Ulysses: heads together, positions apart",
+    summary="Turns an activation split over attention heads into one split over positions, padding the sequence first.",
+    origin="VeOmni, after DeepSpeed-Ulysses",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(x: Tensor, seq_dim: int, head_dim: int, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x", shape=("B", "T", "num_heads", "head_size"), values="standard normal, different on every rank"
+        ),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(
+            name="head_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="2, the index of a dimension",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out", shape=("B", "T_local", "all_heads", "head_size"), placement=Placement.PER_RANK, tolerance=EXACT
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, T=29, num_heads=3, head_size=24, world_size=world_size),
+            system="a check on CPU ranks, with padding",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, T=16, num_heads=8, head_size=64, world_size=world_size),
+            system="256 KiB per rank in bfloat16, no padding: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(
+                B=1, T=131_069, num_heads=64 // world_size, head_size=128, world_size=world_size
+            ),
+            system="attention output of Llama 3.1 70B (64 heads of 128 over all ranks) for a packed sequence of 131069 "
+            "positions, close to its context of 131072",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_heads,
+    world_size_rule="2, 4 or 8",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="shard d of the positions of its heads",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def _padded(x: Tensor) -> Tensor:
+    """`x` (B, T, heads, size) with zero positions up to a multiple of W."""
+    return nn.functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % dist.get_world_size()))
+
+
+def _all_heads(x: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x.contiguous())
+    return parts
+
+
+def _own_positions(x: Tensor) -> Tensor:
+    return x.chunk(dist.get_world_size(), dim=1)[dist.get_rank()]
+
+
+def gathered(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Gathers everything and keeps the own positions."""
+    del seq_dim, group
+    return _own_positions(_padded(torch.cat(_all_heads(x), dim=head_dim)))
+
+
+def gathered_to_each(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """One gather at each rank in turn."""
+    del group
+    world_size = dist.get_world_size()
+    pieces = [piece.contiguous() for piece in _padded(x).chunk(world_size, dim=seq_dim)]
+    received = [torch.empty_like(pieces[0]) for _ in range(world_size)]
+    for rank, piece in enumerate(pieces):
+        dist.gather(piece, received if rank == dist.get_rank() else None, dst=rank)
+    return torch.cat(received, dim=head_dim)
+
+
+def padded_in_front(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """The zeros stand before the first position, not behind the last."""
+    del seq_dim, group
+    whole = torch.cat(_all_heads(x), dim=head_dim)
+    return _own_positions(nn.functional.pad(whole, (0, 0, 0, 0, -x.shape[1] % dist.get_world_size(), 0)))
+
+
+def padded_with_the_last(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """The last position is repeated where zeros belong."""
+    del group
+    whole = torch.cat(_all_heads(x), dim=head_dim)
+    missing = -x.shape[seq_dim] % dist.get_world_size()
+    return _own_positions(torch.cat([whole, *[whole[:, -1:]] * missing], dim=seq_dim))
+
+
+def heads_interleaved(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Head h of every rank before head h + 1 of any."""
+    del seq_dim, group
+    return _own_positions(_padded(torch.stack(_all_heads(x), dim=head_dim + 1).flatten(2, 3)))
+
+
+HONEST = {"gathered": gathered, "gathered_to_each": gathered_to_each}
+MUTANTS = {
+    "padded_in_front": padded_in_front,
+    "padded_with_the_last": padded_with_the_last,
+    "heads_interleaved": heads_interleaved,
+}
