@@ -1,0 +1,1 @@
+"""From positions to heads for a fused query, key and value projection."""

@@ -1,0 +1,109 @@
+"""From positions to heads for a fused query, key and value projection, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Everything is read once and written once; the own third parts do not travel."""
+    share = dims["B"] * dims["T"] * dims["qkv"] * element_bytes
+    sent = (world_size - 1) / world_size * share
+    return Cost(
+        flops={},
+        memory_bytes=2 * share,
+        wire_bytes=sent,
+        reference_wire_bytes=sent,
+        note="The few padding positions at the end of the last shard are counted as if they were needed.",
+    )
+
+
+def divides_heads(world_size: int) -> str | None:
+    """Every rank gets as many heads as the others, of 8 at base."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
+
+
+def _dims(*, B: int, T: int, proj: int, world_size: int) -> Dims:
+    return {"B": B, "T": T, "proj": proj, "qkv": 3 * proj, "qkv_local": 3 * proj // world_size}
+
+
+def _base(world_size: int) -> Dims:
+    return _dims(B=16, T=16, proj=512, world_size=world_size) | {"S": 16 * world_size, "unpadded_dim_size": 0}
+
+
+def _large(world_size: int) -> Dims:
+    positions = 131_069
+    dims = _dims(B=1, T=-(-positions // world_size), proj=4096, world_size=world_size)
+    return dims | {"S": positions, "unpadded_dim_size": positions}
+
+
+PROBLEM = Problem(
+    number=38,
+    slug="ulysses_gather_seq_scatter_heads_qkv",
+    title="Ulysses: one exchange for queries, keys and values",
+    summary="Turns a fused QKV activation split over positions into one split over heads, with matching heads of all "
+    "three on every rank.",
+    origin="VeOmni, after DeepSpeed-Ulysses",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(qkv_tensor: Tensor, seq_dim: int, group: ProcessGroup or None = None, "
+    "unpadded_dim_size: int or None = None, restore_shape: bool = True) -> Tensor",
+    arguments=(
+        Argument(
+            name="qkv_tensor",
+            shape=("B", "T", "qkv"),
+            values="standard normal, different on every rank; the last dimension holds queries, keys, values",
+        ),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        Argument(
+            name="unpadded_dim_size",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="None at base; the true number of positions, no multiple of W, at large; either at tiny",
+            replicated=True,
+        ),
+        Argument(name="restore_shape", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+    ),
+    outputs=(Output(name="out", shape=("B", "S", "qkv_local"), placement=Placement.PER_RANK, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, T=5, proj=96, world_size=world_size),
+            system="a check on CPU ranks, with padding in most calls",
+        ),
+        SizeName.BASE: Size(dims=_base, system="768 KiB per rank in bfloat16: close to latency alone"),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="LLaMA-2-7B (32 heads of 128, one key and value head per query head) trained on packed sequences of "
+            "131069 positions",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_heads,
+    world_size_rule="2, 4 or 8",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="part d of the queries, of the keys and of the values at its positions",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    notes=(
+        "restore_shape is always True: the other layout has one more dimension, but the same bytes in the same order.",
+    ),
+)
