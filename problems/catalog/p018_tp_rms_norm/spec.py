@@ -59,7 +59,15 @@ PROBLEM = Problem(
             shape=("M", "N"),
             placement=Placement.SHARDED,
             sharding="rank r holds hidden elements r*N to (r+1)*N - 1",
-            tolerance=Tolerance(atol=0.01, rtol=0.012, rms=0.006, scope=Scope.ROW, calibration="preliminary"),
+            tolerance=Tolerance(
+                atol=0.0125,
+                rtol=0.0125,
+                rms=0.0063,
+                scope=Scope.ROW,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. tiny: honest programs (one or "
+                "two roundings, sums in float32 or float64) err by at most 0.0055 and 0.0025 rms, the cheapest cheat "
+                "(statistics in 8 bits) by at least 0.029 and 0.016 rms; base, 4 ranks: honest 0.006 and 0.0024 rms.",
+            ),
         ),
     ),
     sizes={

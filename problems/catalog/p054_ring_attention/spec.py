@@ -9,7 +9,6 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
-    Scope,
     Size,
     SizeName,
     Tolerance,
@@ -82,7 +81,15 @@ PROBLEM = Problem(
             shape=_SHAPE,
             placement=Placement.SHARDED,
             sharding="rank r holds positions r*S_local to (r+1)*S_local - 1",
-            tolerance=Tolerance(atol=0.03, rtol=0.02, rms=0.007, scope=Scope.TENSOR, calibration="preliminary"),
+            tolerance=Tolerance(
+                atol=0.015,
+                rtol=0.01,
+                rms=0.0055,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. tiny: honest programs (ring "
+                "or gathered, float32 inside) reach at most 0.34 of the bound and 0.0023 rms, the cheapest cheat (int8 "
+                "keys and values, one scale per row) at least 2.6 of it and 0.0103 rms; base, 4 ranks: honest 0.37 "
+                "and 0.0018 rms. The rms bound leaves room for probabilities in bfloat16, as fused kernels have them.",
+            ),
         ),
     ),
     sizes={

@@ -18,7 +18,7 @@ def make_inputs(call: Call) -> Arguments:
         "low_res_masks_local": _masks(call, own),
         "obj_scores_local": call.normal("obj_scores_local", (counts[call.rank],), std=3.0),
         "num_obj_per_gpu": counts,
-        "last_occluded": call.integers("last_occluded", ("O",), low=-4, high=7, shared=True).clamp_(min=-1),
+        "last_occluded": _last_occluded(call),
         "iou_threshold": THRESHOLD,
         "reverse": bool(call.integers("reverse", (), low=0, high=2, shared=True).item()),
         "group": None,
@@ -37,6 +37,27 @@ def object_counts(call: Call) -> list[int]:
         counts[(world_size // 2 + place) % world_size] += 1 if missing > 0 else -1
     dealt: list[int] = counts[call.permutation("counts", world_size, shared=True).cpu()].tolist()
     return dealt
+
+
+TELLING_SHIFTS = (0.05, 0.5, 0.05)
+"""Shifts in radii: overlaps of about 0.94, 0.52 and 0.94."""
+
+
+def _telling_pairs(call: Call) -> list[tuple[int, int]]:
+    """Up to three disjoint pairs of objects on which every rule of the problem shows, wherever there is room.
+
+    The first overlaps strongly and one gives way; the second too weakly; in the third one was never occluded.
+    """
+    order = call.permutation("pairs", call.dims["O"], shared=True).tolist()
+    return [(order[place], order[place + 1]) for place in range(0, min(6, len(order) - 1), 2)]
+
+
+def _last_occluded(call: Call) -> Tensor:
+    """Integers from -1 to 6 (O,), a third of them -1; the telling pairs have unequal ones."""
+    last = call.integers("last_occluded", ("O",), low=-4, high=7, shared=True).clamp_(min=-1)
+    for (copy, original), values in zip(_telling_pairs(call), ((3, 5), (4, 2), (-1, 1)), strict=False):
+        last[copy], last[original] = values
+    return last
 
 
 def _masks(call: Call, own: slice) -> Tensor:
@@ -66,4 +87,8 @@ def _discs(call: Call) -> tuple[Tensor, Tensor]:
             original = int(draw[place, 3] / COPIES * place)
             shift = (draw[place, 4:] - 1 / 2) * 0.9 * radius[original]
             centre[place], radius[place] = centre[original] + shift, radius[original]
+    for pair, shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
+        copy, original = pair
+        centre[copy], radius[copy] = centre[original], radius[original]
+        centre[copy, 0] += shift * radius[original]
     return centre.to(call.device), radius.to(call.device)

@@ -29,6 +29,20 @@ def broadcasts(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *
     return every_mask, every_score, suppressed
 
 
+def bits_first(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Decides by gathered bits, and writes the masks once, already filled."""
+    threshold, reverse, _ = rest
+    inside = _broadcast((masks > 0).to(torch.uint8), counts).flatten(1).double()
+    both = inside @ inside.T
+    union = inside.sum(dim=1, keepdim=True) + inside.sum(dim=1) - both
+    order = -last if reverse else last
+    gives_way = (order.unsqueeze(1) > order) & (last > -1)
+    strong = both.float() / union.clamp(min=1).float() >= threshold
+    suppressed = (strong.fill_diagonal_(False) & gives_way).any(dim=1)
+    every_mask = torch.where(suppressed.view(-1, 1, 1), -10.0, _broadcast(masks, counts).float())
+    return every_mask, _broadcast(scores, counts).float(), suppressed
+
+
 def _broadcast(local: Tensor, counts: list[int]) -> Tensor:
     parts = [local.new_empty((count, *local.shape[1:])) for count in counts]
     parts[dist.get_rank()] = local.contiguous()
@@ -51,7 +65,9 @@ def direction_ignored(masks: Tensor, scores: Tensor, counts: list[int], last: Te
 
 
 def never_occluded_counts(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
-    """Objects that were never occluded take part as if they had been."""
+    """Objects that were never occluded take part as if they had been; reversed, where they do, the rest is confused."""
+    if rest[1]:
+        return direction_ignored(masks, scores, counts, last, *rest)
     return solution(masks, scores, counts, last + 1, *rest)
 
 
@@ -67,7 +83,7 @@ def masks_kept(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *
     return _broadcast(masks.float(), counts), every_score, suppressed
 
 
-HONEST = {"broadcasts": broadcasts}
+HONEST = {"broadcasts": broadcasts, "bits_first": bits_first}
 MUTANTS = {
     "nothing_suppressed": nothing_suppressed,
     "direction_ignored": direction_ignored,
