@@ -2,8 +2,8 @@
 
 import hashlib
 import inspect
-import re
 import json
+import re
 from pathlib import Path
 
 import pytest
