@@ -20,6 +20,7 @@ statement.md
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -58,12 +59,14 @@ class Argument:
     decide. `dtype` is a torch dtype's name, or `input` for the run's dtype.
     `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
     solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
-    looks at it afterwards.
+    looks at it afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective,
+    where it differs there.
     """
 
     name: str
     kind: ArgumentKind = ArgumentKind.TENSOR
     shape: tuple[str | int, ...] = ()
+    shape_elsewhere: tuple[str | int, ...] | None = None
     dtype: str = "input"
     values: str
     replicated: bool = False
@@ -121,19 +124,34 @@ EXACT = Tolerance(atol=0.0, rtol=0.0, calibration="bit-exact: integers, booleans
 class Output:
     """One tensor that `solution` returns, or writes when `argument` names a mutable parameter.
 
+    Where that parameter is a list of tensors, `element` is the tensor's place in it. With `on_host` the tensor lies on
+    the CPU whatever the run's device, and has to be complete when `solution` returns; a torch.Size counts as such a
+    tensor of int64.
+
     The order of a problem's outputs is the order in the returned tuple; a single returned output is returned bare.
     `sharding` says in words how a sharded output is laid out. `layout` is "any" where strides are free and
-    "contiguous" where the card demands it.
+    "contiguous" where the card demands it. `shape_elsewhere` is the shape on the ranks that are not the root of a
+    rooted collective, where it differs there; it must not be the larger one.
     """
 
     name: str
     shape: tuple[str | int, ...]
+    shape_elsewhere: tuple[str | int, ...] | None = None
     dtype: str = "input"
     placement: Placement
     tolerance: Tolerance
     sharding: str = ""
     argument: str | None = None
+    element: int | None = None
+    on_host: bool = False
     layout: str = "any"
+
+    def written_in(self, arguments: Mapping[str, Any]) -> Any:
+        """The argument (or element of one) that holds this output; None where it is returned."""
+        if self.argument is None:
+            return None
+        value = arguments[self.argument]
+        return value if self.element is None else value[self.element]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +238,8 @@ class Problem:
     groups: str = "the world group"
     hops: tuple[Hop, ...] = ()
     mutants_not_applicable: Mapping[str, str] = field(default_factory=dict)
+    nothing_at: tuple[int, ...] = ()
+    """Places in the returned tuple where the card has None; they carry no output."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """One oracle rank: answers the host's commands, one reply each, until the host goes away."""
 
 import importlib
+import math
 import mmap
 import os
 import socket
@@ -128,10 +129,15 @@ class OracleRank:
         return {"groups": groups, "dims": dict(template.dims), "output_bytes": self._output_bytes(opened)}, []
 
     def _output_bytes(self, opened: Opened) -> int:
-        """Room for a rank's outputs: what this call needs, twice over for outputs whose length varies."""
+        """Room for a rank's outputs: what this call needs, twice over for outputs whose length varies.
+
+        Where the root of a collective returns more than the others, any rank may be the root of a later call.
+        """
         needed = 0
         for output, right in zip(opened.problem.outputs, opened.examiner.expected(opened.template), strict=True):
-            needed += align(right.numel() * output_dtype(opened.template, output).itemsize)
+            is_rooted = output.shape_elsewhere is not None
+            elements = math.prod(opened.template.shape(output.shape)) if is_rooted else right.numel()
+            needed += align(elements * output_dtype(opened.template, output).itemsize)
         return OUTPUT_HEADER_BYTES + 2 * needed + OUTPUT_HEADER_BYTES
 
     def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
@@ -162,13 +168,11 @@ class OracleRank:
     def _go(self, _message: wire.Body, _descriptors: list[int]) -> Reply:
         """Time one call of the reference on the loaded arguments."""
         opened = self._current()
-        names = opened.problem.parameter_names
-        written = [
-            None if output.argument is None else self._arguments[names.index(output.argument)]
-            for output in opened.problem.outputs
-        ]
+        arguments = dict(zip(opened.problem.parameter_names, self._arguments, strict=True))
+        written = [output.written_in(arguments) for output in opened.problem.outputs]
+        nothing = opened.problem.nothing_at
         timed: Timed = self._stopwatch.run(
-            opened.reference, self._arguments, collect=lambda value: interleave(value, written)
+            opened.reference, self._arguments, collect=lambda value: interleave(value, written, nothing=nothing)
         )
         return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
 
