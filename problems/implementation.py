@@ -115,14 +115,26 @@ def _materialise(value: Any) -> Any:
 def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
     """The outputs in the order of the spec, from what was returned and what was written."""
     parts = list(returned) if isinstance(returned, (tuple, list)) else [] if returned is None else [returned]
+    parts = without_nothing(parts, problem.nothing_at)
     owed = sum(output.argument is None for output in problem.outputs)
     if len(parts) != owed:
         raise WrongStructure(f"{problem.slug} returned {len(parts)} values, expected {owed}")
     remaining = iter(parts)
     outputs = tuple(
-        next(remaining) if output.argument is None else arguments[output.argument] for output in problem.outputs
+        as_tensor(next(remaining)) if output.argument is None else output.written_in(arguments)
+        for output in problem.outputs
     )
     for output, value in zip(problem.outputs, outputs, strict=True):
         if not isinstance(value, Tensor):
             raise WrongStructure(f"output {output.name!r} is {type(value).__name__}, expected a tensor")
     return outputs
+
+
+def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:
+    """`parts` less the entries at `places`, as far as they are None."""
+    return [part for place, part in enumerate(parts) if place not in places or part is not None]
+
+
+def as_tensor(value: Any) -> Any:
+    """A torch.Size as the int64 tensor it counts as; anything else as it is."""
+    return torch.tensor(list(value)) if type(value) is torch.Size else value

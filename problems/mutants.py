@@ -57,6 +57,8 @@ def constant(implementation: Implementation, call: Call) -> Outputs:
 
 
 def _mean(tensor: Tensor) -> float:
+    if tensor.is_floating_point():
+        tensor = tensor.float()  # few operations exist on 8-bit floats
     finite = tensor[tensor.isfinite()] if tensor.is_floating_point() else tensor
     mean = float(finite.double().mean()) if finite.numel() else 0.0
     return mean if tensor.is_floating_point() else round(mean)
@@ -87,7 +89,7 @@ def no_update(implementation: Implementation, call: Call) -> Outputs:
     outputs = implementation.run(implementation.solution, call)
     untouched = implementation.make_inputs(call)
     return tuple(
-        tensor if output.argument is None else untouched[output.argument]
+        tensor if output.argument is None else output.written_in(untouched)
         for output, tensor in zip(implementation.problem.outputs, outputs, strict=True)
     )
 

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class Slot:
     tensors: list[torch.Tensor]
     mutable: frozenset[int]
     written: list[Any]
+    nothing: frozenset[int]
     output: mmap.mmap
     before: list[torch.Tensor] = field(default_factory=list)
 
@@ -217,12 +218,13 @@ class Shim:
                 if name in tree["mutable"]:
                     mutable.update(range(first, len(unpacker.tensors)))
         names = [name for name, _ in tree["arguments"]]
-        written = [None if name is None else arguments[names.index(name)] for name in tree["outputs"]]
+        written = [_located(place, dict(zip(names, arguments, strict=True))) for place in tree["outputs"]]
         slot = Slot(
             arguments=arguments,
             tensors=unpacker.tensors,
             mutable=frozenset(mutable),
             written=written,
+            nothing=frozenset(tree["nothing"]),
             output=mmap.mmap(outputs, 0),
         )
         slot.before = [tensor.clone() for tensor in unpacker.tensors]
@@ -260,7 +262,7 @@ class Shim:
             return value
 
         def collect(value: Any) -> list[Any]:
-            return interleave(value, slot.written)
+            return interleave(value, slot.written, nothing=slot.nothing)
 
         try:
             return self._stopwatch.run(called, slot.arguments, collect=collect)
@@ -316,12 +318,23 @@ def _author_traceback() -> str:
     return "".join(traceback.format_exception(kind, error, trace))
 
 
-def interleave(value: Any, written: Sequence[Any]) -> list[Any]:
+def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
+    """The argument, or the element of a list, that `place` names; None for an output that is returned."""
+    if place is None:
+        return None
+    name, element = place
+    return arguments[name] if element is None else arguments[name][element]
+
+
+def interleave(value: Any, written: Sequence[Any], *, nothing: Collection[int] = ()) -> list[Any]:
     """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
 
-    `written` has one entry per output: None where the output is returned, else the argument that holds it.
+    `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
+    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64.
     """
     returned = list(value) if type(value) in (tuple, list) else [value]
+    returned = [item for place, item in enumerate(returned) if place not in nothing or item is not None]
+    returned = [torch.tensor(list(item)) if type(item) is torch.Size else item for item in returned]
     expected = sum(item is None for item in written)
     if expected == 0 and value is None:
         returned = []

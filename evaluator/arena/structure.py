@@ -2,7 +2,7 @@
 
 In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
 `t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
-`d` dict, `g` process group (its ranks). The trusted side writes, the sandbox side reads.
+`d` dict, `s` torch.Size, `g` process group (its ranks). The trusted side writes, the sandbox side reads.
 """
 
 import json
@@ -45,10 +45,9 @@ class Packer:
             return value
         if isinstance(value, torch.Tensor):
             return {"t": self._place(value)}
-        if isinstance(value, list):
-            return {"l": [self.pack(item, depth + 1) for item in value]}
-        if isinstance(value, tuple):
-            return {"u": [self.pack(item, depth + 1) for item in value]}
+        if isinstance(value, (list, tuple)):
+            kind = "l" if isinstance(value, list) else "s" if isinstance(value, torch.Size) else "u"
+            return {kind: [self.pack(item, depth + 1) for item in value]}
         if isinstance(value, dict):
             return {"d": {str(key): self.pack(item, depth + 1) for key, item in value.items()}}
         ranks = getattr(value, "ranks", None)
@@ -151,6 +150,8 @@ class Unpacker:
             return self._tensor(body)
         if kind == "g":
             return self._group_of(tuple(body))
+        if kind == "s":
+            return torch.Size(body)
         if kind == "d":
             return {key: self.unpack(item) for key, item in body.items()}
         items = [self.unpack(item) for item in body]

@@ -33,8 +33,9 @@ def write_inputs(
     tree = {
         "arguments": packed,
         "groups": [list(ranks) for ranks in groups],
-        "mutable": [argument.name for argument in problem.arguments if argument.mutable],
-        "outputs": [output.argument for output in problem.outputs],
+        "mutable": [argument.name for argument in problem.arguments if argument.mutable or argument.scratch],
+        "outputs": [None if out.argument is None else [out.argument, out.element] for out in problem.outputs],
+        "nothing": list(problem.nothing_at),
     }
     head = head_of(tree)
     descriptor = os.memfd_create("inputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)

@@ -122,7 +122,7 @@ def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: T
     if "other" in entry:
         return f"output {output.name!r} is a {entry['other']}, expected a tensor"
     dtype = str(output_dtype(call, output)).removeprefix("torch.")
-    wanted = f"{dtype}{list(right.shape)} on {call.device.type}"
+    wanted = f"{dtype}{list(right.shape)} on {'cpu' if output.on_host else call.device.type}"
     received = f"{entry['dtype']}{entry['shape']} on {entry['device']}"
     if received != wanted:
         return f"output {output.name!r} is {received}, expected {wanted}"
