@@ -1,0 +1,1 @@
+"""Broadcast of one matrix from a source rank."""
