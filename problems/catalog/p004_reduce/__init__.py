@@ -1,0 +1,1 @@
+"""Reduce (sum) of one matrix to a destination rank."""

@@ -1,0 +1,13 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`tensor` (M, N): long-tailed, times a scale of the rank's own between 1/2 and 2; `dst`: any rank."""
+    scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
+    dst = int(call.integers("dst", (1,), low=0, high=call.world_size, shared=True))
+    tensor = call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale)
+    return {"tensor": tensor.to(call.dtype), "dst": dst}
