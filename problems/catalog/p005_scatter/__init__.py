@@ -1,0 +1,1 @@
+"""Scatter of stacked matrices from a source rank."""

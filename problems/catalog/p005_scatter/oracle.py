@@ -1,0 +1,12 @@
+"""What each rank owes: a copy, bit by bit."""
+
+from torch import Tensor
+
+from problems.catalog.p005_scatter.inputs import make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (M, N): the rank's matrix of the source's stack."""
+    src = make_inputs(call)["src"]
+    return (make_inputs(call.at_rank(src))["tensor"][call.rank],)
