@@ -1,0 +1,1 @@
+"""Gather of matrices to a destination rank."""

@@ -1,0 +1,15 @@
+"""What each rank owes: copies, bit by bit."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p006_gather.inputs import make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out`: on the destination every rank's matrix at its place (W, M, N), elsewhere the own matrix (M, N)."""
+    own = make_inputs(call)
+    if call.rank != own["dst"]:
+        return (own["tensor"],)
+    return (torch.stack([make_inputs(call.at_rank(rank))["tensor"] for rank in range(call.world_size)]),)

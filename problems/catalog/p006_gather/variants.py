@@ -1,0 +1,57 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _stack(tensor: Tensor) -> Tensor:
+    """Every rank's matrix, on every rank."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return torch.stack(parts)
+
+
+def gathered_everywhere(tensor: Tensor, dst: int = 0) -> Tensor:
+    """Every rank receives the stack; those that are not asked for it return a copy of their own matrix."""
+    stack = _stack(tensor)
+    return stack if dist.get_rank() == dst else tensor.clone()
+
+
+def point_to_point(tensor: Tensor, dst: int = 0) -> Tensor:
+    """The destination receives from one rank after the other, the last first."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    if rank != dst:
+        dist.send(tensor.contiguous(), dst)
+        return tensor
+    out = tensor.new_empty((world_size, *tensor.shape))
+    out[rank] = tensor
+    for peer in reversed(range(world_size)):
+        if peer != rank:
+            dist.recv(out[peer], peer)
+    return out
+
+
+def reversed_order(tensor: Tensor, dst: int = 0) -> Tensor:
+    """The last rank's matrix first."""
+    stack = _stack(tensor)
+    return stack.flip(0) if dist.get_rank() == dst else tensor
+
+
+def stack_on_every_rank(tensor: Tensor, dst: int = 0) -> Tensor:
+    """The stack where nobody asked for it."""
+    del dst
+    return _stack(tensor)
+
+
+def own_everywhere(tensor: Tensor, dst: int = 0) -> Tensor:
+    """The destination's own matrix in every place."""
+    return torch.stack([tensor] * dist.get_world_size()) if dist.get_rank() == dst else tensor
+
+
+HONEST = {"gathered_everywhere": gathered_everywhere, "point_to_point": point_to_point}
+MUTANTS = {
+    "reversed_order": reversed_order,
+    "stack_on_every_rank": stack_on_every_rank,
+    "own_everywhere": own_everywhere,
+}
