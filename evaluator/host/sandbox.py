@@ -172,6 +172,8 @@ def _bubblewrap(*, private: Path, profile: Profile, settings: JudgeSettings, gpu
         *_gpu_binds(gpus),
         ["--perms", "1777", "--size", str(settings.shared_memory_bytes), "--tmpfs", "/dev/shm"],  # noqa: S108
         ["--perms", "1777", "--size", str(settings.temporary_bytes), "--tmpfs", "/tmp"],  # noqa: S108
+        # After the empty /tmp: the interpreter may lie in a folder below it.
+        *(["--ro-bind", prefix, prefix] for prefix in _python_prefixes()),
         ["--ro-bind", str(_PACKAGE / "__init__.py"), f"{_JUDGE}/evaluator/__init__.py"],
         ["--ro-bind", str(_PACKAGE / "arena"), f"{_JUDGE}/evaluator/arena"],
         ["--ro-bind", str(private / "source"), "/source", "--ro-bind", str(private / "built"), "/built"],
@@ -182,7 +184,7 @@ def _bubblewrap(*, private: Path, profile: Profile, settings: JudgeSettings, gpu
 
 
 def _system_binds(private: Path, profile: Profile) -> Iterator[list[str]]:
-    """The read-only root: /usr, the interpreter's prefixes, and a few files of /etc."""
+    """The read-only root: /usr and a few files of /etc."""
     yield ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
@@ -190,8 +192,6 @@ def _system_binds(private: Path, profile: Profile) -> Iterator[list[str]]:
             yield ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             yield ["--ro-bind", str(path), str(path)]
-    for prefix in _python_prefixes():
-        yield ["--ro-bind", prefix, prefix]
     yield ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     yield ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
     for name in ("hosts", "passwd", "group", "nsswitch.conf"):
