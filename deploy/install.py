@@ -30,6 +30,8 @@ PROGRAMS = {
         "redis-server": "redis-server",
         "rabbitmq-server": "rabbitmq-server",
         "initdb": "postgresql",
+        "caddy": "caddy",
+        "docker-compose": "docker-compose",
     },
 }
 WITHOUT_PROGRAM = {
@@ -38,6 +40,8 @@ WITHOUT_PROGRAM = {
     "redis-server": "the tests of the Redis broker cannot run",
     "rabbitmq-server": "the tests of the RabbitMQ broker cannot run",
     "initdb": "the tests on PostgreSQL cannot run",
+    "caddy": "the tests of the production proxy cannot run",
+    "docker-compose": "`make check` cannot read deploy/compose.yaml",
 }
 
 

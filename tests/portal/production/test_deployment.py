@@ -1,0 +1,239 @@
+"""deploy/: what it describes fits the code, and what can be run of it without containers is run."""
+
+import os
+import re
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_urlsafe
+
+import pytest
+import yaml
+
+from tests import servers
+from tests.portal.production.conftest import ROOT
+from tests.stack import Stack, wait_until
+
+pytestmark = pytest.mark.production
+
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def names_in(*paths: Path) -> set[str]:
+    """Every variable of ours that the files name in full."""
+    return {name for path in paths for name in re.findall(r"\bPKB_[A-Z_]*[A-Z]\b", path.read_text())}
+
+
+def read_by_programs() -> set[str]:
+    return names_in(
+        ROOT / "portal" / "settings.py", ROOT / "evaluator" / "node" / "settings.py", DEPLOY / "broker_credentials.py"
+    )
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"^#?(PKB_[A-Z_]+)=", (DEPLOY / "env.example").read_text(), re.MULTILINE))
+
+
+def test_every_variable_that_is_read_is_documented():
+    assert read_by_programs() - documented() == set()
+
+
+def test_nothing_is_documented_that_nobody_reads():
+    used = read_by_programs() | names_in(*DEPLOY.glob("compose*.yaml"), DEPLOY / "Caddyfile")
+    assert documented() - used == set()
+
+
+@pytest.mark.parametrize("name", ["PKB_SECRET_KEY", "PKB_DATABASE_URL", "PKB_BROKER_URL"])
+def test_the_site_refuses_a_placeholder(name):
+    done = manage("check", **{name: "redis://site:REPLACE-ME@broker/0"})
+
+    assert done.returncode == 1
+    assert f"{name} still holds the placeholder of deploy/env.example" in done.stderr
+
+
+def test_django_finds_nothing_to_warn_of_in_production():
+    done = manage(
+        "check",
+        "--deploy",
+        "--fail-level=WARNING",
+        PKB_EMBEDDED="false",
+        PKB_SECRET_KEY=token_urlsafe(48),
+        PKB_ALLOWED_HOSTS="pkb.example.org",
+        PKB_TRUSTED_ORIGINS="https://pkb.example.org",
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "portal.settings"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_no_secret_has_a_default():
+    secrets = re.findall(r"\$\{(PKB_[A-Z_]*(?:PASSWORD|SECRET|BROKER_URL)[A-Z_]*)([^}]*)\}", compose_text())
+
+    assert secrets
+    # A node's URL may be left out where no node runs on this machine.
+    assert {rest[:2] for name, rest in secrets if name != "PKB_NODE_BROKER_URL"} == {":?"}
+
+
+def compose_text() -> str:
+    return "".join(path.read_text() for path in DEPLOY.glob("compose*.yaml"))
+
+
+def test_a_node_reaches_the_broker_and_nothing_else():
+    [network] = COMPOSE["services"]["node"]["networks"]
+
+    assert COMPOSE["networks"][network] == {"internal": True}
+    assert {name for name, service in COMPOSE["services"].items() if network in service["networks"]} == {
+        "node",
+        "broker",
+    }
+
+
+def test_a_node_is_told_no_secret_of_the_site():
+    told = COMPOSE["services"]["node"]["environment"]
+
+    assert set(told) == {
+        "PKB_NODE_NAME",
+        "PKB_NODE_KEY",
+        "PKB_NODE_PROFILES",
+        "PKB_NODE_HEARTBEAT_SECONDS",
+        "PKB_BROKER_URL",
+    }
+    assert told["PKB_BROKER_URL"].startswith("${PKB_NODE_BROKER_URL")
+
+
+def test_only_the_proxy_is_reachable_from_outside():
+    assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy"]
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory, postgres) -> Iterator["Proxied"]:
+    """Caddy with deploy/Caddyfile and its own authority in front of gunicorn in production mode."""
+    folder = tmp_path_factory.mktemp("proxied")
+    https_port, http_port = servers.free_ports(2)
+    environment = {
+        "PKB_EMBEDDED": "false",
+        "PKB_ALLOWED_HOSTS": "localhost,127.0.0.1",
+        "PKB_TRUSTED_ORIGINS": f"https://localhost:{https_port}",
+    }
+    url = postgres.create_database("proxied", template="migrated")
+    with Stack(folder / "site", database_url=url, environment=environment) as stack:
+        stack.start_web(workers=2)
+        variables = {
+            "PKB_DOMAIN": "localhost",
+            "PKB_TLS": "internal",
+            "PKB_UPSTREAM": f"127.0.0.1:{stack.port}",
+            "PKB_HTTP_PORT": str(http_port),
+            "PKB_HTTPS_PORT": str(https_port),
+            "HOME": str(folder),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        with (folder / "caddy.log").open("wb") as log:
+            caddy = subprocess.Popen(
+                ["caddy", "run", "--config", str(DEPLOY / "Caddyfile")],
+                env=os.environ | variables,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            root = folder / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
+            answering = Proxied(https_port=https_port, http_port=http_port, root=root, upstream=stack.port)
+            wait_until(answering.answers, what=f"Caddy answers\n{(folder / 'caddy.log').read_text()}", seconds=60)
+            yield answering
+        finally:
+            caddy.terminate()
+            caddy.wait(20)
+
+
+class Proxied:
+    """A visitor who trusts Caddy's authority."""
+
+    def __init__(self, *, https_port: int, http_port: int, root: Path, upstream: int) -> None:
+        self.https_port, self.http_port, self.root, self.upstream = https_port, http_port, root, upstream
+
+    def get(self, path: str, *, scheme: str = "https", **headers: str) -> tuple[int, dict[str, str], str]:
+        """Status, headers and text; redirects are not followed."""
+        port = self.https_port if scheme == "https" else self.http_port
+        opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.root))), _Stay
+        )
+        request = urllib.request.Request(f"{scheme}://localhost:{port}{path}", headers=headers)
+        try:
+            with opener.open(request, timeout=20) as response:
+                return response.status, dict(response.headers), response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), error.read().decode()
+
+    def answers(self) -> bool:
+        try:
+            return self.root.exists() and self.get("/readyz")[0] == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def test_pages_come_over_tls_with_their_policies(proxied):
+    status, headers, text = proxied.get("/")
+
+    assert status == 200
+    assert "ParallelKernelBench" in text
+    assert headers["Strict-Transport-Security"] == "max-age=31536000"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers.get("Server") is None
+
+
+def test_assets_come_through_the_proxy(proxied):
+    _, _, text = proxied.get("/")
+    [asset, *_] = re.findall(r'href="(/static/css/[^"]+\.css)"', text)
+
+    status, headers, _ = proxied.get(asset)
+
+    assert status == 200
+    assert "immutable" in headers["Cache-Control"]
+
+
+def test_cookies_are_for_tls_alone(proxied):
+    _, headers, _ = proxied.get("/accounts/sign-in/")
+
+    assert "Secure" in headers["Set-Cookie"]
+
+
+def test_plain_http_is_sent_to_tls(proxied):
+    status, headers, _ = proxied.get("/problems/", scheme="http")
+
+    assert status in (301, 308)
+    assert headers["Location"].startswith("https://localhost")
+
+
+def test_a_visitor_cannot_claim_another_host(proxied):
+    assert proxied.get("/", **{"X-Forwarded-Host": "evil.example"})[0] == 200
+    assert "evil.example" not in proxied.get("/accounts/sign-in/", **{"X-Forwarded-Host": "evil.example"})[2]
+
+
+def test_the_health_check_asks_for_the_sites_own_name(proxied):
+    # 0.0.0.0 is none of the allowed hosts, as 127.0.0.1 is none inside a container.
+    def asked(path: str) -> int:
+        command = [sys.executable, "deploy/ask.py", f"http://0.0.0.0:{proxied.upstream}{path}"]
+        environment = os.environ | {"PKB_ALLOWED_HOSTS": "localhost"}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+
+    assert (asked("/readyz"), asked("/nowhere")) == (0, 1)
