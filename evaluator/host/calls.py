@@ -167,6 +167,7 @@ class Caller:
 
 def leg_calls(reference_s: float, settings: JudgeSettings, *, is_practice: bool) -> int:
     """How many calls a leg has: about `leg_s` of reference time within the settings' bounds."""
-    most = settings.practice_leg_calls if is_practice else settings.max_leg_calls
-    least = min(settings.min_leg_calls, most)
+    least, most = settings.min_leg_calls, settings.max_leg_calls
+    if is_practice:
+        least, most = settings.practice_min_leg_calls, settings.practice_max_leg_calls
     return max(least, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))

@@ -30,7 +30,9 @@ class JudgeSettings:
         gang_age_s: a waiting gang is thrown away after this long.
         check_calls: calls per size in check mode.
         blocks: A B B A blocks per size in a timed mode; None for the profile's number.
-        leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts.
+        leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
+            practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
+        full_checks: at least so many timed calls per size are compared in full (all, on a practice board).
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
         first_call_s: extra time for the first call at each size (lazy builds, autotuning).
         oracle_s: deadline for any single answer of the oracle ranks.
@@ -48,7 +50,8 @@ class JudgeSettings:
     leg_s: float = 0.02
     min_leg_calls: int = 5
     max_leg_calls: int = 50
-    practice_leg_calls: int = 3
+    practice_min_leg_calls: int = 3
+    practice_max_leg_calls: int = 8
     full_checks: int = 8
     call_limit_s: float = 10.0
     call_limit_factor: float = 20.0
