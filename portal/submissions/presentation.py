@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from evaluator.contract import EvaluationReport, SourceBundle, Stage, Verdict
+from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog.highlighting import highlight_lines, language_of
 from portal.charts.blocks import block_ratios
@@ -35,10 +36,12 @@ class StageStep:
 
 
 def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[StageStep]:
-    """Every stage with `done`, `now` or `later`, and its time where the report gives it."""
+    """Every stage as `done`, `now`, `later` or `end` (a failure showed there), and its time where the report has it."""
     if report is not None:
+        last = len(report.stages) - 1 if report.verdict is not Verdict.PASSED else None
         return [
-            StageStep(label=STAGE_LABELS[entry.stage], status="done", seconds=entry.seconds) for entry in report.stages
+            StageStep(label=STAGE_LABELS[entry.stage], status="end" if index == last else "done", seconds=entry.seconds)
+            for index, entry in enumerate(report.stages)
         ]
     order = list(STAGE_LABELS)
     now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
@@ -91,6 +94,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "evaluation": live.evaluation,
         "report": report,
         "timing": timing,
+        "profile": profiles.get(live.evaluation.profile),
         "facts": verdict_facts(live.evaluation),
         "stages": stage_steps(live.evaluation, report),
         "status_text": spoken_status(live),

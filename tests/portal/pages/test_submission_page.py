@@ -190,3 +190,8 @@ def test_a_poll_brings_the_list_of_evaluations_along(as_alice, alice, local):
     submission = scenes.judged(alice, local)
     page = as_alice.get(live_address(submission)).content.decode()
     assert 'id="evaluation-list" hx-swap-oob="true"' in page
+
+
+def test_a_failure_shows_the_stage_in_which_it_ended(as_alice, alice, local):
+    assert "ended here" in page_of(as_alice, scenes.judged(alice, local, verdict=Verdict.WRONG_RESULT))
+    assert "ended here" not in page_of(as_alice, scenes.judged(alice, local))
