@@ -37,6 +37,24 @@ def _another(call: Call) -> Call:
     return replace(call, index=call.index + 1)
 
 
+def _another_of_same_roots(implementation: Implementation, call: Call) -> Call:
+    """A different call in which every rank's arguments have the shapes that they have in this one.
+
+    Only arguments that look different on the root of a collective can differ in shape; all ranks find the same call.
+    """
+    other = _another(call)
+    if any(argument.shape_elsewhere is not None for argument in implementation.problem.arguments):
+        while _shapes(implementation, other) != _shapes(implementation, call):
+            other = _another(other)
+    return other
+
+
+def _shapes(implementation: Implementation, call: Call) -> list[list[torch.Size]]:
+    """The shapes of the tensor arguments of every rank."""
+    ranks = [implementation.make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
+    return [[value.shape for value in arguments.values() if isinstance(value, Tensor)] for arguments in ranks]
+
+
 def _owed(implementation: Implementation, call: Call) -> Outputs:
     """The right outputs in the dtypes that a program must return."""
     expected = implementation.expected(call)
@@ -149,7 +167,7 @@ def _stale_argument(name: str) -> Mutant:
 
     def mutant(implementation: Implementation, call: Call) -> Outputs:
         arguments = implementation.make_inputs(call)
-        arguments[name] = implementation.make_inputs(_another(call))[name]
+        arguments[name] = implementation.make_inputs(_another_of_same_roots(implementation, call))[name]
         return implementation.run_with(implementation.solution, arguments)
 
     return mutant
