@@ -18,7 +18,7 @@ def base_layout(*, x_title: str, y_title: str, height: int = 320) -> go.Layout:
         xaxis={"title": {"text": x_title}, "zeroline": False},
         yaxis={"title": {"text": y_title}, "zeroline": False},
         showlegend=True,
-        legend={"orientation": "h", "y": 1.12, "x": 0},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="closest",
     )
 
