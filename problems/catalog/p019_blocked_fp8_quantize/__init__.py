@@ -1,0 +1,1 @@
+"""Blockwise FP8 quantisation + all-gather."""

@@ -1,0 +1,23 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+ZERO_BLOCKS = 0.06
+"""Fraction of blocks that are zero throughout, as the rows of padding tokens are."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`local_tensor` (M, N) and `block_size`.
+
+    Every block has a scale of its own between 2^-10 and 2^6 and long tails inside, so that codes reach from
+    subnormals to the largest number and no coarser scale will do.
+    """
+    rows, width, block = call.dims["M"], call.dims["N"], call.dims["block_size"]
+    shape = (rows, width // block, 1)
+    scale = call.uniform("scale", shape, low=-10, high=6, dtype=torch.float32).exp2_()
+    zero = call.uniform("zero", shape, dtype=torch.float32) < ZERO_BLOCKS
+    values = call.long_tailed("local_tensor", (rows, width // block, block), dtype=torch.float32)
+    values.mul_(scale).masked_fill_(zero, 0.0)
+    return {"local_tensor": values.view(rows, width).to(call.dtype), "block_size": block}

@@ -1,0 +1,111 @@
+"""Blockwise FP8 quantisation + all-gather, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+BLOCK = 128
+
+
+def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims:
+    return {"M": rows, "WM": rows * world_size, "N": width, "NB": width // block, "block_size": block}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The share is read once, codes and scales of all ranks are written once; the others' arrive over the links."""
+    elements = dims["M"] * dims["N"]
+    coded = elements + 4 * dims["M"] * dims["NB"]
+    received = (world_size - 1) * coded
+    return Cost(
+        flops={"fp32": 3 * elements},
+        memory_bytes=element_bytes * elements + world_size * coded,
+        wire_bytes=received,
+        reference_wire_bytes=received,
+    )
+
+
+PROBLEM = Problem(
+    number=19,
+    slug="blocked_fp8_quantize",
+    title="Blockwise FP8 quantisation + all-gather",
+    summary="Rows are rounded to float8 e4m3 with one float32 scale per 128 elements; codes and scales of all ranks "
+    "are gathered.",
+    origin="DeepSeek-V3 (activations quantised in blocks of 1 x 128), with an all-gather of codes and scales",
+    parallelism=(Parallelism.FSDP,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.QUANTIZATION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(local_tensor: Tensor, block_size: int = 128) -> (Tensor[float8_e4m3fn], Tensor[float32])",
+    arguments=(
+        Argument(
+            name="local_tensor",
+            shape=("M", "N"),
+            values="normal with a log-normal scale per element and a scale between 2^-10 and 2^6 per block; about 6 % "
+            "of the blocks are zero; different on every rank",
+        ),
+        Argument(name="block_size", kind=ArgumentKind.INTEGER, dtype="int", values="128; at tiny 32", replicated=True),
+    ),
+    outputs=(
+        Output(
+            name="y",
+            shape=("WM", "N"),
+            dtype="float8_e4m3fn",
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=2e-5,
+                rtol=0.126,
+                rms=0.0165,
+                calibration="One code more or less is at most 12.5 % of a number, or 2^-9 among the subnormals: the "
+                "element-wise limits follow from that. 2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 "
+                "ranks, 8 calls: honest programs (reciprocals, quotients one unit too large) err by at most 0.0056 "
+                "rms, the cheapest cheats (codes truncated or through e5m2) by 0.049 rms.",
+            ),
+        ),
+        Output(
+            name="s",
+            shape=("WM", "NB"),
+            dtype="float32",
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.0,
+                rtol=1e-6,
+                calibration="2026-11-21, CPU, torch 2.13, tiny, 2 and 4 ranks, 8 calls: honest programs err by at most "
+                "1.2e-7 (two roundings of float32), scales sent in bfloat16 by 3.3e-3.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(world_size, rows=40, width=160, block=32), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(world_size, rows=1024, width=1024), system="1024 rows of 1024 per rank"
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(world_size, rows=16_384, width=7168),
+            system="activations of DeepSeek-V3 (hidden size 7168, blocks of 1 x 128) for four sequences of 4096 tokens "
+            "per rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="its codes, one byte per element, and a float32 scale per block",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)
