@@ -49,6 +49,7 @@ class Caller:
         numbers: Iterator[int],
         reference_s: float,
         settings: JudgeSettings,
+        deadline: float,
         cancelled: Callable[[], bool],
     ) -> None:
         self._gang = gang
@@ -60,6 +61,7 @@ class Caller:
         self._numbers = numbers
         self._settings = settings
         self._cancelled = cancelled
+        self._deadline = deadline
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[int] = []
         self._number = 0
@@ -71,6 +73,7 @@ class Caller:
             GangTrouble: the ranks did not all answer.
             Ended: what came back is wrong; the findings say how.
         """
+        self._check_deadline()
         content = next(self._contents)
         call_time, checks = self._run(content, verify=verify)
         number = self._number
@@ -81,6 +84,13 @@ class Caller:
             raise Ended
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
         return call_time
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            message = f"the evaluation took longer than {self._settings.evaluation_s:g} s"
+            finding = Finding(verdict=Verdict.TIMEOUT, message=message, size=self._at_size.size)
+            self._evidence.findings.append(finding)
+            raise Ended
 
     def _run(self, content: int, *, verify: bool) -> tuple[CallTime, list[RankCheck]]:
         inputs = self._oracle.prepare(content, groups=self._opened.groups)

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import platform
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -61,6 +62,7 @@ class Evaluation:
         self._progress = progress
         self._cancelled = cancelled
         self._evidence = Evidence()
+        self._deadline = time.monotonic() + plan.settings.evaluation_s
         self._key = secrets.token_bytes(32)
         self._contents = itertools.count()
         self._numbers = itertools.count(1)
@@ -160,6 +162,7 @@ class Evaluation:
             numbers=self._numbers,
             reference_s=reference_s,
             settings=self._settings,
+            deadline=self._deadline,
             cancelled=self._cancelled,
         )
         with self._troubles(size=size):

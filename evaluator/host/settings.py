@@ -34,6 +34,7 @@ class JudgeSettings:
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
         full_checks: at least so many timed calls per size are compared in full (all, on a practice board).
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
+        evaluation_s: deadline of a whole evaluation, asked between calls.
         first_call_s: extra time for the first call at each size (lazy builds, autotuning).
         oracle_s: deadline for any single answer of the oracle ranks.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
@@ -66,7 +67,6 @@ class JudgeSettings:
     temporary_bytes: int = 16 * 1024**3
     file_bytes: int = 8 * 1024**3
     open_files: int = 65536
-    processes: int = 4096
     memory_bytes: int = 200 * 1024**3
 
     def as_record(self) -> dict[str, str]:

@@ -115,3 +115,11 @@ def _processes_naming(text: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_evaluation_as_a_whole_has_a_deadline(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, evaluation_s=0.0, warm=False)
+    with Judge(settings) as judge:
+        report = judge.evaluate(request_for("correct"))
+    assert report.verdict is Verdict.TIMEOUT
+    assert "longer than 0 s" in report.message
