@@ -13,6 +13,7 @@ from evaluator.contract import Finding, Verdict
 from evaluator.host import outputs
 from evaluator.host.evidence import Ended, Evidence, SizeEvidence
 from evaluator.host.gang import Gang
+from evaluator.host.incidents import EvaluationCancelled
 from evaluator.host.oracles import OpenedSize, OracleGang, PreparedInputs, RankCheck
 from evaluator.host.settings import JudgeSettings
 
@@ -73,7 +74,7 @@ class Caller:
             GangTrouble: the ranks did not all answer.
             Ended: what came back is wrong; the findings say how.
         """
-        self._check_deadline()
+        self._check_whether_to_go_on()
         content = next(self._contents)
         call_time, checks = self._run(content, verify=verify)
         number = self._number
@@ -85,7 +86,9 @@ class Caller:
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
         return call_time
 
-    def _check_deadline(self) -> None:
+    def _check_whether_to_go_on(self) -> None:
+        if self._cancelled():
+            raise EvaluationCancelled("the evaluation was cancelled")
         if time.monotonic() > self._deadline:
             message = f"the evaluation took longer than {self._settings.evaluation_s:g} s"
             finding = Finding(verdict=Verdict.TIMEOUT, message=message, size=self._at_size.size)

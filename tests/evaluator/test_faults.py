@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ import pytest
 from evaluator.contract import EvaluationReport, Stage, Verdict
 from evaluator.host import Judge
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for, request_for_text
+from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
+
+ROOT = Path(__file__).parents[2]
 
 SLOW = (
     "import time\n\nimport torch.distributed as dist\n\n\ndef solution(tensor):\n    out = tensor.clone()\n"
@@ -123,3 +127,17 @@ def test_evaluation_as_a_whole_has_a_deadline(tmp_path: Path) -> None:
         report = judge.evaluate(request_for("correct"))
     assert report.verdict is Verdict.TIMEOUT
     assert "longer than 0 s" in report.message
+
+
+def test_killed_host_takes_its_ranks_along(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evaluator", "run", "allreduce", str(SUBMISSIONS / "deadlock.py")]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as host:
+        assert host.stderr is not None
+        assert any(line.startswith("verifying") for line in host.stderr)
+        assert _processes_naming(str(tmp_path))
+        host.kill()
+    deadline = time.monotonic() + 10
+    while (left := _processes_naming(str(tmp_path))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
