@@ -131,7 +131,8 @@ def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Probl
     world_size = a_world_size(problem)
     cost = problem.cost(problem.dims(size, world_size), world_size, 2)
     assert cost.memory_bytes > 0
-    assert 0 < cost.wire_bytes <= cost.reference_wire_bytes
+    assert 0 <= cost.wire_bytes <= cost.reference_wire_bytes
+    assert cost.wire_bytes > 0 or ("no rank needs" in cost.note and problem.notes), "say why nothing has to travel"
 
 
 @PROBLEMS
