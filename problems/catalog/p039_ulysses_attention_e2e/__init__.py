@@ -1,0 +1,1 @@
+"""An attention layer under Ulysses sequence parallelism."""

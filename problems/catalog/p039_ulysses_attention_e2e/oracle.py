@@ -1,0 +1,27 @@
+"""What each rank owes, in float64, from its own arguments alone."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p039_ulysses_attention_e2e.inputs import make_inputs
+from problems.values import Call
+
+_TOKENS = 1024
+"""Positions computed at a time, to bound what attention holds."""
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (B, S_local, H): projection, attention within groups of num_heads / W heads, projection."""
+    arguments = make_inputs(call)
+    w_qkv, w_o = arguments["w_qkv"].double(), arguments["w_o"].double()
+    groups, heads = call.world_size, call.dims["num_heads"] // call.world_size
+    tokens = arguments["hidden_states"].flatten(0, 1)
+    out = [_layer(block.double(), w_qkv, w_o, groups, heads) for block in tokens.split(_TOKENS)]
+    return (torch.cat(out).view(call.shape(("B", "S_local", "H"))),)
+
+
+def _layer(tokens: Tensor, w_qkv: Tensor, w_o: Tensor, groups: int, heads: int) -> Tensor:
+    """The layer on independent positions (n, H)."""
+    q, k, v = (tokens @ w_qkv.T).view(len(tokens), 3, groups, heads, -1).unbind(1)
+    weights = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(dim=-1)
+    return (weights @ v).flatten(1) @ w_o.T

@@ -1,0 +1,131 @@
+"""An attention layer under Ulysses sequence parallelism, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Two projections, and attention of a rank's heads among themselves at every position.
+
+    The answer of a rank depends on its own arguments alone, so nothing has to cross the wire; the reference sends
+    queries, keys and values to the owners of the heads and the results back.
+    """
+    tokens, hidden = dims["B"] * dims["S_local"], dims["H"]
+    heads = dims["num_heads"] // world_size
+    attention = 4 * tokens * world_size * heads * heads * (hidden // dims["num_heads"])
+    return Cost(
+        flops={"matmul": 8 * tokens * hidden * hidden + attention},
+        memory_bytes=element_bytes * (2 * tokens * hidden + 4 * hidden * hidden),
+        wire_bytes=0,
+        reference_wire_bytes=4 * (world_size - 1) / world_size * tokens * hidden * element_bytes,
+        note="Heads attend to heads at one position, and every position returns to its rank: no rank needs another's "
+        "data. The reference makes the exchange of the Ulysses scheme all the same.",
+    )
+
+
+def divides_heads(world_size: int) -> str | None:
+    """Every rank gets as many heads as the others, of 8 at base."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
+
+
+def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+    hidden = num_heads * head_size
+    return {"B": B, "S_local": max(1, S // world_size), "H": hidden, "3*H": 3 * hidden, "num_heads": num_heads}
+
+
+PROBLEM = Problem(
+    number=39,
+    slug="ulysses_attention_e2e",
+    title="Attention layer under Ulysses sequence parallelism",
+    summary="QKV projection, exchange to head shards, attention among the heads of a position, exchange back, output "
+    "projection.",
+    origin="VeOmni, after DeepSpeed-Ulysses",
+    parallelism=(Parallelism.SEQUENCE,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: ProcessGroup or None = None, "
+    "num_heads: int = 8, causal: bool = False) -> Tensor",
+    arguments=(
+        Argument(name="hidden_states", shape=("B", "S_local", "H"), values="standard normal, different on every rank"),
+        Argument(
+            name="w_qkv",
+            shape=("3*H", "H"),
+            values="normal, scaled so that attention is neither even nor decided by one head; one value "
+            "channel per head is 16 times as large as the others",
+            replicated=True,
+        ),
+        Argument(name="w_o", shape=("H", "H"), values="normal, with standard deviation H^-0.5", replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        Argument(name="num_heads", kind=ArgumentKind.INTEGER, dtype="int", values="8; 64 at large", replicated=True),
+        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False", replicated=True),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "S_local", "H"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds positions r*S_local to (r+1)*S_local - 1",
+            tolerance=Tolerance(
+                atol=0.041,
+                rtol=0.041,
+                rms=0.0095,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks (10 calls), base at 4 "
+                "ranks (2 calls): honest programs (everything rounded to bfloat16; float32) err by at most 0.020 and "
+                "0.0043 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.082 and 0.021 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, S=32, num_heads=8, head_size=64, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, S=16, num_heads=8, head_size=64, world_size=world_size),
+            system="16 short sequences: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(B=1, S=32_768, num_heads=64, head_size=128, world_size=world_size),
+            system="the width of LLaMA 65B (64 heads of 128, as many keys and values), a sequence of 32768 positions",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_heads,
+    world_size_rule="2, 4 or 8",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="queries, keys and values of head group d at its positions",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="rank d",
+            target="rank r",
+            payload="the results of head group d at the positions of r",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    mutants_not_applicable={
+        "no_communication": "attention mixes the heads of one position only, so the answer is the same without any "
+        "exchange"
+    },
+    notes=(
+        "No rank's answer depends on another rank's data: leaving the exchange out is allowed and is the fastest way.",
+        "Heads attend within groups of num_heads / W: with one head per group (base on 8 ranks) only values matter.",
+    ),
+)

@@ -1,0 +1,92 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p039_ulysses_attention_e2e.reference import solution as _reference
+
+
+def _project(hidden_states: Tensor, w_qkv: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys, values (B, S_local, groups, heads, size) in float32."""
+    batch, length, _ = hidden_states.shape
+    qkv = hidden_states.float() @ w_qkv.float().T
+    q, k, v = qkv.view(batch, length, 3, groups, num_heads // groups, -1).unbind(2)
+    return q, k, v
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(dim=-1) @ v
+
+
+def local(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
+    """Everything at home, in float32."""
+    del group, causal
+    mixed = _attend(*_project(hidden_states, w_qkv, num_heads, dist.get_world_size()))
+    return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
+def gathered(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
+    """Gathers the hidden states, computes the own head group for all positions, and sends it back by all-gather."""
+    del group, causal
+    me, world_size = dist.get_rank(), dist.get_world_size()
+    parts = [torch.empty_like(hidden_states) for _ in range(world_size)]
+    dist.all_gather(parts, hidden_states.contiguous())
+    q, k, v = _project(torch.cat(parts, dim=1), w_qkv, num_heads, world_size)
+    own = _attend(q[:, :, me], k[:, :, me], v[:, :, me]).flatten(2).contiguous()
+    groups = [torch.empty_like(own) for _ in range(world_size)]
+    dist.all_gather(groups, own)
+    mixed = torch.cat(groups, dim=2).chunk(world_size, dim=1)[me]
+    return (mixed @ w_o.float().T).to(hidden_states.dtype)
+
+
+def rounded_everywhere(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """At home, every intermediate result rounded to the run's dtype."""
+    del group, causal
+    dtype = hidden_states.dtype
+    q, k, v = (part.to(dtype) for part in _project(hidden_states, w_qkv, num_heads, dist.get_world_size()))
+    scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    return (scores.softmax(dim=-1) @ v).flatten(2) @ w_o.T
+
+
+def over_positions(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """Attention over the local positions, head by head."""
+    del group, causal
+    q, k, v = (part.flatten(2, 3).transpose(1, 2) for part in _project(hidden_states, w_qkv, num_heads, 1))
+    return (_attend(q, k, v).transpose(1, 2).flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
+def among_all_heads(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """All heads attend to each other, as on a single rank."""
+    del group, causal
+    mixed = _attend(*_project(hidden_states, w_qkv, num_heads, 1))
+    return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
+def values_only(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
+    """Every head keeps its own value."""
+    del group, causal
+    _, _, v = _project(hidden_states, w_qkv, num_heads, 1)
+    return (v.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
+def unscaled(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
+    """Scores a quarter as large again as they should be."""
+    third = w_qkv.shape[0] // 3
+    sharper = torch.cat([w_qkv[:third] * 1.25, w_qkv[third:]])
+    return _reference(hidden_states, sharper, w_o, group, num_heads, causal)
+
+
+HONEST = {"local": local, "gathered": gathered, "rounded_everywhere": rounded_everywhere}
+MUTANTS = {
+    "over_positions": over_positions,
+    "among_all_heads": among_all_heads,
+    "values_only": values_only,
+    "unscaled": unscaled,
+}
