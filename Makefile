@@ -46,7 +46,7 @@ problem: setup-tests ## one problem against itself, its mutants and its honest v
 	@if [ -z "$(N)" ]; then \
 		echo "make problem N=<number>: runs the tests of one problem (reference against itself, mutants, honest variants)"; \
 		echo "for example: make problem N=13"; exit 2; fi
-	@$(VENV)/python -m pytest tests/problems -k "p$$(printf '%03d' "$$(echo $(N) | sed 's/^0*//')")" $(ARGS)
+	@$(VENV)/python -m pytest tests/problems --problem $(N) $(ARGS)
 
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \
