@@ -1,0 +1,1 @@
+"""Blockwise dequantisation + all-to-all."""

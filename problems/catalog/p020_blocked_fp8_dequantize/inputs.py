@@ -1,0 +1,16 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`local_y` (W, M, N), `local_s` (W, NB) of either sign and very different magnitude, `block_size`."""
+    magnitude = call.uniform("magnitude", ("W", "NB"), low=-5, high=5, dtype=torch.float32).exp2_()
+    scales = call.normal("local_s", ("W", "NB"), dtype=torch.float32).mul_(magnitude)
+    return {
+        "local_y": call.normal("local_y", ("W", "M", "N")),
+        "local_s": scales.to(call.dtype),
+        "block_size": call.dims["block_size"],
+    }

@@ -1,0 +1,101 @@
+"""Blockwise dequantisation + all-to-all, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def _dims(world_size: int, *, rows: int, width: int) -> Dims:
+    return {"W": world_size, "M": rows, "N": width, "NB": rows * width // 128, "block_size": 128}
+
+
+def _large(world_size: int) -> Dims:
+    return _dims(world_size, rows=32_768 // world_size, width=7168)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Values and scales are read once, float32 results written once.
+
+    On the wire either results travel, or values and scales, whichever are fewer bytes; the reference sends results.
+    """
+    chunk, scales = dims["M"] * dims["N"], dims["NB"]
+    coded = element_bytes * (chunk + scales)
+    return Cost(
+        flops={"fp32": world_size * chunk},
+        memory_bytes=world_size * (coded + 4 * chunk),
+        wire_bytes=(world_size - 1) * min(4 * chunk, coded),
+        reference_wire_bytes=(world_size - 1) * 4 * chunk,
+        note="Scaling on arrival sends values and scales in the run's dtype; the reference scales first and sends "
+        "float32.",
+    )
+
+
+PROBLEM = Problem(
+    number=20,
+    slug="blocked_fp8_dequantize",
+    title="Blockwise dequantisation + all-to-all",
+    summary="Blocks of 128 values are multiplied by their scales into float32 and exchanged in equal chunks between "
+    "all ranks.",
+    origin="DeepSeek-V3 (scales for blocks of 128 elements), with an all-to-all as in expert-parallel dispatch",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.QUANTIZATION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(local_y: Tensor, local_s: Tensor, block_size: int = 128) -> Tensor[float32]",
+    arguments=(
+        Argument(name="local_y", shape=("W", "M", "N"), values="standard normal, different on every rank"),
+        Argument(
+            name="local_s",
+            shape=("W", "NB"),
+            values="normal times 2^-5 to 2^5, of either sign, different on every rank",
+        ),
+        Argument(name="block_size", kind=ArgumentKind.INTEGER, dtype="int", values="128", replicated=True),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("W", "M", "N"),
+            dtype="float32",
+            placement=Placement.PER_RANK,
+            tolerance=EXACT,
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(world_size, rows=16, width=72),
+            system="a check on CPU ranks; blocks run across rows",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(world_size, rows=1024, width=1024), system="2 MiB of values per pair of ranks"
+        ),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="DeepSeek-V3 (hidden size 7168, 8 routed experts per token, blocks of 128), expert-parallel "
+            "dispatch of 4096 tokens per rank: 32768 rows, in equal shares",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="chunk d: M x N scaled values, or values with their scales",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    notes=(
+        "Values and scales are in the run's dtype, not in 8 bits: scaling on arrival halves the traffic of bfloat16.",
+    ),
+)
