@@ -60,7 +60,8 @@ class Argument:
     `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
     solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
     looks at it afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective,
-    where it differs there.
+    where it differs there. `shared_within` names the process-group parameter whose ranks receive the same contents,
+    while other ranks receive others.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Argument:
     dtype: str = "input"
     values: str
     replicated: bool = False
+    shared_within: str = ""
     mutable: bool = False
     scratch: bool = False
 

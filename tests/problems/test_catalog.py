@@ -13,7 +13,7 @@ from problems import registry
 from problems.groups import Group
 from problems.implementation import dtype_of, load
 from problems.schema import Argument, ArgumentKind, Output, Problem, SizeName
-from problems.values import Call
+from problems.values import Arguments, Call
 
 CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
@@ -94,13 +94,19 @@ def test_oracle_has_the_shapes_of_the_spec(problem: Problem):
 def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(problem: Problem):
     make_inputs = load(problem.slug).make_inputs
     call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
-    here, peer = make_inputs(call), make_inputs(call.at_rank(1))
+    here, peers = make_inputs(call), [make_inputs(call.at_rank(rank)) for rank in range(1, call.world_size)]
     later = make_inputs(make_call(problem, SizeName.TINY, world_size=call.world_size, index=1))
     for argument in problem.arguments:
         if argument.kind is ArgumentKind.TENSOR:
             name = argument.name
             assert not _equal(here[name], later[name]), name
-            assert _equal(here[name], peer[name]) == argument.replicated, name
+            assert [_equal(here[name], peer[name]) for peer in peers] == _expected_equal(argument, here, call.world_size), name
+
+
+def _expected_equal(argument: Argument, here: Arguments, world_size: int) -> list[bool]:
+    """For every other rank: does it receive what rank 0 receives?"""
+    members = here[argument.shared_within].ranks if argument.shared_within else ()
+    return [argument.replicated or rank in members for rank in range(1, world_size)]
 
 
 @PROBLEMS
