@@ -1,13 +1,12 @@
 #!/bin/sh
 # Put in place, on a GPU machine without a network, what deploy/carry-wheels.sh collected.
 #   . deploy/install-carried.sh FOLDER [PREFIX]
-# Wheels go to PREFIX/site (put on PYTHONPATH), bubblewrap is unpacked to PREFIX/debs and its bwrap put on PATH,
-# so nothing of the machine's own is replaced.
+# Wheels go into the interpreter's own environment, where the judge's ranks look (their environment is cleared);
+# nothing that is there already is replaced. bubblewrap is unpacked to PREFIX and put on PATH.
 folder=${1:?usage: . deploy/install-carried.sh FOLDER [PREFIX]}
 prefix=${2:-/opt/pkb}
-mkdir -p "$prefix/site" "$prefix/debs" "$prefix/bin"
-python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$prefix/site" \
-    "$folder"/wheels/*.whl || return 1 2>/dev/null || exit 1
+mkdir -p "$prefix/debs" "$prefix/bin"
+python3 -m pip install -q --no-index --no-deps --no-cache-dir "$folder"/wheels/*.whl || return 1 2>/dev/null || exit 1
 for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$prefix/debs"; done
 if ! command -v bwrap >/dev/null; then
     if "$prefix/debs/usr/bin/bwrap" --version >/dev/null 2>&1; then
@@ -19,5 +18,5 @@ if ! command -v bwrap >/dev/null; then
         chmod 755 "$prefix/bin/bwrap"
     fi
 fi
-export PATH="$prefix/bin:$PATH" PYTHONPATH="$prefix/site${PYTHONPATH:+:$PYTHONPATH}"
+export PATH="$prefix/bin:$PATH"
 bwrap --version

@@ -82,7 +82,7 @@ class Stopwatch:
         self, function: Callable[..., Any], arguments: list[Any], collect: Callable[[Any], list[Any]]
     ) -> Timed:
         now, synchronize = self._now, torch.cuda.synchronize
-        begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         assert self._scratch is not None
         self._scratch.zero_()  # a warm L2 would time the contents of the call before
         synchronize()

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,19 @@ def _limit(limits: dict[str, int]) -> None:
 
 def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
     """Fork one rank. No thread and no CUDA context exists yet, so the child is whole."""
+    from evaluator.arena.records import SHIM_FAILED  # noqa: PLC0415
+
     pid = os.fork()
     if pid:
         return pid
-    code = 70
+    code = SHIM_FAILED
     try:
         _become(rank, settings)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
+    except Exception:  # noqa: BLE001 - whatever it is, the host reads it in this rank's output
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

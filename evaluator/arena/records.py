@@ -112,6 +112,8 @@ class Command:
 EXIT = struct.Struct("<4sIi")
 """What the launcher says of a rank that has ended: magic number, rank, wait status."""
 EXIT_MAGIC = b"PKBx"
+SHIM_FAILED = 70
+"""Exit code of a rank whose shim met an exception that is not the submission's."""
 CHANNEL_LOST = 71
 """Exit code of a rank whose shim found its channel closed from inside."""
 

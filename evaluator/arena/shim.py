@@ -24,10 +24,10 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from evaluator.arena import records
+from evaluator.arena import device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, is_plain_tensor
 from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
-from evaluator.arena.structure import Unpacker, align, copy_into, read_head
+from evaluator.arena.structure import Area, Unpacker, align, copy_into, read_head
 
 _MAX_TEXT = records.DIARY_STACK_START - records.DIARY_TEXT_START - 1
 
@@ -85,7 +85,10 @@ class ChannelLost(Exception):
 
 @dataclass
 class Slot:
-    """A call between LOAD and DONE: its arguments, a copy of them to see changes, and the file for its outputs."""
+    """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
+
+    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory.
+    """
 
     arguments: list[Any]
     tensors: list[torch.Tensor]
@@ -93,6 +96,7 @@ class Slot:
     written: list[Any]
     nothing: frozenset[int]
     output: mmap.mmap
+    area: Area
     before: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -125,6 +129,8 @@ class Shim:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
         self._slot: Slot | None = None
+        self._input_area: device.DeviceMemory | None = None
+        self._output_area: device.DeviceMemory | None = None
 
     def start(self) -> None:
         """Form the process group, prove it with one all-reduce, and say READY."""
@@ -173,7 +179,7 @@ class Shim:
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            packet, ancillary, _flags, _address = self._socket.recvmsg(64, socket.CMSG_SPACE(8))
+            packet, ancillary, _flags, _address = self._socket.recvmsg(64, socket.CMSG_SPACE(16))
         except OSError as error:
             raise ChannelLost from error
         descriptors = array.array("i")
@@ -197,19 +203,23 @@ class Shim:
     def _load(self, command: Command, descriptors: list[int]) -> None:
         self._diary.note(Phase.LOADING)
         previous = self._slot.tensors if self._slot is not None and command.reuse else ()
-        inputs, outputs = descriptors
-        self._slot = self._read(inputs, outputs, previous)
-        os.close(inputs)
-        os.close(outputs)
+        inputs, outputs, *areas = descriptors
+        self._slot = self._read(inputs, outputs, areas, previous)
+        for descriptor in descriptors:
+            os.close(descriptor)
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
-    def _read(self, inputs: int, outputs: int, previous: Sequence[torch.Tensor]) -> Slot:
+    def _read(self, inputs: int, outputs: int, areas: Sequence[int], previous: Sequence[torch.Tensor]) -> Slot:
         with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
             tree, data = read_head(buffer)
             for ranks in tree["groups"]:
                 self._group(tuple(ranks))
-            unpacker = Unpacker(buffer, data=data, device=self._device, group_of=self._group, previous=previous)
+            self._map(areas, tree["areas"])
+            source: Area = buffer
+            if self._input_area is not None:
+                source, data = self._input_area.bytes, 0
+            unpacker = Unpacker(source, data=data, device=self._device, group_of=self._group, previous=previous)
             arguments: list[Any] = []
             mutable: set[int] = set()
             for name, item in tree["arguments"]:
@@ -219,16 +229,30 @@ class Shim:
                     mutable.update(range(first, len(unpacker.tensors)))
         names = [name for name, _ in tree["arguments"]]
         written = [_located(place, dict(zip(names, arguments, strict=True))) for place in tree["outputs"]]
+        output = mmap.mmap(outputs, 0)
         slot = Slot(
             arguments=arguments,
             tensors=unpacker.tensors,
             mutable=frozenset(mutable),
             written=written,
             nothing=frozenset(tree["nothing"]),
-            output=mmap.mmap(outputs, 0),
+            output=output,
+            area=output if self._output_area is None else self._output_area.bytes,
         )
         slot.before = [tensor.clone() for tensor in unpacker.tensors]
         return slot
+
+    def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
+        """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
+        if descriptors:
+            inputs, outputs = (
+                device.DeviceMemory.received(descriptor, size=size, device=self._device)
+                for descriptor, size in zip(descriptors, sizes, strict=True)
+            )
+            for old in (self._input_area, self._output_area):
+                if old is not None:
+                    old.close()
+            self._input_area, self._output_area = inputs, outputs
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
@@ -244,9 +268,11 @@ class Shim:
         self._diary.note(Phase.AT_START)
         timed = self._call(slot)
         self._diary.note(Phase.STORING)
-        store_outputs(slot.output, timed)
+        store_outputs(slot.output, slot.area, timed)
         slot.output.close()
         changed = _first_change(slot)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()  # the oracle reads the area as soon as the host hears DONE
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.DONE, claimed_ns=timed.claimed_ns, settled_ns=timed.settled_ns, detail=changed)
 
@@ -344,8 +370,8 @@ def interleave(value: Any, written: Sequence[Any], *, nothing: Collection[int] =
     return [next(rest) if item is None else item for item in written]
 
 
-def store_outputs(output: mmap.mmap, timed: Timed) -> None:
-    """Write a description of every output, and the elements of those that fit, into the output file."""
+def store_outputs(output: mmap.mmap, area: Area, timed: Timed) -> None:
+    """Write a description of every output into the output file, and the elements of those that fit into the area."""
     start = records.OUTPUT_HEADER_BYTES
     described = []
     for tensor in timed.tensors[:256]:
@@ -353,10 +379,10 @@ def store_outputs(output: mmap.mmap, timed: Timed) -> None:
             described.append({"other": type(tensor).__name__[:80]})
             continue
         size = tensor.numel() * tensor.element_size()
-        stored = start + size <= len(output)
+        stored = start + size <= len(area)
         described.append(_described(tensor, start if stored else -1))
         if stored:
-            copy_into(output, start, tensor)
+            copy_into(area, start, tensor)
             start = align(start + size)
     text = json.dumps(described).encode()[: records.OUTPUT_HEADER_BYTES - 8]
     output[: 8 + len(text)] = struct.pack("<Q", len(text)) + text

@@ -1,5 +1,7 @@
 """A call's arguments as one file: an 8-byte length, a JSON tree, then raw tensor bytes. Never pickle.
 
+On GPUs the bytes lie in device memory that both sides have mapped, and the file ends with the tree.
+
 In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
 `t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
 `d` dict, `s` torch.Size, `g` process group (its ranks). The trusted side writes, the sandbox side reads.
@@ -21,6 +23,10 @@ MAX_TREE_BYTES = 256 * 1024
 
 Tree = Any
 """A JSON value as described above."""
+
+
+Area = mmap.mmap | torch.Tensor
+"""Where bytes lie: a mapped file, or a flat uint8 tensor over shared device memory."""
 
 
 class StructureError(ValueError):
@@ -104,30 +110,36 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def copy_into(buffer: mmap.mmap, start: int, tensor: torch.Tensor) -> None:
-    """Write a tensor's elements, in row-major order, at byte `start` of a mapped file."""
+def _stretch(area: Area, start: int, size: int) -> torch.Tensor:
+    """`size` bytes of an area from byte `start`, over the area itself."""
+    if isinstance(area, torch.Tensor):
+        return area[start : start + size]
+    return torch.frombuffer(area, dtype=torch.uint8, count=size, offset=start)
+
+
+def copy_into(area: Area, start: int, tensor: torch.Tensor) -> None:
+    """Write a tensor's elements, in row-major order, at byte `start` of an area."""
     raw = as_bytes(tensor.detach().contiguous())
     if raw.numel():
-        torch.frombuffer(buffer, dtype=torch.uint8, count=raw.numel(), offset=start).copy_(raw)
+        _stretch(area, start, raw.numel()).copy_(raw)
 
 
-def view_of(buffer: mmap.mmap, *, dtype: torch.dtype, start: int, count: int) -> torch.Tensor:
-    """`count` elements at byte `start` of a mapped file, as a flat tensor over the mapping itself."""
+def view_of(area: Area, *, dtype: torch.dtype, start: int, count: int) -> torch.Tensor:
+    """`count` elements at byte `start` of an area, as a flat tensor over the area itself."""
     if count == 0:
         return torch.empty(0, dtype=dtype)
-    raw = torch.frombuffer(buffer, dtype=torch.uint8, count=count * dtype.itemsize, offset=start)
-    return raw.view(dtype)
+    return _stretch(area, start, count * dtype.itemsize).view(dtype)
 
 
 class Unpacker:
-    """Builds a rank's arguments from a mapped file.
+    """Builds a rank's arguments from an area whose data begin at byte `data`.
 
     `previous`, the tensors of the call before, are written over where dtype, shape and stride agree.
     """
 
     def __init__(
         self,
-        buffer: mmap.mmap,
+        area: Area,
         *,
         data: int,
         device: torch.device,
@@ -135,7 +147,7 @@ class Unpacker:
         previous: Sequence[torch.Tensor] = (),
     ) -> None:
         self.tensors: list[torch.Tensor] = []
-        self._buffer = buffer
+        self._area = area
         self._data = data
         self._device = device
         self._group_of = group_of
@@ -159,11 +171,11 @@ class Unpacker:
 
     def _tensor(self, body: Tree) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, body["dtype"])
-        flat = view_of(self._buffer, dtype=dtype, start=self._data + body["start"], count=body["count"])
+        flat = view_of(self._area, dtype=dtype, start=self._data + body["start"], count=body["count"])
         source = flat.as_strided(body["shape"], body["stride"])
         tensor = self._reusable(source)
         if tensor is None:
-            storage = flat.to(self._device) if self._device.type != "cpu" else flat.clone()
+            storage = flat.to(self._device, copy=True)
             tensor = storage.as_strided(body["shape"], body["stride"])
         else:
             # Through `.data`, so that a version counter does not betray that the contents are new.

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from evaluator.arena.records import Report
-from evaluator.contract import Finding, Verdict
+from evaluator.arena.records import OUTPUT_HEADER_BYTES, Report
+from evaluator.contract import Finding, SlotKind, Verdict
 from evaluator.host import outputs
 from evaluator.host.evidence import Ended, Evidence, SizeEvidence
 from evaluator.host.gang import Gang
@@ -102,9 +102,9 @@ class Caller:
             reports, window_ns = self._exchange(inputs, targets)
             self._at_size.calls += 1
             self._check_inputs(reports, inputs)
-            taken = [outputs.take(target) for target in targets]
+            taken = [self._take(target) for target in targets] if verify else []
         finally:
-            for descriptor in (*targets, *(item.file for item in inputs)):
+            for descriptor in (*targets, *(one for item in inputs for one in item.descriptors)):
                 os.close(descriptor)
         try:
             checks = self._compare(content, taken) if verify else []
@@ -113,9 +113,14 @@ class Caller:
                 os.close(descriptor)
         return CallTime(claims_ns=tuple(report.claimed_ns for report in reports), window_ns=window_ns), checks
 
+    def _take(self, target: int) -> int:
+        # With device memory the file holds the description alone; the oracle takes the elements by itself.
+        is_whole = self._opened.slots is SlotKind.HOST_MEMORY
+        return outputs.take(target) if is_whole else outputs.take(target, leading=OUTPUT_HEADER_BYTES)
+
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int]) -> tuple[list[Report], int]:
         self._number = number = next(self._numbers)
-        slots = list(zip((item.file for item in inputs), targets, strict=True))
+        slots = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
         limit_s = self._limit_s + (self._settings.first_call_s if not self._at_size.calls else 0.0)
         # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
         reuse = bool(self._at_size.calls) and secrets.randbelow(2) == 1

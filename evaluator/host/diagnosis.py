@@ -1,9 +1,10 @@
 """From incidents to findings: who caused the end of a gang, and what to tell the author. Pure functions."""
 
 import os
+import re
 from collections.abc import Sequence
 
-from evaluator.arena.records import CHANNEL_LOST, Failure
+from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Finding, RankState, Verdict
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
 
@@ -11,7 +12,18 @@ _SAME_MOMENT_S = 0.25
 """A peer's error this soon before a rank's death was noticed may be its consequence: sockets close before statuses
 arrive."""
 
+CALL = "call "
+"""How `GangTrouble.doing` begins while the submission's own code runs."""
+
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
+_FAULT_WORDS = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "device-side assert",
+    "illegal instruction",
+)
+_HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _FAILURES = {
     Failure.START: Verdict.JUDGE_FAILURE,
     Failure.IMPORT: Verdict.IMPORT_ERROR,
@@ -75,15 +87,32 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
 def _failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
     failure = cause.failure or Failure.RAISED
     verdict = _FAILURES[failure]
-    last = cause.text.strip().splitlines()[-1] if cause.text.strip() else "no message"
-    if verdict is Verdict.RUNTIME_ERROR and any(word in last.lower() for word in _MEMORY_WORDS):
-        verdict = Verdict.OUT_OF_MEMORY
-    message = f"rank {cause.rank} in {trouble.doing}: {last}"
+    if verdict is Verdict.RUNTIME_ERROR:
+        verdict = _more_exactly(cause.text)
+    message = f"rank {cause.rank} in {trouble.doing}: {_headline(cause.text)}"
     return Finding(verdict=verdict, message=message + _others(cause.rank, trouble), rank=cause.rank, size=size)
+
+
+def _more_exactly(text: str) -> Verdict:
+    """What an exception really was, told by its words: memory that ran out, a device fault, or just an error."""
+    lowered = text.lower()
+    if any(word in lowered for word in _FAULT_WORDS):
+        return Verdict.CRASHED
+    return Verdict.OUT_OF_MEMORY if any(word in lowered for word in _MEMORY_WORDS) else Verdict.RUNTIME_ERROR
+
+
+def _headline(text: str) -> str:
+    """The line of a traceback that names the exception; its message may have more lines, none of them needed here."""
+    found = list(_HEADLINE.finditer(text))
+    if found:
+        return found[-1].group()
+    return text.strip().splitlines()[-1] if text.strip() else "no message"
 
 
 def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
     status = cause.status
+    if status is not None and os.waitstatus_to_exitcode(status) == SHIM_FAILED:
+        return _shim_failed(cause, trouble, size)
     if status is None or os.waitstatus_to_exitcode(status) == CHANNEL_LOST:
         verdict, how = Verdict.EARLY_EXIT, "closed its channel"
     elif os.WIFSIGNALED(status):
@@ -94,6 +123,17 @@ def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
         verdict = Verdict.EARLY_EXIT if code == 0 else Verdict.CRASHED
         how = f"exited with code {code}"
     message = f"rank {cause.rank} {how} during {trouble.doing}" + _others(cause.rank, trouble)
+    return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
+
+
+def _shim_failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    """Our shim met an exception: while it loads contents that is our fault, after the call it is what was returned."""
+    headline = _headline(_observed(cause.rank, trouble).log)
+    if trouble.doing.startswith(CALL):
+        verdict, what = Verdict.RUNTIME_ERROR, "what the solution returned could not be taken"
+    else:
+        verdict, what = Verdict.JUDGE_FAILURE, "the judge's own code failed on the rank"
+    message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 

@@ -69,6 +69,7 @@ class Evaluation:
         self._gang: Gang | None = None
         self._oracle: OracleGang | None = None
         self._timing: Timing | None = None
+        self._slots = SlotKind.HOST_MEMORY
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
 
@@ -149,6 +150,7 @@ class Evaluation:
         oracle, gang = self._ready_oracle(), self._ready_gang()
         with self._stage(Stage.PREPARING, f"{size}: reference and first contents"):
             opened = oracle.open_size(problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key)
+            self._slots = opened.slots
             reference_s = self._reference_s(opened)
         at_size = SizeEvidence(size=size, dims=opened.dims)
         self._evidence.sizes.append(at_size)
@@ -273,7 +275,7 @@ class Evaluation:
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
             sandbox=self._plan.confinement.level,
-            slots=SlotKind.HOST_MEMORY,
+            slots=self._slots,
             commitment=hashlib.sha256(self._key).hexdigest(),
             environment=self._environment(),
             started_at=started_at,

@@ -218,9 +218,9 @@ class Gang:
         self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
 
     def load(
-        self, call: int, slots: Sequence[tuple[int, int]], *, reuse: bool, seconds: float, cancelled: Callable[[], bool]
+        self, call: int, slots: Sequence[Sequence[int]], *, reuse: bool, seconds: float, cancelled: Callable[[], bool]
     ) -> None:
-        """Hand every rank its input and output file of `call`; raises GangTrouble."""
+        """Hand every rank the files (and new device memory) of `call`; raises GangTrouble."""
         self._ask([(Command(kind=CommandKind.LOAD, call=call, reuse=reuse), slot) for slot in slots])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 

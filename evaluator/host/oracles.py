@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.records import BARRIER_BYTES
-from evaluator.contract import OutputCheck, Verdict
+from evaluator.contract import OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host import sandbox
@@ -29,19 +29,32 @@ _LOG_BYTES = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedSize:
-    """What the oracle ranks say of a problem at one size: its dimensions, groups, and room for outputs per rank."""
+    """What the oracle ranks say of a problem at one size: its dimensions, groups, and room for outputs per rank.
+
+    `slots` says whether contents will reach the sandbox through device memory.
+    """
 
     dims: dict[str, int]
     groups: tuple[tuple[int, ...], ...]
     output_bytes: tuple[int, ...]
+    slots: SlotKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInputs:
-    """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to."""
+    """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to.
+
+    `areas` holds descriptors of device memory for inputs and outputs where the sandbox has to map it anew.
+    """
 
     file: int
+    areas: tuple[int, ...]
     tensors: tuple[str, ...]
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Everything that the caller closes."""
+        return (self.file, *self.areas)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +128,16 @@ class OracleGang:
             dims=replies[0]["dims"],
             groups=tuple(sorted(groups)),
             output_bytes=tuple(body["output_bytes"] for body in replies),
+            slots=SlotKind(replies[0]["slots"]),
         )
 
     def prepare(self, call: int, *, groups: Sequence[Sequence[int]]) -> list[PreparedInputs]:
         """Each rank's inputs of a call; the caller closes the descriptors."""
         replies = self._ask({"command": "prepare", "call": call, "groups": [list(ranks) for ranks in groups]})
-        return [PreparedInputs(file=descriptors[0], tensors=tuple(body["tensors"])) for body, descriptors in replies]
+        return [
+            PreparedInputs(file=descriptors[0], areas=tuple(descriptors[1:]), tensors=tuple(body["tensors"]))
+            for body, descriptors in replies
+        ]
 
     def compare(
         self, call: int, headers: Sequence[list[wire.Body]], files: Sequence[int], *, earlier: Sequence[int]

@@ -43,14 +43,17 @@ def create(size: int) -> int:
     return descriptor
 
 
-def take(descriptor: int) -> int:
-    """A copy of an output file as it is now; later edits by the rank change nothing. Returns its descriptor."""
+def take(descriptor: int, *, leading: int | None = None) -> int:
+    """A copy of an output file as it is now; later edits by the rank change nothing. Returns its descriptor.
+
+    Only the `leading` bytes are copied where they are given; the rest of the copy, equally long, reads as zeros.
+    """
     size = os.fstat(descriptor).st_size
     copy = os.memfd_create("taken", os.MFD_CLOEXEC)
     os.ftruncate(copy, size)
-    done = 0
-    while done < size:
-        done += os.pwrite(copy, os.pread(descriptor, min(_COPY_BYTES, size - done), done), done)
+    done, wanted = 0, size if leading is None else min(leading, size)
+    while done < wanted:
+        done += os.pwrite(copy, os.pread(descriptor, min(_COPY_BYTES, wanted - done), done), done)
     return copy
 
 

@@ -49,8 +49,8 @@ class JudgeSettings:
     check_calls: int = 5
     blocks: int | None = None
     leg_s: float = 0.02
-    min_leg_calls: int = 5
-    max_leg_calls: int = 50
+    min_leg_calls: int = 3
+    max_leg_calls: int = 20
     practice_min_leg_calls: int = 3
     practice_max_leg_calls: int = 8
     full_checks: int = 8

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from evaluator.arena import device
 from evaluator.arena.clock import Barrier, Stopwatch, Timed
 from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
 from evaluator.arena.shim import interleave, join
 from evaluator.arena.structure import align
+from evaluator.contract import SlotKind
 from evaluator.oracle import slots, wire
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
@@ -73,6 +75,7 @@ class OracleRank:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._opened: Opened | None = None
         self._arguments: list[Any] = []
+        self._slot: slots.DeviceSlot | None = None
 
     def serve(self) -> None:
         """Join the oracle's process group, then answer until the host closes its end."""
@@ -126,7 +129,22 @@ class OracleRank:
             reference=importlib.import_module(f"{package}.reference").solution,
         )
         groups = slots.groups_of(opened.make_inputs(template))
-        return {"groups": groups, "dims": dict(template.dims), "output_bytes": self._output_bytes(opened)}, []
+        output_bytes = self._output_bytes(opened)
+        self._renew_slot(output_bytes)
+        return {
+            "groups": groups,
+            "dims": dict(template.dims),
+            "output_bytes": output_bytes,
+            "slots": SlotKind.HOST_MEMORY if self._slot is None else SlotKind.DEVICE_MEMORY,
+        }, []
+
+    def _renew_slot(self, output_bytes: int) -> None:
+        """New device memory for every size of every evaluation: nothing of an earlier one is left in it."""
+        if self._slot is not None:
+            self._slot.close()
+            self._slot = None
+        if device.is_available(self._device):
+            self._slot = slots.DeviceSlot(input_bytes=1, output_bytes=output_bytes, device=self._device)
 
     def _output_bytes(self, opened: Opened) -> int:
         """Room for a rank's outputs: what this call needs, twice over for outputs whose length varies.
@@ -143,18 +161,19 @@ class OracleRank:
     def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         opened = self._current()
         arguments = opened.make_inputs(opened.call(message["call"]))
-        descriptor, owners = slots.write_inputs(opened.problem, arguments, groups=message["groups"])
-        return {"tensors": owners}, [descriptor]
+        descriptor, owners = slots.write_inputs(opened.problem, arguments, groups=message["groups"], slot=self._slot)
+        return {"tensors": owners}, [descriptor, *(self._slot.announcement() if self._slot is not None else ())]
 
     def _compare(self, message: wire.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["call"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            checks = opened.examiner.examine(call, header, buffer)
+            area = buffer if self._slot is None else self._slot.take(len(buffer))
+            checks = opened.examiner.examine(call, header, area)
             stale = None
             if any(check.verdict is not None for check in checks):
                 earlier = [opened.call(index) for index in message["earlier"]]
-                stale = opened.examiner.stale_source(call, header, buffer, earlier=earlier)
+                stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
         return {"checks": [check.as_message() for check in checks], "stale": stale}, []
 
     def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:

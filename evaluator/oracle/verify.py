@@ -1,7 +1,6 @@
 """Is what a rank returned what it owes? Structure first, then values, by the problem's own rules."""
 
 import importlib
-import mmap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from types import ModuleType
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evaluator.arena.structure import Area
 from evaluator.contract import Verdict
 from evaluator.oracle.slots import read_output
 from problems import registry
@@ -51,23 +51,23 @@ class Examiner:
         outputs: tuple[Tensor, ...] = self._oracle.expected(call)
         return outputs
 
-    def examine(self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap) -> list[Check]:
-        """Check what a rank returned in `call`: `header` describes it, `buffer` holds the elements."""
+    def examine(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[Check]:
+        """Check what a rank returned in `call`: `header` describes it, `area` holds the elements."""
         expected = self.expected(call)
         wrong = self._structure(call, header, expected)
         if wrong:
             return wrong
-        return self._values(call, self._tensors(call, header, buffer), expected)
+        return self._values(call, self._tensors(call, header, area), expected)
 
     def stale_source(
-        self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap, *, earlier: Sequence[Call]
+        self, call: Call, header: Sequence[dict[str, Any]], area: Area, *, earlier: Sequence[Call]
     ) -> int | None:
         """The earlier call whose right answer this is, or None."""
         for other in earlier:
             expected = self.expected(other)
             if self._structure(other, header, expected):
                 continue
-            checks = self._values(other, self._tensors(call, header, buffer), expected)
+            checks = self._values(other, self._tensors(call, header, area), expected)
             if all(check.verdict is None for check in checks):
                 return other.index
         return None
@@ -90,10 +90,10 @@ class Examiner:
                 checks.append(Check(output=output.name, verdict=Verdict.WRONG_SHAPE, message=message))
         return checks
 
-    def _tensors(self, call: Call, header: Sequence[dict[str, Any]], buffer: mmap.mmap) -> list[Tensor]:
+    def _tensors(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[Tensor]:
         return [
             read_output(
-                buffer,
+                area,
                 dtype=getattr(torch, entry["dtype"]),
                 shape=entry["shape"],
                 start=entry["start"],

@@ -1,0 +1,118 @@
+"""Device memory that two processes share by a descriptor: CUDA's virtual memory management (driver API).
+
+The oracle creates an area, the sandbox rank maps the same memory, and contents and outputs cross without a copy
+through the host. Legacy IPC handles do not work across process namespaces; descriptors do.
+"""
+
+from typing import Any, Self
+
+import torch
+
+
+class DeviceMemory:
+    """An area of bytes on one GPU; `bytes` is a flat uint8 tensor over it, valid until `close`."""
+
+    def __init__(self, handle: Any, *, size: int, device: torch.device) -> None:
+        """Map `handle`, an allocation of `size` bytes (a multiple of the granularity) on `device`."""
+        driver = _driver()
+        self._handle = handle
+        self._size = size
+        self._address = _checked(driver.cuMemAddressReserve(size, 0, 0, 0))
+        _checked(driver.cuMemMap(self._address, size, 0, handle, 0))
+        access = driver.CUmemAccessDesc()
+        access.location = _location(device)
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        _checked(driver.cuMemSetAccess(self._address, size, [access], 1))
+        self.bytes: torch.Tensor = torch.as_tensor(_Stretch(int(self._address), size), device=device)
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped."""
+        return self._size
+
+    @classmethod
+    def create(cls, least: int, *, device: torch.device) -> Self:
+        """A new area of at least `least` bytes; raises RuntimeError where the device refuses."""
+        driver = _driver()
+        properties = _properties(device)
+        flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        granularity = _checked(driver.cuMemGetAllocationGranularity(properties, flag))
+        size = -(-max(1, least) // granularity) * granularity
+        return cls(_checked(driver.cuMemCreate(size, properties, 0)), size=size, device=device)
+
+    @classmethod
+    def received(cls, descriptor: int, *, size: int, device: torch.device) -> Self:
+        """The area behind a descriptor that another process exported; the descriptor may be closed afterwards."""
+        return cls(_checked(_driver().cuMemImportFromShareableHandle(descriptor, _kind())), size=size, device=device)
+
+    def descriptor(self) -> int:
+        """A new descriptor of this memory, for another process."""
+        return int(_checked(_driver().cuMemExportToShareableHandle(self._handle, _kind(), 0)))
+
+    def close(self) -> None:
+        """Unmap and release; the memory itself lives while another process has it mapped."""
+        driver = _driver()
+        del self.bytes
+        _checked(driver.cuMemUnmap(self._address, self._size))
+        _checked(driver.cuMemAddressFree(self._address, self._size))
+        _checked(driver.cuMemRelease(self._handle))
+
+
+class _Stretch:
+    """Memory as torch takes it without a copy (the CUDA array interface, version 3)."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def is_available(device: torch.device) -> bool:
+    """Whether this process can share memory of `device`: a GPU, and the driver's Python bindings are installed."""
+    if device.type != "cuda":
+        return False
+    try:
+        _driver()
+    except ImportError:
+        return False
+    return True
+
+
+def _driver() -> Any:
+    # Imported on GPU nodes only; CPU nodes do not have the package.
+    from cuda.bindings import driver  # noqa: PLC0415
+
+    return driver
+
+
+def _kind() -> Any:
+    return _driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+
+def _location(device: torch.device) -> Any:
+    driver = _driver()
+    location = driver.CUmemLocation()
+    location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    location.id = device.index or 0
+    return location
+
+
+def _properties(device: torch.device) -> Any:
+    driver = _driver()
+    properties = driver.CUmemAllocationProp()
+    properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location = _location(device)
+    properties.requestedHandleTypes = _kind()
+    return properties
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """The value of a driver call; raises RuntimeError with the driver's own name for the error."""
+    error, *values = answer
+    if int(error) != 0:
+        raise RuntimeError(f"the CUDA driver answered {error.name}")
+    return values[0] if values else None
