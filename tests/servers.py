@@ -217,14 +217,30 @@ class PostgreSQL(Server):
         return self.url(name)
 
 
-class RedisServer(Server):
+class TLSServer(Server):
+    """A server that listens on `tls_port` as well, with a certificate for `localhost` that nobody trusts by default."""
+
+    def __init__(self, port: int, *, tls_port: int) -> None:
+        super().__init__(port)
+        self.tls_port = tls_port
+        self.certificate = self.folder / "server.crt"
+        self.key = self.folder / "server.key"
+        names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        files = ["-keyout", str(self.key), "-out", str(self.certificate)]
+        self.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *files, *names)
+
+
+class RedisServer(TLSServer):
     """A Redis as production starts it: a restart finds it empty, but for its users."""
 
     user = "redis"
 
     def command(self) -> list[str]:
         _program("redis-server")
-        return ["sh", str(ROOT / "deploy" / "redis-start.sh"), "--bind", "127.0.0.1", "--port", str(self.port)]
+        tls = ("--tls-port", str(self.tls_port), "--tls-auth-clients", "no")
+        files = ("--tls-cert-file", str(self.certificate), "--tls-key-file", str(self.key))
+        start = str(ROOT / "deploy" / "redis-start.sh")
+        return ["sh", start, "--bind", "127.0.0.1", "--port", str(self.port), *tls, *files]
 
     def environment(self) -> Mapping[str, str]:
         return {"REDIS_DATA": str(self.folder), "PKB_BROKER_ADMIN_PASSWORD": "admin-secret"}
@@ -244,22 +260,25 @@ class RedisServer(Server):
         return Redis.from_url(self.admin_url)
 
 
-class RabbitMQ(Server):
+class RabbitMQ(TLSServer):
     """A broker with its management interface, and with a port mapper of its own that ends with it."""
 
     user = "rabbitmq"
 
-    def __init__(self, port: int, *, management_port: int, distribution_port: int, mapper_port: int) -> None:
-        super().__init__(port)
+    def __init__(
+        self, port: int, *, tls_port: int, management_port: int, distribution_port: int, mapper_port: int
+    ) -> None:
         self.management_port = management_port
         self.distribution_port = distribution_port
         self.mapper_port = mapper_port
+        super().__init__(port, tls_port=tls_port)
         self.programs = _rabbitmq_programs()
         self.mapper: subprocess.Popen[bytes] | None = None
         self.write("enabled_plugins", "[rabbitmq_management].\n")
         self.write(
             "rabbitmq.conf",
-            f"listeners.tcp.1 = 127.0.0.1:{port}\n"
+            f"listeners.tcp.1 = 127.0.0.1:{port}\nlisteners.ssl.1 = 127.0.0.1:{tls_port}\n"
+            f"ssl_options.certfile = {self.certificate}\nssl_options.keyfile = {self.key}\n"
             f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {management_port}\n"
             "default_user = admin\ndefault_pass = admin-secret\ndefault_user_tags.administrator = true\n"
             "management_agent.disable_metrics_collector = true\nlog.console = true\nlog.console.level = warning\n"
@@ -331,15 +350,20 @@ def postgresql() -> Iterator[PostgreSQL]:
 @contextmanager
 def redis() -> Iterator[RedisServer]:
     """A running Redis."""
-    yield from _running(RedisServer(*free_ports(1)))
+    port, tls_port = free_ports(2)
+    yield from _running(RedisServer(port, tls_port=tls_port))
 
 
 @contextmanager
 def rabbitmq() -> Iterator[RabbitMQ]:
     """A running RabbitMQ."""
-    port, management_port, distribution_port, mapper_port = free_ports(4)
+    port, tls_port, management_port, distribution_port, mapper_port = free_ports(5)
     server = RabbitMQ(
-        port, management_port=management_port, distribution_port=distribution_port, mapper_port=mapper_port
+        port,
+        tls_port=tls_port,
+        management_port=management_port,
+        distribution_port=distribution_port,
+        mapper_port=mapper_port,
     )
     yield from _running(server)
 

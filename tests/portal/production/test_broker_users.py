@@ -1,8 +1,12 @@
 """What the users of a broker may do: the site everything it needs, a node its own work and nothing else."""
 
+import os
+import subprocess
+import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import amqp.exceptions
 import pytest
@@ -24,7 +28,7 @@ from evaluator.contract import (
     node_queue,
 )
 from evaluator.node.outbox import Outbox
-from tests.portal.production.conftest import Broker
+from tests.portal.production.conftest import ROOT, Broker
 
 pytestmark = pytest.mark.production
 
@@ -162,6 +166,47 @@ def test_a_new_password_voids_the_old_one(broker):
 @pytest.fixture(scope="module")
 def confined(redis_broker) -> str:
     return redis_broker.url_for("node", "confined")
+
+
+SEND = """
+import sys
+from pathlib import Path
+from celery import Celery
+from evaluator.broker import node_config
+from evaluator.broker.queues import address_of, site_queue
+app = Celery()
+app.conf.update(node_config(sys.argv[1], Path(), node="a"))
+app.send_task("anything", **address_of(site_queue(sys.argv[1], declared=False)))
+"""
+
+
+def sent_over_tls(broker: Broker, parties: Parties, *, host: str, trusted: bool) -> subprocess.CompletedProcess[str]:
+    """Let a node send a message over TLS, in a process of its own as connections are shared within one."""
+    url = urlsplit(parties.a_url)
+    over_tls = url._replace(
+        scheme=f"{url.scheme}s", netloc=f"{url.username}:{url.password}@{host}:{broker.server.tls_port}"
+    )
+    trust = {"SSL_CERT_FILE": str(broker.server.certificate)} if trusted else {}
+    return subprocess.run(
+        [sys.executable, "-c", SEND, over_tls.geturl()],
+        cwd=ROOT,
+        env=os.environ | trust,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_node_on_another_machine_reaches_the_broker_over_tls(broker, parties):
+    assert sent_over_tls(broker, parties, host="localhost", trusted=True).returncode == 0
+
+
+@pytest.mark.parametrize(("host", "trusted"), [("localhost", False), ("127.0.0.1", True)], ids=["issuer", "host"])
+def test_a_broker_that_cannot_prove_who_it_is_is_not_told_anything(broker, parties, host, trusted):
+    done = sent_over_tls(broker, parties, host=host, trusted=trusted)
+
+    assert done.returncode != 0
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
 
 
 @pytest.mark.parametrize(
