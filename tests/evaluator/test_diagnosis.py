@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.arena.records import CHANNEL_LOST, Failure
+from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Verdict
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
@@ -52,6 +52,8 @@ ALIVE = Standing.IN_COLLECTIVE
         # An error long before a death is a cause of its own.
         ([raised(0, 1.0), exited(1, KILLED, 2.0)], (Standing.FAILED, Standing.ENDED), Verdict.RUNTIME_ERROR, 0),
         ([raised(0, 1.0, "RuntimeError: can't allocate memory")], (ALIVE, ALIVE), Verdict.OUT_OF_MEMORY, 0),
+        ([raised(0, 1.0, "RuntimeError: CUDA error: an illegal memory access")], (ALIVE, ALIVE), Verdict.CRASHED, 0),
+        ([exited(1, SHIM_FAILED << 8, 1.0)], (ALIVE, Standing.ENDED), Verdict.RUNTIME_ERROR, 1),
         ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_FAILURE, None),
         ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
@@ -66,6 +68,19 @@ def test_cause_is_told_from_consequence(
 ) -> None:
     (finding,) = findings_of(trouble(incidents, *standings), size="tiny")
     assert (finding.verdict, finding.rank) == (verdict, rank)
+
+
+def test_our_shims_failure_while_loading_is_not_the_authors() -> None:
+    observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
+    incidents = (exited(1, SHIM_FAILED << 8, 1.0),)
+    (finding,) = findings_of(GangTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
+    assert finding.verdict is Verdict.JUDGE_FAILURE
+
+
+def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:
+    text = "Traceback (most recent call last):\n  File x\nRuntimeError: CUDA error: busy\nCompile with `X`.\n\n"
+    (finding,) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
+    assert "RuntimeError: CUDA error: busy" in finding.message
 
 
 def test_a_hang_names_every_rank_and_its_place() -> None:
