@@ -34,7 +34,7 @@ def divides_heads(world_size: int) -> str | None:
     return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
 
 
-def _dims(*, B: int, T: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+def _dims(*, B: int, T: int, num_heads: int, head_size: int, world_size: int) -> dict[str, int]:
     heads = {"num_heads": num_heads, "heads_local": num_heads // world_size, "head_size": head_size}
     return {"B": B, "T": T} | heads
 

@@ -34,7 +34,7 @@ def divides_heads(world_size: int) -> str | None:
     return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
 
 
-def _dims(*, B: int, T: int, proj: int, world_size: int) -> Dims:
+def _dims(*, B: int, T: int, proj: int, world_size: int) -> dict[str, int]:
     return {"B": B, "T": T, "proj": proj, "qkv": 3 * proj, "qkv_local": 3 * proj // world_size}
 
 

@@ -22,14 +22,16 @@ def solution(
         arriving, works = _pass_on(block, rank, world_size, group) if step < world_size - 1 else (block, [])
         if not causal or step <= rank:
             part = _attend(q, block[0], block[1], scale, causal and step == 0)
-            out, lse = part if out is None else _merge(out, lse, *part)
+            out, lse = part if out is None or lse is None else _merge(out, lse, *part)
         for work in works:
             work.wait()
         block = arriving
     return out.transpose(1, 2).to(q.dtype)
 
 
-def _pass_on(block: Tensor, rank: int, world_size: int, group: "dist.ProcessGroup | None") -> tuple[Tensor, list]:
+def _pass_on(
+    block: Tensor, rank: int, world_size: int, group: "dist.ProcessGroup | None"
+) -> tuple[Tensor, list[dist.Work]]:
     """Start sending `block` to the next rank and receiving the previous rank's."""
     arriving = torch.empty_like(block)
     target, source = ((rank + hop) % world_size for hop in (1, -1))

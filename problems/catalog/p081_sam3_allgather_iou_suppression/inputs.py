@@ -87,8 +87,8 @@ def _discs(call: Call) -> tuple[Tensor, Tensor]:
             original = int(draw[place, 3] / COPIES * place)
             shift = (draw[place, 4:] - 1 / 2) * 0.9 * radius[original]
             centre[place], radius[place] = centre[original] + shift, radius[original]
-    for pair, shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
+    for pair, telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
         copy, original = pair
         centre[copy], radius[copy] = centre[original], radius[original]
-        centre[copy, 0] += shift * radius[original]
+        centre[copy, 0] += telling_shift * radius[original]
     return centre.to(call.device), radius.to(call.device)
