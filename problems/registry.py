@@ -13,7 +13,7 @@ from pathlib import Path
 from problems.schema import Problem
 
 CATALOG = Path(__file__).parent / "catalog"
-_FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[a-z0-9_]+)")
+_FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
 # A change to these changes what every problem's values or comparison mean, so it is part of each revision.
 _SHARED_FILES = ("values.py", "groups.py", "comparison.py", "schema.py")
 
