@@ -1,0 +1,1 @@
+"""All-gather of K-sharded A + GEMM."""

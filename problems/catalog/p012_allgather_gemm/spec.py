@@ -1,0 +1,98 @@
+"""All-gather of K-sharded A + GEMM, described."""
+
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+K_BASE = 512
+HIDDEN = 8192
+GATE_AND_UP = 2 * 28_672
+"""Hidden size, and columns of the gate and up projections together, of Llama 3.1 70B (its published configuration)."""
+
+
+def divides(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide the contraction."""
+    if world_size < 2 or K_BASE % world_size:
+        return f"needs at least 2 ranks, a divisor of {K_BASE}; got {world_size}"
+    return None
+
+
+def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
+    """The dimensions for a contraction of `inner` that is split evenly over the ranks."""
+    return {"M": rows, "K": inner, "K_local": inner // world_size, "N": columns}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """One whole product per rank; the shard, B and the result move once between memory and chip."""
+    rows, columns, inner, shard = dims["M"], dims["N"], dims["K"], dims["K_local"]
+    received = (world_size - 1) * rows * shard * element_bytes
+    return Cost(
+        flops={"matmul": 2 * rows * columns * inner},
+        memory_bytes=element_bytes * (rows * shard + inner * columns + rows * columns),
+        wire_bytes=received,
+        reference_wire_bytes=received,
+        note="Every rank needs W - 1 shards that it does not hold.",
+    )
+
+
+PROBLEM = Problem(
+    number=12,
+    slug="allgather_gemm",
+    title="All-gather of K-sharded A + GEMM",
+    summary="Every rank gathers a left matrix that is split along the contraction and multiplies it by its own right "
+    "matrix.",
+    origin=None,
+    parallelism=(Parallelism.TENSOR,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.MLP,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(A_local: Tensor, B: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="A_local",
+            shape=("M", "K_local"),
+            values="normal with a log-normal scale per element; new on every rank and call",
+        ),
+        Argument(name="B", shape=("K", "N"), values="standard normal; new on every rank and call"),
+    ),
+    outputs=(
+        Output(
+            name="C",
+            shape=("M", "N"),
+            placement=Placement.PER_RANK,
+            tolerance=Tolerance(
+                atol=0.014,
+                rtol=0.014,
+                rms=0.0055,
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. tiny, 2 and 4 ranks, 10 calls: honest ones "
+                "(at once, by shard, by rows; float32) err by at most 0.0033 and 0.0019 rms, the cheapest cheat "
+                "(float8 shards, one scale per row) by at least 0.062 and 0.0162 rms. base, 4 ranks, 2 calls: honest "
+                "0.0037 and 0.0017 rms, the cheat 0.148 and 0.0261 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: dims(world_size, rows=32, inner=64, columns=96), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: dims(world_size, rows=1024, inner=K_BASE, columns=1024), system="the card's size"
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: dims(world_size, rows=8192, inner=HIDDEN, columns=GATE_AND_UP // world_size),
+            system="Llama 3.1 70B (hidden size 8192, MLP 28672), tensor-parallel prefill of 8192 tokens whose hidden "
+            "elements are split over the ranks: gate and up projection of one MLP",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides,
+    world_size_rule=f"a divisor of {K_BASE}",
+    hops=(
+        Hop(
+            source="rank r",
+            target="every other rank",
+            payload="its columns of A: M x K/W elements",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)
