@@ -1,0 +1,1 @@
+"""Column-split GEMM + all-gather of the columns."""

@@ -1,0 +1,14 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`A` (M, K) and `B` (K, N_local), both different on every rank; columns of B differ widely in scale.
+
+    The result's rows then hold large and small elements, as rows of logits do, which one 8-bit scale cannot serve.
+    """
+    right = call.normal("B", ("K", "N_local"), dtype=torch.float32).mul_(call.scales("columns", (1, "N_local")))
+    return {"A": call.normal("A", ("M", "K")), "B": right.to(call.dtype)}
