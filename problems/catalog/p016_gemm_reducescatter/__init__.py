@@ -1,0 +1,1 @@
+"""GEMM + reduce-scatter along rows."""

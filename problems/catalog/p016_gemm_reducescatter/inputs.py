@@ -1,0 +1,16 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`A_local` (M, K_local) and `B_local` (K_local, N), different on every rank.
+
+    Columns of B differ widely in scale: a row of a partial product then has elements that one 8-bit scale cannot hold.
+    """
+    scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
+    left = call.normal("A_local", ("M", "K_local"), dtype=torch.float32).mul_(scale)
+    right = call.normal("B_local", ("K_local", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N")))
+    return {"A_local": left.to(call.dtype), "B_local": right.to(call.dtype)}

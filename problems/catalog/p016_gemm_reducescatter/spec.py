@@ -1,0 +1,102 @@
+"""GEMM + reduce-scatter along rows, described."""
+
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+K_BASE = 512
+HIDDEN = 8192
+"""Hidden size of Llama 3.1 70B (its published configuration); its 64 heads of 128 are as wide."""
+
+
+def divides(world_size: int) -> str | None:
+    """Refuse world sizes that divide the contraction or the rows of some size unevenly."""
+    if world_size < 2 or K_BASE % world_size:
+        return f"needs at least 2 ranks, a divisor of {K_BASE}; got {world_size}"
+    return None
+
+
+def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
+    """The dimensions for a contraction of `inner` and result rows that are both split evenly."""
+    return {"M": rows, "K_local": inner // world_size, "N": columns, "M_local": rows // world_size}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """A product of full size per rank, of which W - 1 row blocks leave and W - 1 partial blocks have to arrive."""
+    rows, inner, columns, own = dims["M"], dims["K_local"], dims["N"], dims["M_local"]
+    received = (world_size - 1) * own * columns * element_bytes
+    return Cost(
+        flops={"matmul": 2 * rows * columns * inner},
+        memory_bytes=element_bytes * (rows * inner + inner * columns + own * columns),
+        wire_bytes=received,
+        reference_wire_bytes=received,
+        note="Assumes no reduction inside the network, and partial products in the run's dtype.",
+    )
+
+
+PROBLEM = Problem(
+    number=16,
+    slug="gemm_reducescatter",
+    title="GEMM + reduce-scatter along rows",
+    summary="Every rank multiplies its slice of the contraction; the products are summed and each rank keeps one "
+    "block of rows.",
+    origin=None,
+    parallelism=(Parallelism.TENSOR, Parallelism.SEQUENCE),
+    communication=(Communication.REDUCE_SCATTER,),
+    block=Block.MLP,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(A_local: Tensor, B_local: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="A_local",
+            shape=("M", "K_local"),
+            values="normal, times a scale of the rank's own between 1/2 and 2; new on every rank and call",
+        ),
+        Argument(
+            name="B_local",
+            shape=("K_local", "N"),
+            values="normal, times a log-normal scale per column; new on every rank and call",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="C_local",
+            shape=("M_local", "N"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds rows r*M_local to (r+1)*M_local - 1 of the sum",
+            tolerance=Tolerance(
+                atol=0.06,
+                rtol=0.06,
+                rms=0.009,
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 2 calls: honest ones (bfloat16 "
+                "ring, backwards, blocks; float32) err by at most 0.041 and 0.0031 rms, the cheapest cheat (8-bit "
+                "payload, one scale per row) by at least 0.160 and 0.0226 rms. tiny, 2 to 8 ranks, 10 calls: honest "
+                "0.027 and 0.0056 rms, the cheat 0.049 and 0.0155 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: dims(world_size, rows=64, inner=128, columns=256), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: dims(world_size, rows=1024, inner=K_BASE, columns=1024), system="the card's size"
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: dims(world_size, rows=16_384, inner=HIDDEN, columns=HIDDEN),
+            system="Llama 3.1 70B (hidden size 8192, 64 heads of 128), tensor-parallel prefill of 16384 tokens with "
+            "sequence parallelism: the output projection of one layer's attention",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides,
+    world_size_rule=f"a divisor of {K_BASE} that divides M",
+    hops=(
+        Hop(
+            source="every rank",
+            target="rank r",
+            payload="row block r of its partial product, added up on the way or on arrival",
+            pattern=Communication.REDUCE_SCATTER,
+        ),
+    ),
+)
