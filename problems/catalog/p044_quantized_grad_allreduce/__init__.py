@@ -1,0 +1,1 @@
+"""All-reduce mean of block-wise int8-quantised gradients."""

@@ -1,0 +1,29 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+ZERO_BLOCKS = 0.05
+"""Fraction of blocks that are zero throughout, as the gradients of unused embeddings are."""
+OUTLIERS = 3
+"""Elements per block that are made large; two of them may coincide."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`flat_grad` (n_el) and `block_size`.
+
+    In every block a few elements are 40 times as large as the others: a step of the quantisation is then about as
+    large as most elements, so that leaving it out, or choosing other blocks, shows. Blocks differ in scale by up to
+    16, differently on every rank, and some are zero.
+    """
+    length, block = call.dims["n_el"], call.dims["block_size"]
+    blocks = -(-length // block)
+    values = call.normal("flat_grad", (blocks, block), dtype=torch.float32)
+    places = call.integers("places", (blocks, OUTLIERS), low=0, high=block)
+    large = call.uniform("large", (blocks, OUTLIERS), low=30, high=50, dtype=torch.float32)
+    values.scatter_(1, places, large * values.gather(1, places).sign())
+    scale = call.uniform("scale", (blocks, 1), low=-2, high=2, dtype=torch.float32).exp2_()
+    zero = call.uniform("zero", (blocks, 1), dtype=torch.float32) < ZERO_BLOCKS
+    values.mul_(scale).masked_fill_(zero, 0.0)
+    return {"flat_grad": values.flatten()[:length].to(call.dtype), "block_size": block}
