@@ -24,6 +24,7 @@ from evaluator.host.oracles import OracleGang
 from evaluator.host.sandbox import Confinement, Probe
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
+from evaluator.host.workplace import Workplace
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,8 @@ class Judge:
         self._oracle: OracleGang | None = None
         self._oracle_uses = 0
         self._gang: Gang | None = None
-        self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-judge-", dir=settings.work_dir))
+        self._workplace = Workplace(settings.work_dir)
+        self._work_dir = self._workplace.path
         self._builder = Builder(settings)
         self._spawner = Spawner()
         try:
@@ -136,7 +138,7 @@ class Judge:
                     held.close()
         self._gang = self._oracle = None
         self._spawner.close()
-        shutil.rmtree(self._work_dir, ignore_errors=True)
+        self._workplace.close()
 
     def __enter__(self) -> Self:
         return self
