@@ -30,7 +30,10 @@ class UsageError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Carry out one command; returns the exit status (2 for a wrong call, 3 where the judge itself fails)."""
+    """Carry out one command.
+
+    Returns the exit status: 2 for a wrong call, 3 where the judge itself fails, 130 when interrupted.
+    """
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -41,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     except EvaluatorError as error:
         sys.stderr.write(f"evaluator: the judge failed: {error}\n")
         return 3
+    except KeyboardInterrupt:
+        sys.stderr.write("evaluator: interrupted; every rank has been ended\n")
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

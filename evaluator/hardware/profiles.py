@@ -35,6 +35,8 @@ class Profile:
         sandbox: the level that ranked public work demands.
         multicast: whether NVLink multicast may be used.
         baseline_drift: largest allowed drift of the reference inside an evaluation; None where it is not judged.
+        baseline_jitter_us: drift in microseconds that is always allowed: launching from the host moves by as much,
+            which is more than `baseline_drift` of a reference that takes a few tens of microseconds.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Profile:
     sandbox: SandboxLevel
     multicast: bool
     baseline_drift: float | None
+    baseline_jitter_us: float
     peaks: Peaks | None
 
 
@@ -101,6 +104,7 @@ def _practice(world_size: int) -> Profile:
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
         baseline_drift=None,
+        baseline_jitter_us=0.0,
         peaks=None,
     )
 
@@ -121,6 +125,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         sandbox=SandboxLevel.FULL,
         multicast=multicast,
         baseline_drift=0.03,
+        baseline_jitter_us=5.0,
         peaks=peaks,
     )
 

@@ -49,6 +49,7 @@ class Caller:
         contents: Iterator[int],
         numbers: Iterator[int],
         reference_s: float,
+        first_call_s: float,
         settings: JudgeSettings,
         deadline: float,
         cancelled: Callable[[], bool],
@@ -60,6 +61,7 @@ class Caller:
         self._at_size = at_size
         self._contents = contents
         self._numbers = numbers
+        self._first_call_s = first_call_s
         self._settings = settings
         self._cancelled = cancelled
         self._deadline = deadline
@@ -121,7 +123,7 @@ class Caller:
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int]) -> tuple[list[Report], int]:
         self._number = number = next(self._numbers)
         slots = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
-        limit_s = self._limit_s + (self._settings.first_call_s if not self._at_size.calls else 0.0)
+        limit_s = self._limit_s + (self._first_call_s if not self._at_size.calls else 0.0)
         # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
         reuse = bool(self._at_size.calls) and secrets.randbelow(2) == 1
         start = time.monotonic_ns()

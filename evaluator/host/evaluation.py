@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from evaluator.contract import (
+    Backend,
     EvaluationReport,
     EvaluationRequest,
     Finding,
@@ -163,6 +164,7 @@ class Evaluation:
             contents=self._contents,
             numbers=self._numbers,
             reference_s=reference_s,
+            first_call_s=self._first_call_s(),
             settings=self._settings,
             deadline=self._deadline,
             cancelled=self._cancelled,
@@ -170,6 +172,11 @@ class Evaluation:
         with self._troubles(size=size):
             self._verify(size, caller)
             return self._time(caller, opened, size, reference_s) if self._request.mode.is_timed else None
+
+    def _first_call_s(self) -> float:
+        is_built = self._built is not None and bool(self._built.result.artefacts)
+        may_build = self._request.backend is not Backend.PYTORCH and not is_built
+        return self._settings.lazy_build_s if may_build else self._settings.first_call_s
 
     def _reference_s(self, opened: OpenedSize) -> float:
         """The reference's time in seconds, from a few calls after its first."""

@@ -120,8 +120,12 @@ def _drift(many: list[Series], profile: Profile) -> list[Finding]:
         half = len(medians) // 2
         if not half:
             continue
-        drift = abs(median(medians[:half]) / median(medians[-half:]) - 1)
-        if drift > profile.baseline_drift:
-            message = f"the reference drifted by {drift:.1%} at size {series.size} while it was measured"
+        first_us, last_us = median(medians[:half]) / 1000, median(medians[-half:]) / 1000
+        drift = abs(first_us / last_us - 1)
+        if drift > profile.baseline_drift and abs(first_us - last_us) > profile.baseline_jitter_us:
+            message = (
+                f"the reference drifted from {first_us:.1f} to {last_us:.1f} us ({drift:.1%}) at size {series.size} "
+                "while it was measured"
+            )
             findings.append(Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=series.size))
     return findings

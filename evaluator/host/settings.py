@@ -35,7 +35,8 @@ class JudgeSettings:
         full_checks: at least so many timed calls per size are compared in full (all, on a practice board).
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
         evaluation_s: deadline of a whole evaluation, asked between calls.
-        first_call_s: extra time for the first call at each size (lazy builds, autotuning).
+        first_call_s: extra time for the first call at each size (graphs, autotuning).
+        lazy_build_s: the same where sources may be compiled in that call, because nothing was compiled ahead.
         oracle_s: deadline for any single answer of the oracle ranks.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
@@ -56,7 +57,8 @@ class JudgeSettings:
     full_checks: int = 8
     call_limit_s: float = 10.0
     call_limit_factor: float = 20.0
-    first_call_s: float = 120.0
+    first_call_s: float = 30.0
+    lazy_build_s: float = 120.0
     import_s: float = 60.0
     start_s: float = 120.0
     evaluation_s: float = 900.0
