@@ -1,0 +1,1 @@
+"""All-gather of FP8-rounded parameters with amax history."""

@@ -1,0 +1,112 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+E4M3 = torch.float8_e4m3fn
+
+
+def _shifted(x: Tensor, history: Tensor) -> Tensor:
+    """The history with the maximum of `x` appended."""
+    return torch.cat([history[1:], x.abs().max().to(history.dtype).view(1)])
+
+
+def _scale(history: Tensor) -> Tensor:
+    return history.max().float() / 448
+
+
+def _codes(x: Tensor, scale: Tensor) -> Tensor:
+    return (x.float() / scale).clamp(-448, 448).to(E4M3)
+
+
+def _gather(part: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part)
+    return parts
+
+
+def _gathered(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """Codes and scales of all ranks, reconstructed on arrival."""
+    scales = torch.cat(_gather(scale.view(1)))
+    every = torch.stack(_gather(codes.view(torch.uint8))).view(E4M3)
+    return (every.float() * scales.unsqueeze(1)).to(dtype).flatten()
+
+
+def _finish(x: Tensor, scale: Tensor) -> Tensor:
+    return _gathered(_codes(x, scale), scale, x.dtype)
+
+
+def codes_on_the_wire(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Sends codes and the scale."""
+    updated = _shifted(flat_param_shard, amax_history)
+    return _finish(flat_param_shard, _scale(updated)), updated
+
+
+def by_reciprocal(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Multiplies by the reciprocal of the scale: some ties fall to the other side."""
+    updated = _shifted(flat_param_shard, amax_history)
+    scale = _scale(updated)
+    codes = (flat_param_shard.float() * (1 / scale)).clamp(-448, 448).to(E4M3)
+    return _gathered(codes, scale, flat_param_shard.dtype), updated
+
+
+def two_halves(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Gathers the shard in two pieces and puts them together."""
+    updated = _shifted(flat_param_shard, amax_history)
+    scale = _scale(updated)
+    pieces = [_gathered(codes, scale, flat_param_shard.dtype) for codes in _codes(flat_param_shard, scale).chunk(2)]
+    rows = [piece.view(dist.get_world_size(), -1) for piece in pieces]
+    return torch.cat(rows, dim=1).flatten(), updated
+
+
+def not_rounded(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Gathers the parameters as they are."""
+    return torch.cat(_gather(flat_param_shard)), _shifted(flat_param_shard, amax_history)
+
+
+def current_scaling(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale from the tensor itself, whatever the history says."""
+    updated = _shifted(flat_param_shard, amax_history)
+    return _finish(flat_param_shard, _scale(updated[-1])), updated
+
+
+def scale_of_the_old_history(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale from the history before the update."""
+    return _finish(flat_param_shard, _scale(amax_history)), _shifted(flat_param_shard, amax_history)
+
+
+def one_scale_for_all(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest scale of all ranks."""
+    updated = _shifted(flat_param_shard, amax_history)
+    return _finish(flat_param_shard, torch.cat(_gather(_scale(updated).view(1))).max()), updated
+
+
+def shifted_the_other_way(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Puts the new maximum in front and drops the last entry."""
+    full, updated = codes_on_the_wire(flat_param_shard, amax_history)
+    return full, torch.cat([updated[-1:], amax_history[:-1]])
+
+
+def history_rotated(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Moves the oldest entry to the end in place of the new maximum."""
+    full, _ = codes_on_the_wire(flat_param_shard, amax_history)
+    return full, amax_history.roll(-1)
+
+
+def power_of_two_scale(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale rounded up to a power of two."""
+    updated = _shifted(flat_param_shard, amax_history)
+    return _finish(flat_param_shard, _scale(updated).log2().ceil().exp2()), updated
+
+
+HONEST = {"codes_on_the_wire": codes_on_the_wire, "by_reciprocal": by_reciprocal, "two_halves": two_halves}
+MUTANTS = {
+    "not_rounded": not_rounded,
+    "current_scaling": current_scaling,
+    "scale_of_the_old_history": scale_of_the_old_history,
+    "one_scale_for_all": one_scale_for_all,
+    "shifted_the_other_way": shifted_the_other_way,
+    "history_rotated": history_rotated,
+    "power_of_two_scale": power_of_two_scale,
+}
