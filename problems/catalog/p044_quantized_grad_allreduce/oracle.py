@@ -1,8 +1,8 @@
 """What each rank owes: the quantisation as the card has it, the mean in float64."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import pad
 
 from problems.catalog.p044_quantized_grad_allreduce.inputs import make_inputs
 from problems.values import Call
@@ -20,7 +20,7 @@ def _reconstructed(call: Call) -> Tensor:
     """One rank's gradient after the 8 bits. Quotients are float32, because their rounding decides the codes."""
     arguments = make_inputs(call)
     gradient, block = arguments["flat_grad"].float(), arguments["block_size"]
-    blocks = F.pad(gradient, (0, -gradient.numel() % block)).view(-1, block)
+    blocks = pad(gradient, (0, -gradient.numel() % block)).view(-1, block)
     step = blocks.abs().amax(dim=1, keepdim=True).clamp(min=1e-8) / 127
     codes = (blocks / step).round().clamp(-127, 127)
     return (codes.double() * step.double()).flatten()[: gradient.numel()]

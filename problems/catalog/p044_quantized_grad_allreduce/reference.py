@@ -2,8 +2,8 @@
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import pad
 
 SMALLEST = 1e-8
 """Floor of a block's largest magnitude, which keeps the step of a zero block above zero."""
@@ -12,7 +12,7 @@ SMALLEST = 1e-8
 def solution(flat_grad: Tensor, block_size: int) -> Tensor:
     """Mean over ranks of `flat_grad` (n_el) rounded to 8 bits in blocks of `block_size`, in the input's dtype."""
     length = flat_grad.numel()
-    padded = F.pad(flat_grad.flatten(), (0, -length % block_size)).float().view(-1, block_size)
+    padded = pad(flat_grad.flatten(), (0, -length % block_size)).float().view(-1, block_size)
     step = padded.abs().amax(dim=1, keepdim=True).clamp(min=SMALLEST) / 127
     codes = (padded / step).round().clamp(-127, 127).to(torch.int8)
     mean = (codes * step).flatten()[:length]

@@ -2,15 +2,15 @@
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import pad
 
 from problems.catalog.p044_quantized_grad_allreduce.reference import solution
 
 
 def _blocks(flat_grad: Tensor, block_size: int) -> Tensor:
     """The padded gradient in float32, one block per row."""
-    return F.pad(flat_grad, (0, -flat_grad.numel() % block_size)).float().view(-1, block_size)
+    return pad(flat_grad, (0, -flat_grad.numel() % block_size)).float().view(-1, block_size)
 
 
 def _step(blocks: Tensor, levels: int = 127) -> Tensor:
@@ -52,7 +52,7 @@ def scattered_then_gathered(flat_grad: Tensor, block_size: int) -> Tensor:
     blocks, world_size = _blocks(flat_grad, block_size), dist.get_world_size()
     step = _step(blocks)
     local = ((blocks / step).round() * step).flatten()
-    padded = F.pad(local, (0, -local.numel() % world_size))
+    padded = pad(local, (0, -local.numel() % world_size))
     slices = torch.empty_like(padded)
     dist.all_to_all_single(slices, padded)
     mean = slices.view(world_size, -1).double().mean(dim=0).to(flat_grad.dtype)
