@@ -8,7 +8,7 @@ from evaluator.broker import site_config
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-app = Celery("portal")
+app = Celery("portal", task_cls="portal.plain_messages:PlainTask")
 
 
 @app.on_configure.connect

@@ -5,6 +5,8 @@ broker and the database killed in the middle of an evaluation.
 """
 
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 import uuid
@@ -18,7 +20,7 @@ import pytest
 
 from tests import servers
 from tests.portal.factories import SOLUTION
-from tests.portal.production.conftest import Broker
+from tests.portal.production.conftest import ROOT, Broker
 from tests.portal.test_faults import SLOW_SOLUTION
 from tests.stack import Stack, wait_until
 
@@ -195,6 +197,37 @@ def test_a_killed_broker_loses_nothing(site, broker):
 
     site.assert_passed_once(submission)
     assert [site.wait_for_end(other)[0] for other in waiting] == ["PASSED"] * 2
+
+
+ABUSE = """
+import sys
+from pathlib import Path
+from celery import Celery
+from evaluator.broker import node_config
+from evaluator.broker.queues import address_of, site_queue
+url = sys.argv[1]
+app = Celery()
+app.conf.update(node_config(url, Path(), node="alpha"))
+forged = app.signature("node.judge", args=("forged",), queue="node.gamma")
+to_site = address_of(site_queue(url, declared=False))
+app.send_task("portal.record_progress", args=("{}",), link=forged, link_error=forged, **to_site)
+app.send_task("celery.map", args=(forged, ["x"]), **to_site)
+app.send_task("portal.record_progress", args=("{}",), time_limit=1, **to_site)
+"""
+
+
+@ON_ONE_BROKER
+def test_a_node_cannot_let_the_site_send_for_it(site, broker):
+    """Celery messages can ask for further ones, which the worker would send with the site's rights."""
+    command = [sys.executable, "-c", ABUSE, broker.node_url("alpha")]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+    def refused() -> int:
+        logs = site.stack.log("worker1") + site.stack.log("worker2")
+        return logs.count("Received invalid task message")
+
+    wait_until(lambda: refused() == 3, what=f"the workers refuse the three messages\n{site.logs()}", seconds=30)
+    assert not broker.server.admin().exists("pkb:node.gamma")
 
 
 @ON_ONE_BROKER

@@ -1,0 +1,41 @@
+"""What the site's worker accepts of a message: one of our tasks and its argument, and nothing that Celery does besides.
+
+A Celery message may name further tasks to send when it has run, to any queue. The worker would send them with the
+site's rights, so a node whose machine was taken over could give work to other nodes. Nodes send none of that.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery, Task
+from celery.exceptions import InvalidTaskError
+from celery.worker.strategy import default
+
+Handler = Callable[..., None]
+
+
+class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its parameters in stubs only
+    """The class of all tasks of the site's application."""
+
+    Strategy = "portal.plain_messages:plain_only"
+
+
+def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any) -> Handler:
+    """Celery's own way of taking a message, after a look at it; an improper one is logged and thrown away."""
+    take = default(task, app, consumer, **options)
+
+    def checked(message: Any, body: Any, *rest: Any, **further: Any) -> None:
+        if not task.name.startswith("portal."):
+            raise InvalidTaskError(f"{task.name} is not for messages")
+        if body is not None or not _is_plain(message):
+            raise InvalidTaskError(f"{task.name} came with more than its argument")
+        take(message, body, *rest, **further)
+
+    return checked
+
+
+def _is_plain(message: Any) -> bool:
+    match message.payload:
+        case [list(), dict(), dict() as further]:
+            return not any(further.values()) and not any(message.headers.get("timelimit") or ())
+    return False
