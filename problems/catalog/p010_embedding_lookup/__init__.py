@@ -1,0 +1,1 @@
+"""Row-sharded embedding lookup."""

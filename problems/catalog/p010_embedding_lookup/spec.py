@@ -1,0 +1,89 @@
+"""Row-sharded embedding lookup, described."""
+
+from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, fixed
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+LARGEST_TABLE = 40_000_000
+"""Rows of the largest tables of the MLPerf DLRM-DCNv2 benchmark, whose embedding dimension is 128."""
+
+_DISTINCT_SHARE = 0.5
+"""Below the mean share of remote requests that name a row for the first time: 0.56 on 2 ranks, 0.65 on 4, 0.73 on 8
+(simulated with 20000 rows per rank, 20 draws)."""
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Requested rows are read and written; on average (W-1)/W of them live elsewhere.
+
+    A row that a rank asks for more than once has to arrive once; a program may know that before it sends.
+    """
+    requests = dims["M"]
+    rows = requests * dims["N"] * element_bytes
+    remote = (world_size - 1) / world_size * rows
+    indices = (world_size - 1) / world_size * 8 * requests
+    return Cost(
+        flops={},
+        memory_bytes=8 * requests + (1 + _DISTINCT_SHARE) * rows,
+        wire_bytes=_DISTINCT_SHARE * remote,
+        reference_wire_bytes=remote + indices,
+        note="A mean over calls: how many rows live elsewhere varies. Rows asked for twice need to cross once; where "
+        "a rank reads its peers' tables directly no index travels.",
+    )
+
+
+PROBLEM = Problem(
+    number=10,
+    slug="embedding_lookup",
+    title="Row-sharded embedding lookup",
+    summary="A table is split by rows over the ranks; every rank looks up its own list of rows, grouped by owner.",
+    origin=None,
+    parallelism=(Parallelism.TABLE,),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.EMBEDDING,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.RECOMMENDER,
+    signature="solution(indices: Tensor[int64], local_shard: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="indices",
+            shape=("M",),
+            dtype="int64",
+            values="row numbers in [0, W*M) with repetition: owners are unevenly popular, differently for every rank, and "
+            "within an owner few rows are asked for often; new on every rank and call",
+        ),
+        Argument(
+            name="local_shard",
+            shape=("M", "N"),
+            values="standard normal: rows r*M to (r+1)*M - 1 of the table, on rank r; new on every call",
+        ),
+    ),
+    outputs=(Output(name="out", shape=("M", "N"), placement=Placement.PER_RANK, tolerance=EXACT),),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=120, N=48), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="1024 lookups of 1024 elements per rank"),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: {"M": LARGEST_TABLE // world_size, "N": 128},
+            system="DLRM-DCNv2 as MLPerf trains it: one of its largest tables (40 million rows of 128), split over the "
+            "ranks, with as many lookups per rank as it holds rows",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="the owner of each row",
+            payload="row numbers, grouped by owner",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+        Hop(
+            source="the owner",
+            target="rank r",
+            payload="the rows asked for",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed counts would make ranks wait for rows that nobody sends; the mutants last_owner_left_out and "
+        "owners_reversed stand for it",
+    ),
+)

@@ -1,0 +1,73 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _table(local_shard: Tensor) -> Tensor:
+    """The whole table, on every rank."""
+    shards = [torch.empty_like(local_shard) for _ in range(dist.get_world_size())]
+    dist.all_gather(shards, local_shard.contiguous())
+    return torch.cat(shards)
+
+
+def _by_owner(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """The row numbers in the order of the answer."""
+    return indices[(indices // len(local_shard)).argsort(stable=True)]
+
+
+def table_gathered(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Gathers the whole table and looks everything up locally."""
+    return _table(local_shard)[_by_owner(indices, local_shard)]
+
+
+def every_list_everywhere(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Every owner sees all lists, fills in its rows, and the sums of what was filled in are the answers."""
+    rows, rank = len(local_shard), dist.get_rank()
+    lists = [torch.empty_like(indices) for _ in range(dist.get_world_size())]
+    dist.all_gather(lists, _by_owner(indices, local_shard))
+    asked = torch.stack(lists)
+    is_own = (asked // rows == rank)[..., None]
+    found = torch.where(is_own, local_shard[(asked - rank * rows).clamp(0, rows - 1)], 0.0)
+    out = torch.empty_like(local_shard)
+    dist.reduce_scatter_tensor(out, found.flatten(0, 1))
+    return out
+
+
+def input_order(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """The rows in the order of the list, not grouped by owner."""
+    return _table(local_shard)[indices]
+
+
+def sorted_by_row(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Sorted by row number within an owner too."""
+    return _table(local_shard)[indices.sort().values]
+
+
+def owners_reversed(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """The last owner's group first."""
+    owner = indices // len(local_shard)
+    return _table(local_shard)[indices[(-owner).argsort(stable=True)]]
+
+
+def last_owner_left_out(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Zeros in place of what the last rank owns."""
+    table = _table(local_shard)
+    table[-len(local_shard) :] = 0
+    return table[_by_owner(indices, local_shard)]
+
+
+def local_rows_only(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Takes every row number as one of the own shard."""
+    return local_shard[_by_owner(indices, local_shard) % len(local_shard)]
+
+
+HONEST = {"table_gathered": table_gathered, "every_list_everywhere": every_list_everywhere}
+MUTANTS = {
+    "input_order": input_order,
+    "sorted_by_row": sorted_by_row,
+    "owners_reversed": owners_reversed,
+    "last_owner_left_out": last_owner_left_out,
+    "local_rows_only": local_rows_only,
+}
