@@ -1,0 +1,1 @@
+"""Reduce-scatter (mean) of FP8-rounded gradients with amax history."""
