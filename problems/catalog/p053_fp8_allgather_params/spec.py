@@ -76,8 +76,8 @@ PROBLEM = Problem(
                 atol=1e-4,
                 rtol=0.13,
                 rms=0.009,
-                calibration="One code more or less is at most 12.5 %; the rest is rounding to bfloat16. 2026-11-21, CPU, "
-                "torch 2.13, gloo, bfloat16, 10 calls at tiny with 2 and 4 ranks, 3 at base with 8: honest programs "
+                calibration="One code more or less is at most 12.5 %; the rest is rounding to bfloat16. 2026-11-21, "
+                "CPU, torch 2.13, gloo, bfloat16, 10 calls at tiny with 2 and 4 ranks, 3 at base with 8: honest programs "
                 "(division or reciprocal) err by at most 0.0046 rms, the cheapest cheats (current scaling, one scale "
                 "for all, int8) by at least 0.0178 rms.",
             ),
@@ -95,7 +95,7 @@ PROBLEM = Problem(
         SizeName.BASE: Size(dims=lambda world_size: _dims(world_size, shard=4096), system="8 KiB of bfloat16 per rank"),
         SizeName.LARGE: Size(
             dims=_large,
-            system="FSDP collecting one layer of Llama 3.1 8B (218.1 million parameters) for its forward pass in 8 bits",
+            system="FSDP collecting one layer of Llama 3.1 8B (218.1 million parameters) for a pass in 8 bits",
         ),
     },
     cost=cost,
