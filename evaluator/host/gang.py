@@ -16,37 +16,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.arena import records
-from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
+from evaluator.arena.records import Command, CommandKind, Failure, Report, ReportKind
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import processes, sandbox, stacks
+from evaluator.host import processes, sandbox
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
-from evaluator.host.incidents import EvaluationCancelled, GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.held_rank import WATCH_S, HeldRank
+from evaluator.host.incidents import EvaluationCancelled, GangTrouble, Incident, IncidentKind, Observation
 from evaluator.host.logs import LogDrain, clean
 from evaluator.host.sandbox import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
 
 _POLL_S = 0.1
-_STACK_S = 0.5
 _CLEAN_S = 30.0
 _MARKER = "PKB_GANG"
-
-
-@dataclass
-class _Rank:
-    """What the host holds of one rank."""
-
-    number: int
-    channel: Channel
-    diary: int
-    pid: int | None = None
-    status: int | None = None
-    is_closed: bool = False
-    calls_done: int = 0
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +73,7 @@ class Gang:
         self._namespace: str | None = None
         self._namespace_held: int | None = None
         self._incidents: list[Incident] = []
-        self._ranks: list[_Rank] = []
+        self._ranks: list[HeldRank] = []
         ends = _Ends()
         try:
             self._start(ends, spawner)
@@ -109,7 +95,7 @@ class Gang:
             diary = _memory_file("diary", records.DIARY_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
-            self._ranks.append(_Rank(number=number, channel=Channel(host_end), diary=diary))
+            self._ranks.append(HeldRank(number=number, channel=Channel(host_end), diary=diary))
             child = child_end.detach()
             ends.inherited += [child, log_write]
             described.append({"rank": number, "channel": child, "diary": diary, "log": log_write, "barrier": barrier})
@@ -265,7 +251,7 @@ class Gang:
             rank.number in reports or rank.failure is not None or rank.status is not None for rank in self._ranks
         )
 
-    def _hear(self, rank: _Rank | None, reports: dict[int, Report]) -> None:
+    def _hear(self, rank: HeldRank | None, reports: dict[int, Report]) -> None:
         if rank is None:
             self._hear_exit()
             return
@@ -283,7 +269,7 @@ class Gang:
             return
         if report.kind is ReportKind.FAILED:
             rank.failure = _failure_of(report)
-            self._note(IncidentKind.FAILED, rank.number, failure=rank.failure, text=self._text_of(rank))
+            self._note(IncidentKind.FAILED, rank.number, failure=rank.failure, text=rank.text)
         else:
             reports[rank.number] = report
 
@@ -331,7 +317,7 @@ class Gang:
     def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
         """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
         silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
-        before = {rank.number: processes.cpu_ticks(rank.pid or 0) for rank in silent}
+        before = {rank.number: rank.ticks for rank in silent}
         self._dump_stacks([rank for rank in silent if rank.failure is None])
         return tuple(
             self._observe_rank(rank, is_answered=rank.number in answered, ticks=before.get(rank.number))
@@ -347,10 +333,10 @@ class Gang:
         """Every rank's state at the end of a series of calls that all were answered."""
         return self.observe(answered=frozenset(rank.number for rank in self._ranks))
 
-    def _is_alive(self, rank: _Rank) -> bool:
+    def _is_alive(self, rank: HeldRank) -> bool:
         return rank.pid is not None and rank.status is None and self._process.poll() is None
 
-    def _dump_stacks(self, ranks: Sequence[_Rank]) -> None:
+    def _dump_stacks(self, ranks: Sequence[HeldRank]) -> None:
         """Signal the ranks and wait until their stacks have arrived, or for a moment at most."""
         if not ranks:
             return
@@ -359,59 +345,22 @@ class Gang:
             with contextlib.suppress(OSError):
                 os.kill(rank.pid or 0, signal.SIGUSR1)
         # The wait has a least length too: over it the ranks' use of the processor is measured.
-        while time.monotonic() < start + _STACK_S:
+        while time.monotonic() < start + WATCH_S:
             time.sleep(0.02)
 
-    def _observe_rank(self, rank: _Rank, *, is_answered: bool, ticks: int | None) -> Observation:
-        dump = self._stack_of(rank)
-        standing, place = self._place_of(rank, is_answered=is_answered, dump=dump, ticks=ticks)
+    def _observe_rank(self, rank: HeldRank, *, is_answered: bool, ticks: int | None) -> Observation:
+        source = self._layout.source
+        standing, place = rank.place(is_answered=is_answered, source=source, ticks_before=ticks)
         return Observation(
             rank=rank.number,
             standing=standing,
             place=place,
             calls_done=rank.calls_done,
-            exit=_exit_words(rank),
-            error=self._text_of(rank) if rank.failure is not None else None,
-            stack=dump or None,
+            exit=rank.exit_words,
+            error=rank.text if rank.failure is not None else None,
+            stack=rank.stack or None,
             log=self._drain.keepers[rank.number].text(),
         )
-
-    def _place_of(self, rank: _Rank, *, is_answered: bool, dump: str, ticks: int | None) -> tuple[Standing, str]:
-        phase, call = self._phase_of(rank)
-        where_in = f"in call {call}" if call else "before the first call"
-        if rank.status is not None or rank.is_closed:
-            return Standing.ENDED, f"ended ({_exit_words(rank)}) {where_in}"
-        if rank.failure is not None:
-            return Standing.FAILED, f"failed {where_in}"
-        if is_answered or not rank.channel.expectation.is_open:
-            return Standing.FINISHED, f"waits at the end of call {call}" if call else "waits for its first call"
-        frames = stacks.main_thread(dump)
-        own = stacks.own_frame(frames, source=self._layout.source)
-        waiting = stacks.waits_in(frames, source=self._layout.source)
-        if own is not None and waiting is not None:
-            return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
-        if phase is Phase.SETTLING:
-            return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
-        is_busy = ticks is not None and processes.cpu_ticks(rank.pid or 0) - ticks > _busy_ticks()
-        verb, standing = ("runs", Standing.WORKING) if is_busy else ("sleeps", Standing.SLEEPING)
-        where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
-        return standing, f"{verb} {where} {where_in}"
-
-    def _phase_of(self, rank: _Rank) -> tuple[Phase, int]:
-        head = os.pread(rank.diary, records.PHASE_LAYOUT.size, 0)
-        number, call, _stamp = records.PHASE_LAYOUT.unpack(head)
-        try:
-            return Phase(number), call
-        except ValueError:
-            return Phase.STARTING, 0
-
-    def _text_of(self, rank: _Rank) -> str:
-        size = records.DIARY_STACK_START - records.DIARY_TEXT_START
-        return _text(os.pread(rank.diary, size, records.DIARY_TEXT_START))
-
-    def _stack_of(self, rank: _Rank) -> str:
-        size = records.DIARY_BYTES - records.DIARY_STACK_START
-        return _text(os.pread(rank.diary, size, records.DIARY_STACK_START))
 
     def _launcher_text(self) -> str:
         return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
@@ -471,29 +420,8 @@ def _memory_file(name: str, size: int) -> int:
     return descriptor
 
 
-def _text(raw: bytes) -> str:
-    return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
-
-
 def _failure_of(report: Report) -> Failure:
     try:
         return Failure(report.detail)
     except ValueError:
         return Failure.RAISED
-
-
-def _busy_ticks() -> float:
-    """A tenth of the time over which a silent rank is watched, in clock ticks."""
-    return 0.1 * _STACK_S * os.sysconf("SC_CLK_TCK")
-
-
-def _exit_words(rank: _Rank) -> str:
-    if rank.status is None:
-        return "closed its channel" if rank.is_closed else "running"
-    if os.WIFSIGNALED(rank.status):
-        number = os.WTERMSIG(rank.status)
-        try:
-            return f"signal {signal.Signals(number).name}"
-        except ValueError:
-            return f"signal {number}"
-    return f"exit {os.waitstatus_to_exitcode(rank.status)}"
