@@ -54,9 +54,8 @@ node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 		echo "for example: make node PROFILE=cpux2"; exit 2; fi
 	@exec $(VENV)/python -m evaluator.node --profile $(PROFILE)
 
-bench: ## the measured promises: not there yet
-	@echo "make bench will measure the promises of the README (judging time, intake, page times)."
-	@echo "No measurement exists yet: nothing was run."; exit 2
+bench: setup ## measure judging by stage, cold and warm (ARGS="--profile h200x2-nomc SLUG FILE BACKEND ...")
+	@$(VENV)/python -m tests.bench.judging $(ARGS)
 
 gate: setup-tests ## the long tests: those marked slow
 	@$(VENV)/python -m pytest -m slow $(ARGS)

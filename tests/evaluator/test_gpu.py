@@ -20,10 +20,11 @@ RIGHT = (
     ("gpu_allgather_triton", "allgather", Backend.TRITON),
 )
 BROKEN = (
-    ("gpu_gemm_allreduce_wrong", "gemm_allreduce", Verdict.WRONG_RESULT),
-    ("gpu_allgather_compile_error", "allgather", Verdict.COMPILE_ERROR),
-    ("gpu_allgather_illegal", "allgather", Verdict.CRASHED),
-    ("gpu_allgather_hanging", "allgather", Verdict.DEADLOCK),
+    ("gpu_gemm_allreduce_wrong", "gemm_allreduce", {Verdict.WRONG_RESULT}),
+    ("gpu_allgather_compile_error", "allgather", {Verdict.COMPILE_ERROR}),
+    ("gpu_allgather_illegal", "allgather", {Verdict.CRASHED}),
+    # A kernel that spins on a flag looks from outside like one that works: both verdicts say what was seen.
+    ("gpu_allgather_hanging", "allgather", {Verdict.DEADLOCK, Verdict.TIMEOUT}),
 )
 
 
@@ -91,10 +92,10 @@ class TestOnGpus:
             assert report.build.succeeded
             assert report.build.artefacts
 
-    @pytest.mark.parametrize(("name", "problem", "verdict"), BROKEN)
-    def test_a_broken_submission_gets_its_verdict_and_the_next_one_passes(self, judge, name, problem, verdict):
+    @pytest.mark.parametrize(("name", "problem", "verdicts"), BROKEN)
+    def test_a_broken_submission_gets_its_verdict_and_the_next_one_passes(self, judge, name, problem, verdicts):
         report = judge.evaluate(request(name, problem, Backend.CUDA, Mode.CHECK))
-        assert report.verdict is verdict, (report.message, report.findings, report.ranks)
+        assert report.verdict in verdicts, (report.message, report.findings, report.ranks)
         after = judge.evaluate(request("gpu_allgather", "allgather", Backend.CUDA, Mode.CHECK))
         assert after.verdict is Verdict.PASSED, (after.message, after.findings)
 
