@@ -32,6 +32,7 @@ from evaluator.host.spawner import Spawner
 
 _POLL_S = 0.1
 _CLEAN_S = 30.0
+_STACK_S = 2.0
 _MARKER = "PKB_GANG"
 
 
@@ -345,7 +346,9 @@ class Gang:
             with contextlib.suppress(OSError):
                 os.kill(rank.pid or 0, signal.SIGUSR1)
         # The wait has a least length too: over it the ranks' use of the processor is measured.
-        while time.monotonic() < start + WATCH_S:
+        while (now := time.monotonic()) < start + WATCH_S or (
+            now < start + _STACK_S and not all(rank.stack for rank in ranks)
+        ):
             time.sleep(0.02)
 
     def _observe_rank(self, rank: HeldRank, *, is_answered: bool, ticks: int | None) -> Observation:
