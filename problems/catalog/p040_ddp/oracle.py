@@ -1,0 +1,16 @@
+"""What each rank owes, in float64."""
+
+from torch import Tensor
+
+from problems import mlp_step
+from problems.catalog.p040_ddp.inputs import hyperparameters, make_inputs
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """Parameters, first and second moments after the step, W1, b1, W2, b2 each."""
+    root = make_inputs(call.at_rank(0))
+    prefixes = ("", "exp_avg_", "exp_avg_sq_")
+    w, m, v = (mlp_step.flat([root[prefix + name] for name in mlp_step.SHAPES]) for prefix in prefixes)
+    updated = mlp_step.adam(w, m, v, mlp_step.mean_gradient(call, w), hyperparameters(call))
+    return tuple(tensor for vector in updated for tensor in mlp_step.unflat(vector, call))

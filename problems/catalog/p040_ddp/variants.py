@@ -1,0 +1,88 @@
+"""Programs that must pass and programs that must fail."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Reduce = Callable[[Tensor], Tensor]
+
+
+def _summed(vector: Tensor) -> Tensor:
+    """The mean over ranks by an all-reduce."""
+    dist.all_reduce(vector)
+    return vector / dist.get_world_size()
+
+
+def _gathered(vector: Tensor) -> Tensor:
+    """The mean over ranks, added up in float32 last rank first."""
+    parts = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, vector)
+    return torch.stack(parts[::-1]).float().mean(dim=0).to(vector.dtype)
+
+
+def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> list[Tensor]:
+    """The gradient of the rank's loss, by hand."""
+    hidden = (X @ W1.T + b1).relu()
+    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
+    from_hidden = (from_output @ W2) * (hidden > 0)
+    return [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+
+
+def train(
+    X: Tensor,
+    y: Tensor,
+    *rest: Any,
+    width: torch.dtype = torch.float32,
+    reduce: Reduce = _summed,
+    is_corrected: bool = True,
+    counts: tuple[bool, bool, bool] = (True, True, True),
+    broadcasts: bool = True,
+) -> tuple[Tensor, ...]:
+    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    state, (lr, beta1, beta2, eps, step) = [tensor.clone() for tensor in rest[:12]], rest[12:]
+    for place, tensor in enumerate(state):
+        if broadcasts or place < 4:
+            dist.broadcast(tensor, 0)
+    wide = [tensor.to(width) * counts[place // 4] for place, tensor in enumerate(state)]
+    gradients = [reduce(part.contiguous()) for part in _backward(X.to(width), y.to(width), *wide[:4])]
+    ws, ms, vs = [], [], []
+    for w, m, v, g in zip(wide[:4], wide[4:8], wide[8:], gradients, strict=True):
+        ms.append(m * beta1 + (1 - beta1) * g)
+        vs.append(v * beta2 + (1 - beta2) * g * g)
+        first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
+        ws.append(w - lr * (ms[-1] / first / ((vs[-1] / second).sqrt() + eps)))
+    return tuple(tensor.to(X.dtype) for tensor in (*ws, *ms, *vs))
+
+
+def parameters_kept(*arguments: Any) -> tuple[Tensor, ...]:
+    """Moments updated, parameters as they were on rank 0."""
+    kept = [tensor.clone() for tensor in arguments[2:6]]
+    for tensor in kept:
+        dist.broadcast(tensor, 0)
+    return (*kept, *train(*arguments)[4:])
+
+
+def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
+    """Epsilon left out of the denominator."""
+    *head, _eps, step = arguments
+    return train(*head, 0.0, step)
+
+
+HONEST = {
+    "float32": train,
+    "rounded_each_step": partial(train, width=torch.bfloat16),
+    "gathered": partial(train, width=torch.bfloat16, reduce=_gathered),
+}
+MUTANTS = {
+    "parameters_kept": parameters_kept,
+    "local_gradient": partial(train, reduce=lambda vector: vector),
+    "summed_gradient": partial(train, reduce=lambda vector: _summed(vector) * dist.get_world_size()),
+    "second_moment_not_corrected": partial(train, is_corrected=False),
+    "moments_from_zero": partial(train, counts=(True, False, False)),
+    "moments_not_broadcast": partial(train, broadcasts=False),
+    "without_epsilon": without_epsilon,
+}

@@ -1,0 +1,1 @@
+"""Adam on a parameter shard, then all-gather."""

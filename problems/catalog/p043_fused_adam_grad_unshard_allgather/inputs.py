@@ -1,0 +1,28 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems import mlp_step
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """The rank's shards, none of them zero, and numbers of which every one shows in the result."""
+    second = call.normal("exp_avg_sq", ("P",), std=0.7, dtype=torch.float32).exp_().mul_(0.1)
+    given = hyperparameters(call)
+    return {
+        "grad_shard": call.normal("grad_shard", ("P",)),
+        "master_shard": call.long_tailed("master_shard", ("P",)),
+        "exp_avg": call.normal("exp_avg", ("P",), std=0.25),
+        "exp_avg_sq": second.to(call.dtype),
+        "lr": given.lr,
+        "beta1": given.beta1,
+        "beta2": given.beta2,
+        "eps": given.eps,
+        "step": given.step,
+    }
+
+
+def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
+    """The numbers of this call, in proportion to gradients and parameters of size 1."""
+    return mlp_step.hyperparameters(call, unit=1.0, spread=1.0)

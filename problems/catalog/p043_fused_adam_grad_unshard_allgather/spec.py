@@ -1,0 +1,106 @@
+"""Adam on a parameter shard, then all-gather, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+LAYER = 855_654_400
+"""Parameters of one decoder layer of Llama 3.1 70B: attention, MLP (3 x 8192 x 28672) and norms."""
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Four shards are read, the own share and everyone else's written; each rank receives all shards but its own."""
+    shard = dims["P"] * element_bytes
+    moved = (world_size - 1) * shard
+    return Cost(
+        flops={"fp32": 14 * dims["P"]},
+        memory_bytes=4 * shard + world_size * shard,
+        wire_bytes=moved,
+        reference_wire_bytes=moved,
+    )
+
+
+def _number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
+    return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
+
+
+def _refuses(world_size: int) -> str | None:
+    if world_size >= 2 and LAYER % world_size == 0:
+        return None
+    return f"needs at least 2 ranks, a divisor of {LAYER} parameters; got {world_size}"
+
+
+PROBLEM = Problem(
+    number=43,
+    slug="fused_adam_grad_unshard_allgather",
+    title="Adam on a parameter shard followed by all-gather",
+    summary="Every rank updates its shard of the parameters with Adam, and all ranks get all new parameters.",
+    origin=None,
+    parallelism=(Parallelism.ZERO,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.OPTIMIZER,
+    stage=(Stage.TRAINING,),
+    domain=Domain.GENERIC,
+    signature="solution(grad_shard, master_shard, exp_avg, exp_avg_sq, lr, beta1, beta2, eps, step)",
+    arguments=(
+        Argument(name="grad_shard", shape=("P",), values="standard normal"),
+        Argument(name="master_shard", shape=("P",), values="long-tailed, of size 1"),
+        Argument(name="exp_avg", shape=("P",), values="normal, standard deviation 1/4"),
+        Argument(name="exp_avg_sq", shape=("P",), values="log-normal, median 1/10"),
+        _number("lr", "0.3 to 0.6, secret: it shows beside parameters of size 1"),
+        _number("beta1", "0.6 to 0.8, secret"),
+        _number("beta2", "0.85 to 0.95, secret"),
+        _number("eps", "0.1 to 0.4, secret"),
+        _number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER),
+    ),
+    outputs=(
+        Output(
+            name="gathered",
+            shape=("all",),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.02,
+                rtol=0.02,
+                rms=0.006,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny: honest programs (every "
+                "step rounded, float32, gathered before the update) err by at most 0.007 and 0.0023 rms, the cheapest "
+                "cheat (8-bit float payload) by at least 0.039 and 0.016 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: {"P": 1200, "all": 1200 * world_size}, system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: {"P": 4096, "all": 4096 * world_size}, system="8 KiB per rank: latency alone"
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: {"P": LAYER // world_size, "all": LAYER},
+            system="one decoder layer of Llama 3.1 70B (855 654 400 parameters), the unit that a sharded optimizer "
+            "updates and gathers at a time",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=_refuses,
+    world_size_rule="a divisor of 855654400: powers of two",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every other rank",
+            payload="its new parameters",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)

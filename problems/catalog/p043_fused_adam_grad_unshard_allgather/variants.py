@@ -1,0 +1,76 @@
+"""Programs that must pass and programs that must fail."""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _gather(shard: Tensor) -> Tensor:
+    """All shards, each broadcast by its owner."""
+    parts = [shard.clone() for _ in range(dist.get_world_size())]
+    for rank, part in enumerate(parts):
+        dist.broadcast(part, rank)
+    return torch.cat(parts)
+
+
+def updated(
+    g: Tensor,
+    w: Tensor,
+    m: Tensor,
+    v: Tensor,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: int,
+    *,
+    width: torch.dtype = torch.float32,
+    keeps_moments: bool = True,
+    is_corrected: bool = True,
+    has_epsilon: bool = True,
+) -> Tensor:
+    """The step written out in `width`; the other arguments make it wrong."""
+    dtype = w.dtype
+    g, w, m, v = (tensor.to(width) for tensor in (g, w, m * keeps_moments, v * keeps_moments))
+    m = m * beta1 + (1 - beta1) * g
+    v = v * beta2 + (1 - beta2) * g * g
+    v = v / (1 - beta2**step) if is_corrected else v
+    eps = eps if has_epsilon else 0.0
+    root = v.sqrt() + eps
+    return _gather((w - lr * (m / (1 - beta1**step) / root)).to(dtype))
+
+
+def gathered_first(g: Tensor, w: Tensor, m: Tensor, v: Tensor, *numbers: float) -> Tensor:
+    """Gathers everything and updates all of it on every rank."""
+    lr, beta1, beta2, eps, step = numbers
+    g, w, m, v = (_gather(tensor).float() for tensor in (g, w, m, v))
+    m.lerp_(g, 1 - beta1)
+    v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    root = v.sqrt() / (1 - beta2**step) ** 0.5 + eps
+    return w.addcdiv(m, root, value=-lr / (1 - beta1**step)).bfloat16()
+
+
+def gradient_descent(g: Tensor, w: Tensor, m: Tensor, v: Tensor, lr: float, *_rest: float) -> Tensor:
+    """A step along the sign of the gradient."""
+    return _gather((w - lr * g.sign()).to(w.dtype))
+
+
+def not_updated(g: Tensor, w: Tensor, *_rest: Tensor) -> Tensor:
+    """The gathered parameters as they were."""
+    return _gather(w)
+
+
+HONEST = {
+    "float32": updated,
+    "rounded_each_step": partial(updated, width=torch.bfloat16),
+    "gathered_first": gathered_first,
+}
+MUTANTS = {
+    "not_updated": not_updated,
+    "gradient_descent": gradient_descent,
+    "moments_from_zero": partial(updated, keeps_moments=False),
+    "second_moment_not_corrected": partial(updated, is_corrected=False),
+    "without_epsilon": partial(updated, has_epsilon=False),
+}
