@@ -38,7 +38,7 @@ PRODUCTION = {
 # A node is given neither of these.
 SECRETS_OF_THE_SITE = {"PKB_SECRET_KEY": "", "PKB_DATABASE_URL": ""}
 # One author for each test that looks at standings, because an author has one per problem.
-AUTHORS = ("alice", "bob", "carol", "dave")
+AUTHORS = ("alice", "bob", "carol", "dave", "erin")
 MAKE_AUTHORS = f"""
 from portal.accounts import actions
 for name in {AUTHORS}:
@@ -57,15 +57,19 @@ class Site:
         self.tokens: dict[str, str] = {}
 
     def start(self, broker: Broker) -> None:
-        """Two of everything."""
+        """Two of everything, and the authors."""
+        self.start_processes(broker)
+        self.stack.start_web(workers=2)
+        printed = self.stack.manage("shell", "--no-imports", "-c", MAKE_AUTHORS)
+        self.tokens = dict(zip(AUTHORS, printed.split(), strict=True))
+
+    def start_processes(self, broker: Broker) -> None:
+        """Workers, dispatchers and nodes."""
         for number in "12":
             self.stack.start_worker(f"worker{number}")
             self.stack.start_dispatcher(f"dispatcher{number}")
         for name in NODES:
             self.start_node(name, broker)
-        self.stack.start_web(workers=2)
-        printed = self.stack.manage("shell", "--no-imports", "-c", MAKE_AUTHORS)
-        self.tokens = dict(zip(AUTHORS, printed.split(), strict=True))
 
     def start_node(self, name: str, broker: Broker) -> None:
         """A node that knows its own URL of the broker and no secret of the site."""
@@ -237,6 +241,18 @@ def test_a_killed_database_loses_nothing(site, postgres):
 
     postgres.kill()
     postgres.start()
+
+    site.assert_passed_once(submission)
+
+
+@ON_ONE_BROKER
+def test_killing_every_process_but_the_servers_loses_nothing(site, broker):
+    submission = site.submit(SLOW_SOLUTION, author="erin")
+    site.wait_for_judging(submission)
+
+    for name in ("worker1", "worker2", "dispatcher1", "dispatcher2", *NODES):
+        site.stack.kill(name)
+    site.start_processes(broker)
 
     site.assert_passed_once(submission)
 

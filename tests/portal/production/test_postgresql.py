@@ -30,6 +30,7 @@ def test_races_end_on_postgresql_as_they_do_on_sqlite(postgres):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_whole_site_works_on_postgresql(postgres):
     leave_out = ["--ignore=tests/portal/production", "--deselect=tests/portal/test_faults.py"]
     run_tests_on(postgres, "whole", "tests/portal", "-m", "not slow and not browser", *leave_out)
