@@ -100,7 +100,8 @@ def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(proble
         if argument.kind is ArgumentKind.TENSOR:
             name = argument.name
             assert not _equal(here[name], later[name]), name
-            assert [_equal(here[name], peer[name]) for peer in peers] == _expected_equal(argument, here, call.world_size), name
+            is_equal = [_equal(here[name], peer[name]) for peer in peers]
+            assert is_equal == _expected_equal(argument, here, call.world_size), name
 
 
 def _expected_equal(argument: Argument, here: Arguments, world_size: int) -> list[bool]:
