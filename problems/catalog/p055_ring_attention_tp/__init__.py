@@ -1,0 +1,1 @@
+"""An attention layer under tensor and context parallelism."""

@@ -1,0 +1,162 @@
+"""An attention layer under tensor and context parallelism, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
+    """Two projections and causal attention of the rank's heads; FLOPs are the mean over context ranks.
+
+    The last context rank needs the keys and values of all earlier ones; then partial outputs are summed.
+    """
+    tokens, hidden, features = dims["B"] * dims["S_local"], dims["D"], dims["features"]
+    contexts, tensors = dims["cp_size"], dims["tp_size"]
+    attention = 4 * tokens * features * (dims["S"] + 1) / 2
+    ring = 2 * (contexts - 1) * tokens * features
+    reduced = 2 * (tensors - 1) / tensors * tokens * hidden
+    return Cost(
+        flops={"matmul": 8 * tokens * hidden * features + attention},
+        memory_bytes=element_bytes * (2 * tokens * hidden + 4 * features * hidden),
+        wire_bytes=(ring + reduced) * element_bytes,
+        reference_wire_bytes=(ring + reduced) * element_bytes,
+        note="For the last context rank. Where grouped hidden states are smaller than keys and values they may travel "
+        "instead; here both are as large. Assumes no reduction inside the network.",
+    )
+
+
+def even(world_size: int) -> str | None:
+    """Tensor-parallel pairs."""
+    return (
+        None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, in pairs that share the heads; got {world_size}"
+    )
+
+
+def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+    tensors, contexts = 2, world_size // 2
+    features = num_heads // tensors * head_size
+    shard = {"B": B, "S": max(1, S // contexts) * contexts, "S_local": max(1, S // contexts)}
+    layer = {"D": num_heads * head_size, "num_heads": num_heads, "features": features, "3*features": 3 * features}
+    return shard | layer | {"tp_size": tensors, "cp_size": contexts}
+
+
+PROBLEM = Problem(
+    number=55,
+    slug="ring_attention_tp",
+    title="Attention layer with tensor parallelism and ring attention",
+    summary="One causal attention layer: heads split over pairs of ranks, positions over the pairs.",
+    origin="ring-flash-attention (zhuzilin), in Megatron-LM's order of ranks",
+    parallelism=(Parallelism.TENSOR, Parallelism.CONTEXT),
+    communication=(Communication.SEND_RECV, Communication.ALL_REDUCE),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, "
+    "softmax_scale: float or None = None, causal: bool = False, tp_group: ProcessGroup or None = None, "
+    "cp_group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="hidden_states",
+            shape=("B", "S_local", "D"),
+            values="standard normal, different on every context rank",
+            shared_within="tp_group",
+        ),
+        Argument(
+            name="w_qkv",
+            shape=("3*features", "D"),
+            values="normal; sharpness differs between heads, one value channel per head is an outlier",
+            shared_within="cp_group",
+        ),
+        Argument(
+            name="w_o",
+            shape=("D", "features"),
+            values="normal, four rows are outliers",
+            shared_within="cp_group",
+        ),
+        Argument(
+            name="num_heads",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="8, of which a rank has half; 32 at large",
+            replicated=True,
+        ),
+        Argument(
+            name="softmax_scale",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="None (then head size^-0.5) or a secret number near that; new on every call",
+            replicated=True,
+        ),
+        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        Argument(name="tp_group", kind=ArgumentKind.GROUP, dtype="process group", values="ranks 2c and 2c + 1"),
+        Argument(
+            name="cp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="all even or all odd ranks, in order",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "S_local", "D"),
+            placement=Placement.SHARDED,
+            sharding="context rank c holds positions c*S_local to (c+1)*S_local - 1, equal within a pair",
+            tolerance=Tolerance(
+                atol=0.12,
+                rtol=0.12,
+                rms=0.0087,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks: honest programs "
+                "(projections and partial sums rounded to bfloat16; float32) err by at most 0.063 and 0.0039 rms, the "
+                "cheapest cheat (8-bit payload, one scale per row) by at least 0.073 and 0.019 rms: the rms decides.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, S=32, num_heads=4, head_size=64, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, S=16, num_heads=8, head_size=64, world_size=world_size),
+            system="16 very short sequences: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(B=1, S=32_768, num_heads=32, head_size=128, world_size=world_size),
+            system="one layer of LLaMA-2-7B-32K (hidden size 4096, 32 heads of 128) over its context of 32768 tokens",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=even,
+    world_size_rule="2, 4 or 8",
+    groups="rank = 2c + t: tp_group holds both t of a c, cp_group all c of a t",
+    hops=(
+        Hop(
+            source="context rank c",
+            target="context rank c + 1",
+            payload="a block of keys and values, cp_size - 1 times",
+            pattern=Communication.SEND_RECV,
+        ),
+        Hop(
+            source="tensor rank t",
+            target="its partner",
+            payload="its heads' contribution to the output, summed",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable={
+        "peer_output": "both ranks of a tensor-parallel pair owe the same; on 2 ranks that is everyone"
+    },
+    notes=("On 2 ranks the context group has one member: no ring, only the sum over the pair.",),
+)
