@@ -1,0 +1,1 @@
+"""Two pipeline stages of attention, each over a context group."""

@@ -1,0 +1,81 @@
+"""The baseline: receive, project, a ring of keys and values over the context group, project, send."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+Group = dist.ProcessGroup | None
+
+
+def solution(
+    hidden_states: Tensor,
+    w_qkv: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    cp_group: Group = None,
+    pp_group: Group = None,
+) -> Tensor:
+    """This stage's output (B, S_local, D) for the local positions; all stages but the first work on what arrives."""
+    stage, last_stage = _place(pp_group)
+    tokens = hidden_states
+    if stage > 0:
+        tokens = torch.empty_like(hidden_states)
+        dist.recv(tokens, group=pp_group, group_src=stage - 1)
+    batch, length, _ = tokens.shape
+    q, k, v = (tokens @ w_qkv.T).view(batch, length, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    context = _ring(q, torch.stack([k, v]), scale, causal, cp_group)
+    out = context.transpose(1, 2).flatten(2) @ w_o.T
+    if stage < last_stage:
+        dist.send(out, group=pp_group, group_dst=stage + 1)
+    return out
+
+
+def _place(group: Group) -> tuple[int, int]:
+    """The number of this stage and of the last one; without a group there is a single stage."""
+    return (0, 0) if group is None else (dist.get_rank(group), dist.get_world_size(group) - 1)
+
+
+def _ring(q: Tensor, block: Tensor, scale: float, causal: bool, group: Group) -> Tensor:
+    """Attention of the local queries (B, heads, S_local, size) over the group's sequence; `block` travels around."""
+    rank, count = dist.get_rank(group), dist.get_world_size(group)
+    out = lse = None
+    for step in range(count):
+        arriving, works = _pass_on(block, rank, count, group) if step < count - 1 else (block, [])
+        if not causal or step <= rank:
+            part = _attend(q, block[0], block[1], scale, causal and step == 0)
+            out, lse = part if out is None else _merge(out, lse, *part)
+        for work in works:
+            work.wait()
+        block = arriving
+    return out.to(q.dtype)
+
+
+def _pass_on(block: Tensor, rank: int, count: int, group: Group) -> tuple[Tensor, list]:
+    """Start sending `block` to the next rank of the group and receiving the previous rank's."""
+    arriving = torch.empty_like(block)
+    send = dist.P2POp(dist.isend, block, group=group, group_peer=(rank + 1) % count)
+    receive = dist.P2POp(dist.irecv, arriving, group=group, group_peer=(rank - 1) % count)
+    return arriving, dist.batch_isend_irecv([send, receive])
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
+    """Attention over one block in float32 and its log-sum-exp (B, heads, S_local)."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        # The fused kernel that also returns the log-sum-exp, which the public wrapper drops.
+        out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)  # noqa: SLF001
+        return out.float(), lse
+    scores = q.float() @ k.float().transpose(-1, -2) * scale
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    lse = scores.logsumexp(dim=-1)
+    return (scores - lse.unsqueeze(-1)).exp() @ v.float(), lse
+
+
+def _merge(out: Tensor, lse: Tensor, part: Tensor, part_lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Two partial results over disjoint keys as one."""
+    weight = torch.sigmoid(part_lse - lse)
+    return out + weight.unsqueeze(-1) * (part - out), lse - nn.functional.logsigmoid(lse - part_lse)

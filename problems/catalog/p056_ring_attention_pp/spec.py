@@ -1,0 +1,154 @@
+"""Two pipeline stages of attention, each over a context group, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
+    """One stage: two projections and causal attention; FLOPs are the mean over context ranks.
+
+    The last context rank of the second stage receives all earlier keys and values and its stage's input. Stages work
+    one after the other, which the floor of a single rank does not show.
+    """
+    tokens, hidden = dims["B"] * dims["S_local"], dims["D"]
+    received = (2 * (dims["cp_size"] - 1) + dims["pp_size"] - 1) * tokens * hidden * element_bytes
+    return Cost(
+        flops={"matmul": 8 * tokens * hidden * hidden + 4 * tokens * hidden * (dims["S"] + 1) / 2},
+        memory_bytes=element_bytes * (2 * tokens * hidden + 4 * hidden * hidden),
+        wire_bytes=received,
+        reference_wire_bytes=received,
+        note="For the last context rank of the second stage. Work of one stage only: the second cannot begin before "
+        "the first has finished some positions.",
+    )
+
+
+def even(world_size: int) -> str | None:
+    """Two stages of equal size."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks for two stages; got {world_size}"
+
+
+def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
+    stages, contexts = 2, world_size // 2
+    hidden = num_heads * head_size
+    shard = {"B": B, "S": max(1, S // contexts) * contexts, "S_local": max(1, S // contexts)}
+    return shard | {"D": hidden, "3*D": 3 * hidden, "num_heads": num_heads, "pp_size": stages, "cp_size": contexts}
+
+
+PROBLEM = Problem(
+    number=56,
+    slug="ring_attention_pp",
+    title="Two pipeline stages of ring attention",
+    summary="Two attention layers on two halves of the ranks, one feeding the other, positions split within each half.",
+    origin="ring-flash-attention (zhuzilin), in Megatron-LM's order of ranks",
+    parallelism=(Parallelism.PIPELINE, Parallelism.CONTEXT),
+    communication=(Communication.SEND_RECV,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, "
+    "softmax_scale: float or None = None, causal: bool = False, cp_group: ProcessGroup or None = None, "
+    "pp_group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="hidden_states",
+            shape=("B", "S_local", "D"),
+            values="standard normal, different on every rank; only the first stage's are input, the second stage's are "
+            "there for their shape and dtype",
+        ),
+        Argument(
+            name="w_qkv",
+            shape=("3*D", "D"),
+            values="normal; sharpness differs by head, one value channel per head is an outlier; one draw per stage",
+            shared_within="cp_group",
+        ),
+        Argument(
+            name="w_o",
+            shape=("D", "D"),
+            values="normal, four rows are outliers; one draw per stage",
+            shared_within="cp_group",
+        ),
+        Argument(name="num_heads", kind=ArgumentKind.INTEGER, dtype="int", values="8; 32 at large", replicated=True),
+        Argument(
+            name="softmax_scale",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="None (then head size^-0.5) or a secret number near that; new on every call",
+            replicated=True,
+        ),
+        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        Argument(
+            name="cp_group", kind=ArgumentKind.GROUP, dtype="process group", values="the half of the ranks it is in"
+        ),
+        Argument(
+            name="pp_group", kind=ArgumentKind.GROUP, dtype="process group", values="ranks c and c + W/2, in this order"
+        ),
+    ),
+    outputs=(
+        Output(
+            name="stage_output",
+            shape=("B", "S_local", "D"),
+            placement=Placement.SHARDED,
+            sharding="context rank c of each stage holds positions c*S_local to (c+1)*S_local - 1 of its stage",
+            tolerance=Tolerance(
+                atol=0.09,
+                rtol=0.09,
+                rms=0.0079,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks: honest programs "
+                "(projections and the activation between stages rounded to bfloat16; float32) err by at most 0.045 and "
+                "0.0039 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.15 and 0.015 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=16, S=4, num_heads=4, head_size=64, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, S=16, num_heads=8, head_size=64, world_size=world_size),
+            system="16 very short sequences: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(B=1, S=32_768, num_heads=32, head_size=128, world_size=world_size),
+            system="the attention of two layers of LLaMA-2-7B-32K (hidden size 4096, 32 heads of 128) over 32768 "
+            "tokens, its whole context",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=even,
+    world_size_rule="2, 4 or 8",
+    groups="rank = p W/2 + c: cp_group holds all c of a stage p, pp_group both p of a c",
+    hops=(
+        Hop(
+            source="context rank c",
+            target="context rank c + 1",
+            payload="a block of keys and values, cp_size - 1 times",
+            pattern=Communication.SEND_RECV,
+        ),
+        Hop(
+            source="first stage",
+            target="same context rank of the second stage",
+            payload="the stage's output for its positions",
+            pattern=Communication.SEND_RECV,
+        ),
+    ),
+    mutants_not_applicable={
+        "last_rank_skipped": "causal: nobody needs the last context rank's keys, and the last stage sends nothing on"
+    },
+    notes=(
+        "One micro-batch: the second stage waits for the first, position by position at best.",
+        "On 2 ranks each context group has one member: no ring, only the step between the stages.",
+    ),
+)
