@@ -112,6 +112,7 @@ class RabbitMQBroker:
         parts = urlsplit(admin_url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         self.authorization = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+        self.administrator = quote(user, safe="")
         host = parts.netloc.rpartition("@")[2]
         self.address = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self.virtual_host = quote(virtual_host, safe="")
@@ -120,6 +121,9 @@ class RabbitMQBroker:
         """Make virtual host, exchange and queue; the site may declare and fill every queue and read its own."""
         here = self.virtual_host
         self._put(f"vhosts/{here}", {})
+        # Not every version lets the maker of a virtual host into it by itself.
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        self._put(f"permissions/{here}/{self.administrator}", everything)
         self._put(f"exchanges/{here}/{PORTAL_QUEUE}", {"type": "direct", "durable": True})
         self._put(f"queues/{here}/{PORTAL_QUEUE}", {"durable": True})
         self._call("POST", f"bindings/{here}/e/{PORTAL_QUEUE}/q/{PORTAL_QUEUE}", {"routing_key": PORTAL_QUEUE})
