@@ -47,8 +47,8 @@ PROBLEM = Problem(
             name="indices",
             shape=("M",),
             dtype="int64",
-            values="row numbers in [0, W*M) with repetition: owners are unevenly popular, differently for every rank, and "
-            "within an owner few rows are asked for often; new on every rank and call",
+            values="row numbers in [0, W*M) with repetition: owners are unevenly popular, differently for every rank, "
+            "and within an owner few rows are asked for often; new on every rank and call",
         ),
         Argument(
             name="local_shard",
