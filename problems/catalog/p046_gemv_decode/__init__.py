@@ -1,0 +1,1 @@
+"""Vocabulary-parallel output projection for decoding."""

@@ -1,0 +1,102 @@
+"""Vocabulary-parallel output projection for decoding, described."""
+
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+VOCABULARY = 128_256
+HIDDEN = 16_384
+"""Vocabulary and hidden size of Llama 3.1 405B (its published configuration)."""
+
+
+def dims(world_size: int, *, tokens: int, hidden: int, vocab: int) -> Dims:
+    """The dimensions for a vocabulary rounded up to a multiple of the world size."""
+    local = -(-vocab // world_size)
+    return {"num_tokens": tokens, "hidden": hidden, "local_vocab": local, "vocab": world_size * local}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The weight shard is read once; the shards of the logits are exchanged."""
+    tokens, hidden, local = dims["num_tokens"], dims["hidden"], dims["local_vocab"]
+    received = (world_size - 1) * tokens * local * element_bytes
+    return Cost(
+        flops={"matmul": 2 * tokens * hidden * local},
+        memory_bytes=element_bytes * (tokens * hidden + local * hidden + local + tokens * dims["vocab"]),
+        wire_bytes=received,
+        reference_wire_bytes=received,
+        note="Every rank needs the logits of W - 1 shards; with few tokens they matter by their latency.",
+    )
+
+
+PROBLEM = Problem(
+    number=46,
+    slug="gemv_decode",
+    title="Vocabulary-parallel output projection for decoding",
+    summary="Each rank multiplies the same few hidden vectors by its shard of the output embedding; the logits of all "
+    "shards are gathered on every rank.",
+    origin=None,
+    parallelism=(Parallelism.TENSOR, Parallelism.VOCAB),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.EMBEDDING,
+    stage=(Stage.INFERENCE,),
+    domain=Domain.LLM,
+    signature="solution(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor",
+    arguments=(
+        Argument(
+            name="hidden_states",
+            shape=("num_tokens", "hidden"),
+            values="standard normal; the same on all ranks, new on every call",
+            replicated=True,
+        ),
+        Argument(
+            name="weight_shard",
+            shape=("local_vocab", "hidden"),
+            values="normal with standard deviation hidden^-1/2, times a log-normal scale per row; rows r*local_vocab "
+            "to (r+1)*local_vocab - 1 of the weight, on rank r; new on every call",
+        ),
+        Argument(
+            name="bias_shard",
+            shape=("local_vocab",),
+            values="standard normal; the elements that belong to the weight's rows; new on every call",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="logits",
+            shape=("num_tokens", "vocab"),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.012,
+                rtol=0.012,
+                rms=0.0056,
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (one "
+                "rounding, two, float32 sent) err by at most 0.0055 and 0.0021 rms, the cheapest cheats (logits or "
+                "weights in 8 bits, one scale per row) by at least 0.040 and 0.0177 rms. tiny, 2 to 8 ranks, 10 calls: "
+                "honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: dims(world_size, tokens=3, hidden=128, vocab=256 * world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: dims(world_size, tokens=1, hidden=1024, vocab=1024 * world_size),
+            system="the card's size: one token, 1024 logits per rank",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: dims(world_size, tokens=64, hidden=HIDDEN, vocab=VOCABULARY),
+            system="Llama 3.1 405B (vocabulary 128256, hidden size 16384), tensor-parallel decoding of 64 sequences: "
+            "the output projection of one step",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="every other rank",
+            payload="the logits of its shard of the vocabulary",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)
