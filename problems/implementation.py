@@ -13,6 +13,7 @@ from torch import Tensor
 from problems import registry
 from problems.comparison import Comparison, compare_output
 from problems.groups import Group
+from problems.modules import Module, build
 from problems.schema import Output, Problem
 from problems.values import Arguments, Call
 
@@ -108,7 +109,9 @@ def _process_group(ranks: tuple[int, ...]) -> dist.ProcessGroup | None:
 
 
 def _materialise(value: Any) -> Any:
-    """`value` with group references replaced by real process groups."""
+    """`value` with references replaced by real process groups and modules."""
+    if isinstance(value, Module):
+        return build(value)
     return _process_group(value.ranks) if isinstance(value, Group) else value
 
 

@@ -190,7 +190,8 @@ _GENERIC: dict[str, Mutant] = {
 
 def generic(problem: Problem) -> dict[str, Mutant]:
     """Every generic mutant of `problem` by name, whether it applies or not."""
-    tensors = [a.name for a in problem.arguments if a.kind in (ArgumentKind.TENSOR, ArgumentKind.TENSORS)]
+    with_tensors = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.MODULE)
+    tensors = [argument.name for argument in problem.arguments if argument.kind in with_tensors]
     return _GENERIC | {f"{STALE_ARGUMENT}{name}": _stale_argument(name) for name in tensors}
 
 

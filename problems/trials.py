@@ -8,6 +8,7 @@ from torch import Tensor
 
 from problems.comparison import Comparison
 from problems.implementation import Implementation, Outputs, WrongStructure, load
+from problems.modules import Module
 from problems.mutants import generic
 from problems.schema import SizeName
 from problems.values import Call
@@ -92,9 +93,11 @@ def _changed(implementation: Implementation, call: Call, arguments: dict[str, ob
 
 
 def _same(left: object, right: object) -> bool:
-    """Whether two arguments are equal; only tensors, alone or in lists, can differ."""
+    """Whether two arguments are equal; only tensors, alone, in lists or in modules, can differ."""
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return torch.equal(left, right)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return all(map(_same, left, right))
+    if isinstance(left, Module) and isinstance(right, Module):
+        return all(torch.equal(tensor, right.tensors[name]) for name, tensor in left.tensors.items())
     return True

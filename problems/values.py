@@ -16,7 +16,7 @@ import torch
 from problems.schema import Dims
 
 Arguments = dict[str, Any]
-"""A rank's arguments by parameter name, in signature order: tensors, numbers, None, groups, lists of these."""
+"""A rank's arguments by parameter name, in signature order: tensors, numbers, None, groups, modules, lists."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ On GPUs the bytes lie in device memory that both sides have mapped, and the file
 
 In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
 `t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
-`d` dict, `s` torch.Size, `g` process group (its ranks). The trusted side writes, the sandbox side reads.
+`d` dict, `s` torch.Size, `g` process group (its ranks), `m` module (kind and named tensors). The trusted side
+writes, the sandbox side reads.
 """
 
 import json
@@ -56,6 +57,9 @@ class Packer:
             return {kind: [self.pack(item, depth + 1) for item in value]}
         if isinstance(value, dict):
             return {"d": {str(key): self.pack(item, depth + 1) for key, item in value.items()}}
+        if (parts := getattr(value, "tensors", None)) is not None:
+            tensors = {name: self.pack(tensor, depth + 1) for name, tensor in parts.items()}
+            return {"m": {"kind": value.kind, "tensors": tensors}}
         ranks = getattr(value, "ranks", None)
         if ranks is not None:
             self.groups.append(list(ranks))
@@ -131,6 +135,17 @@ def view_of(area: Area, *, dtype: torch.dtype, start: int, count: int) -> torch.
     return _stretch(area, start, count * dtype.itemsize).view(dtype)
 
 
+def _module(kind: str, tensors: dict[str, torch.Tensor]) -> torch.nn.Module:
+    """A module of `kind` over `tensors` themselves; no gradient is asked for."""
+    if kind != "linear":
+        raise StructureError(f"a module of kind {kind!r} is unknown")
+    outputs, inputs = tensors["weight"].shape
+    module = torch.nn.Linear(inputs, outputs, bias="bias" in tensors, device=torch.device("meta"))
+    for name, tensor in tensors.items():
+        setattr(module, name, torch.nn.Parameter(tensor, requires_grad=False))
+    return module
+
+
 class Unpacker:
     """Builds a rank's arguments from an area whose data begin at byte `data`.
 
@@ -162,12 +177,12 @@ class Unpacker:
             return self._tensor(body)
         if kind == "g":
             return self._group_of(tuple(body))
-        if kind == "s":
-            return torch.Size(body)
+        if kind == "m":
+            return _module(body["kind"], {name: self.unpack(item) for name, item in body["tensors"].items()})
         if kind == "d":
             return {key: self.unpack(item) for key, item in body.items()}
-        items = [self.unpack(item) for item in body]
-        return items if kind == "l" else tuple(items)
+        sequence = {"l": list, "u": tuple, "s": torch.Size}[kind]
+        return sequence([self.unpack(item) for item in body])
 
     def _tensor(self, body: Tree) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, body["dtype"])

@@ -24,11 +24,12 @@ from evaluator.oracle import slots, wire
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
 from problems.groups import Group
+from problems.modules import Module, build
 from problems.schema import Problem, SizeName
 from problems.values import Arguments, Call
 
 _WARM_UP_S = 0.3
-"""An idle GPU takes this long to reach its clocks; a cold first half made references drift by 15 to 26 %."""
+"""Seconds of matrix products before a size is measured, so that an idle GPU has reached its clocks."""
 
 Reply = tuple[wire.Body, list[int]]
 
@@ -212,9 +213,11 @@ class OracleRank:
         return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
 
     def _real(self, value: Any) -> Any:
-        """`value` with its group references replaced by process groups."""
+        """`value` with its references replaced by process groups and modules."""
         if isinstance(value, Group):
             return self._group(value.ranks)
+        if isinstance(value, Module):
+            return build(value)
         if isinstance(value, (list, tuple)):
             return type(value)(self._real(item) for item in value)
         if isinstance(value, dict):
