@@ -1,0 +1,1 @@
+"""Gradient-norm clipping over sharded gradients."""

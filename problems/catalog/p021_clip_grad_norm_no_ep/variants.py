@@ -1,0 +1,96 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Group = dist.ProcessGroup | None
+
+
+def _clip(gradients: list[Tensor], factor: Tensor | float) -> None:
+    for gradient in gradients:
+        gradient.copy_((gradient.float() * factor).to(gradient.dtype))
+
+
+def _squares(gradients: list[Tensor]) -> Tensor:
+    """The sum of all squares of this rank, float32."""
+    return torch.stack([gradient.float().square().sum() for gradient in gradients]).sum()
+
+
+def in_float64(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Gathers local sums, adds them in float64, last rank first; the factor stays wide."""
+    del norm_type
+    own = _squares(grad_tensors)
+    sums = [torch.empty_like(own) for _ in range(dist.get_world_size(fsdp_group))]
+    dist.all_gather(sums, own, group=fsdp_group)
+    total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
+    _clip(grad_tensors, max_norm / float(total_norm))
+    return total_norm.float()
+
+
+def factor_in_input_dtype(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Rounds the factor to the gradients' dtype, as a product with a scalar tensor on the device does."""
+    del norm_type
+    total = _squares(grad_tensors)
+    dist.all_reduce(total, group=fsdp_group)
+    factor = (max_norm / total.sqrt()).to(grad_tensors[0].dtype)
+    for gradient in grad_tensors:
+        gradient.mul_(factor)
+    return total.sqrt()
+
+
+def not_clipped(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Returns the norm and leaves the gradients."""
+    del max_norm, norm_type
+    total = _squares(grad_tensors)
+    dist.all_reduce(total, group=fsdp_group)
+    return total.sqrt()
+
+
+def last_tensor_not_clipped(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Scales all tensors but the last."""
+    total_norm = not_clipped(grad_tensors, max_norm, norm_type, fsdp_group)
+    _clip(grad_tensors[:-1], max_norm / total_norm)
+    return total_norm
+
+
+def clipped_by_own_norm(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Returns the right norm, but scales by the norm of this rank's gradients."""
+    own = _squares(grad_tensors).sqrt()
+    total_norm = not_clipped(grad_tensors, max_norm, norm_type, fsdp_group)
+    _clip(grad_tensors, max_norm / own)
+    return total_norm
+
+
+def own_norm_extrapolated(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Takes its own norm times the square root of W for the norm of all."""
+    del norm_type
+    total_norm = (_squares(grad_tensors) * dist.get_world_size(fsdp_group)).sqrt()
+    _clip(grad_tensors, max_norm / total_norm)
+    return total_norm
+
+
+def norms_added(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Adds norms in place of their squares."""
+    del norm_type
+    total_norm = _squares(grad_tensors).sqrt()
+    dist.all_reduce(total_norm, group=fsdp_group)
+    _clip(grad_tensors, max_norm / total_norm)
+    return total_norm
+
+
+def norm_after_clipping(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Clips rightly and returns the norm that is left."""
+    factor_in_input_dtype(grad_tensors, max_norm, norm_type, fsdp_group)
+    return not_clipped(grad_tensors, max_norm, norm_type, fsdp_group)
+
+
+HONEST = {"float64": in_float64, "factor_in_input_dtype": factor_in_input_dtype}
+MUTANTS = {
+    "not_clipped": not_clipped,
+    "last_tensor_not_clipped": last_tensor_not_clipped,
+    "clipped_by_own_norm": clipped_by_own_norm,
+    "own_norm_extrapolated": own_norm_extrapolated,
+    "norms_added": norms_added,
+    "norm_after_clipping": norm_after_clipping,
+}
