@@ -1,0 +1,1 @@
+"""Gradient-norm clipping with expert-parallel parameters."""

@@ -1,0 +1,44 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.groups import contiguous, strided, world
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """One ordinary and one expert gradient (M, N) with scales of their own, the limit, and three groups.
+
+    The expert gradients are larger, as sums over all the tokens of several ranks are.
+    """
+    ordinary, expert = _scales(call)[call.rank].tolist()
+    rank, world_size, ep_size = call.rank, call.world_size, call.dims["ep_size"]
+    has_groups = ep_size > 1 and world_size % ep_size == 0
+    replicas = world_size // ep_size
+    return {
+        "non_ep_grad_tensors": [call.normal("non_ep", ("M", "N"), std=ordinary)],
+        "ep_grad_tensors": [call.normal("ep", ("M", "N"), std=expert)],
+        "max_norm": _limit(call),
+        "norm_type": 2.0,
+        "ep_size": ep_size,
+        "fsdp_group": world(world_size),
+        "ep_fsdp_group": strided(rank, world_size=world_size, group_size=replicas) if has_groups else world(world_size),
+        "ep_group": contiguous(rank, world_size=world_size, group_size=ep_size) if has_groups else None,
+    }
+
+
+def _scales(call: Call) -> Tensor:
+    """The scales of every rank's two gradients (W, 2): 1/4 to 4, and the same times `ep_size` (float64)."""
+    exponents = call.uniform("scales", (call.world_size, 2), low=-2, high=2, dtype=torch.float64, shared=True)
+    scales = exponents.exp2()
+    scales[:, 1] *= call.dims["ep_size"]
+    return scales
+
+
+def _limit(call: Call) -> float:
+    """A secret share, between a tenth and a half, of the norm that the scales let expect: every call clips."""
+    scales = _scales(call)
+    scales[:, 1] /= call.dims["ep_size"]
+    likely = float(scales.square().sum().mul(call.dims["M"] * call.dims["N"]).sqrt())
+    return likely * float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))

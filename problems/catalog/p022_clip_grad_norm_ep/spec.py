@@ -1,0 +1,172 @@
+"""Gradient-norm clipping with expert-parallel parameters, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+MIXTRAL_EXPERTS_LAYER = 8 * 3 * 4096 * 14336
+"""Parameters of the 8 experts of one layer of Mixtral 8x7B (hidden size 4096, MLP 14336, three matrices)."""
+
+
+def _dims(world_size: int, *, rows: int, width: int) -> Dims:
+    return {"M": rows, "N": width, "ep_size": max(1, world_size // 2)}
+
+
+def _tiny(world_size: int) -> Dims:
+    return {"M": 48, "N": 80, "ep_size": world_size // 2 if world_size > 3 else world_size}
+
+
+def _large(world_size: int) -> Dims:
+    return _dims(world_size, rows=4 * MIXTRAL_EXPERTS_LAYER // (4096 * world_size), width=4096)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Both gradients are read and, clipped, written once; a second read is needed unless they stay on the chip."""
+    elements = 2 * dims["M"] * dims["N"]
+    share = 2 * (world_size - 1) / world_size
+    return Cost(
+        flops={"fp32": 3 * elements},
+        memory_bytes=2 * elements * element_bytes,
+        wire_bytes=share * 4,
+        reference_wire_bytes=2 * share * 4,
+        note="The groups of the expert part cover every rank once, so one scalar over all ranks is enough; the "
+        "reference reduces three.",
+    )
+
+
+def _clipped(name: str, argument: str) -> Output:
+    return Output(
+        name=name,
+        shape=("M", "N"),
+        placement=Placement.SHARDED,
+        sharding="this rank's shard of the gradient",
+        argument=argument,
+        element=0,
+        tolerance=Tolerance(
+            atol=0.002,
+            rtol=0.007,
+            rms=0.006,
+            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor "
+            "in float32 or rounded to bfloat16) err by at most two roundings, 0.0035 rms; unclipped gradients by 6 "
+            "rms.",
+        ),
+    )
+
+
+def _gradient(name: str, scale: str) -> Argument:
+    return Argument(
+        name=name,
+        kind=ArgumentKind.TENSORS,
+        shape=("M", "N"),
+        mutable=True,
+        values=f"one tensor, normal with a secret scale {scale}, different on every rank",
+    )
+
+
+PROBLEM = Problem(
+    number=22,
+    slug="clip_grad_norm_ep",
+    title="Gradient-norm clipping with expert-parallel parameters",
+    summary="The norm of ordinary and expert-parallel gradients, which are reduced over different groups, and clipping "
+    "in place.",
+    origin="VeOmni (gradient clipping with FSDP2 and expert parallelism)",
+    parallelism=(Parallelism.FSDP, Parallelism.EXPERT),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.GRADIENT,
+    stage=(Stage.TRAINING,),
+    domain=Domain.MOE_LLM,
+    signature="solution(non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, "
+    "norm_type: float = 2.0, ep_size: int = 1, fsdp_group: ProcessGroup or None = None, "
+    "ep_fsdp_group: ProcessGroup or None = None, ep_group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        _gradient("non_ep_grad_tensors", "between 1/4 and 4"),
+        _gradient("ep_grad_tensors", "between 1/4 and 4, times ep_size"),
+        Argument(
+            name="max_norm",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="secret, between a tenth and a half of the norm, so that every call clips",
+            replicated=True,
+        ),
+        Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0", replicated=True),
+        Argument(
+            name="ep_size",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="max(1, W // 2); at tiny W on fewer than four ranks",
+            replicated=True,
+        ),
+        Argument(name="fsdp_group", kind=ArgumentKind.GROUP, dtype="process group", values="the world group"),
+        Argument(
+            name="ep_fsdp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="the ranks with the same place in their expert group; the world where there are no expert groups",
+        ),
+        Argument(
+            name="ep_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="ep_size neighbouring ranks, which hold different experts; None where ep_size is 1 or does not "
+            "divide W",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="total_norm",
+            shape=(),
+            dtype="float32",
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=1e-4,
+                rtol=1e-4,
+                calibration="As in the problem of ordinary gradients: a float32 norm of a million elements errs by up "
+                "to 3.8e-5 on the CPU. 2026-11-21, torch 2.13, gloo, tiny, 2 and 4 ranks, 8 calls: honest programs err "
+                "by less than 1e-6, the cheapest cheats (experts counted twice, one group left out) by more than 0.1.",
+            ),
+        ),
+        _clipped("clipped_non_ep", "non_ep_grad_tensors"),
+        _clipped("clipped_ep", "ep_grad_tensors"),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_tiny, system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(world_size, rows=1024, width=1024), system="two shards of 2 MiB in bfloat16"
+        ),
+        SizeName.LARGE: Size(
+            dims=_large,
+            system="the expert gradients of four layers of Mixtral 8x7B (8 experts, hidden size 4096, MLP 14336) and "
+            "as many ordinary gradients, sharded over the ranks",
+        ),
+    },
+    cost=cost,
+    groups="fsdp_group: the world; ep_group: blocks of ep_size neighbouring ranks; ep_fsdp_group: ranks at equal "
+    "places of these blocks",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank of the group",
+            payload="one float32 per part: its sum of squares",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("squeezed_int8", "squeezed_float8"),
+        "the payload is one number, which an 8-bit format with a scale of its own carries exactly",
+    ),
+    notes=(
+        "Every call exceeds the limit, so that the scaling is seen in every call.",
+        "At base and large on two ranks ep_size is 1 and there is no expert group.",
+    ),
+)

@@ -1,0 +1,122 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p022_clip_grad_norm_ep.reference import solution
+
+
+def _squares(gradients: list[Tensor], divisor: float = 1.0) -> Tensor:
+    """The sum of the squares of this rank's gradients, each divided by `divisor`; float32."""
+    return torch.stack([(gradient.float() / divisor).square().sum() for gradient in gradients]).sum()
+
+
+def _clip(gradients: list[Tensor], factor: Tensor | float) -> None:
+    for gradient in gradients:
+        gradient.copy_((gradient.float() * factor).to(gradient.dtype))
+
+
+def one_message(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """One all-reduce of the sum of both parts over all ranks, and one factor for both scalings."""
+    ep_size = settings[1]
+    total = _squares(non_ep_grad_tensors) + _squares(ep_grad_tensors, ep_size)
+    dist.all_reduce(total)
+    total_norm = total.sqrt()
+    _clip(non_ep_grad_tensors, max_norm / total_norm)
+    _clip(ep_grad_tensors, max_norm / total_norm / ep_size)
+    return total_norm
+
+
+def in_float64(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Gathers local sums, adds them in float64, last rank first; rounds the factor to the gradients' dtype."""
+    ep_size = settings[1]
+    own = _squares(non_ep_grad_tensors) + _squares(ep_grad_tensors, ep_size)
+    sums = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(sums, own)
+    total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
+    factor = (max_norm / total_norm).to(non_ep_grad_tensors[0].dtype)
+    for gradient in non_ep_grad_tensors:
+        gradient.mul_(factor)
+    for gradient in ep_grad_tensors:
+        gradient.mul_(1 / ep_size).mul_(factor)
+    return total_norm.float()
+
+
+def experts_not_divided(
+    non_ep_grad_tensors: list[Tensor],
+    ep_grad_tensors: list[Tensor],
+    max_norm: float,
+    norm_type: float,
+    ep_size: int,
+    *groups: Any,
+) -> Tensor:
+    """Leaves out the division by the expert-parallel size."""
+    del ep_size
+    return solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, 1, *groups)
+
+
+def divided_after_the_norm(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Counts undivided expert gradients in the norm and divides them afterwards."""
+    total_norm = experts_not_divided(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings)
+    _clip(ep_grad_tensors, 1 / settings[1])
+    return total_norm
+
+
+def experts_left_out(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Counts the ordinary gradients alone in the norm."""
+    total = _squares(non_ep_grad_tensors)
+    dist.all_reduce(total)
+    total_norm = total.sqrt()
+    _clip(non_ep_grad_tensors, max_norm / total_norm)
+    _clip(ep_grad_tensors, max_norm / total_norm / settings[1])
+    return total_norm
+
+
+def experts_not_clipped(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """The right norm, but expert gradients are only divided."""
+    before = [gradient.clone() for gradient in ep_grad_tensors]
+    total_norm = one_message(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings)
+    for gradient, old in zip(ep_grad_tensors, before, strict=True):
+        gradient.copy_(old / settings[1])
+    return total_norm
+
+
+def experts_over_one_group(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Reduces the expert part over its replicas only and forgets the other experts."""
+    return solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings[:4], None)
+
+
+def experts_counted_twice(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Reduces the expert part over all ranks and once more over the expert group."""
+    norm_type, ep_size, fsdp_group, _, ep_group = settings
+    return solution(
+        non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, ep_size, fsdp_group, fsdp_group, ep_group
+    )
+
+
+HONEST = {"one_message": one_message, "float64": in_float64}
+MUTANTS = {
+    "experts_not_divided": experts_not_divided,
+    "divided_after_the_norm": divided_after_the_norm,
+    "experts_left_out": experts_left_out,
+    "experts_not_clipped": experts_not_clipped,
+    "experts_over_one_group": experts_over_one_group,
+    "experts_counted_twice": experts_counted_twice,
+}
