@@ -46,8 +46,9 @@ def _clipped(number: int) -> Output:
             atol=0.002,
             rtol=0.007,
             rms=0.006,
-            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor in "
-            "float32 or rounded to bfloat16) err by at most two roundings, 0.0031 rms; unclipped gradients by 2.9 rms.",
+            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor "
+            "in float32 or rounded to bfloat16) err by at most two roundings, 0.0031 rms; unclipped gradients by 2.9 "
+            "rms.",
         ),
     )
 
@@ -56,7 +57,8 @@ PROBLEM = Problem(
     number=21,
     slug="clip_grad_norm_no_ep",
     title="Gradient-norm clipping over sharded gradients",
-    summary="The norm of gradients that are sharded over all ranks; where it exceeds a limit, they are scaled in place.",
+    summary="The norm of gradients that are sharded over all ranks; where it exceeds a limit, they are scaled in "
+    "place.",
     origin="VeOmni (gradient clipping with FSDP2)",
     parallelism=(Parallelism.FSDP,),
     communication=(Communication.ALL_REDUCE,),
