@@ -125,7 +125,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         sandbox=SandboxLevel.FULL,
         multicast=multicast,
         baseline_drift=0.03,
-        baseline_jitter_us=10.0,
+        baseline_jitter_us=25.0,
         peaks=peaks,
     )
 
