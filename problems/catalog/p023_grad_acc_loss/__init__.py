@@ -1,0 +1,1 @@
+"""Token-weighted global loss, forward and backward scalars."""

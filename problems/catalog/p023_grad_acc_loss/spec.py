@@ -1,0 +1,99 @@
+"""Token-weighted global loss, forward and backward scalars, described."""
+
+from problems.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Six operations and one scalar on the wire: nothing but latency."""
+    del dims
+    wire = 2 * (world_size - 1) / world_size * element_bytes
+    return Cost(
+        flops={"fp32": 6},
+        memory_bytes=6 * element_bytes + 16,
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="Scalars only: the floor is far below what any launch takes.",
+    )
+
+
+_TOLERANCE = Tolerance(
+    atol=0.01,
+    rtol=0.01,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 15 calls: honest programs (every step in bfloat16, "
+    "or one rounding) err by at most 0.0062 on 4 ranks and 0.0099 on 8, of an allowance of 0.02 for a single number; "
+    "the cheapest cheats (no weights, a gradient left out) by 0.2 and more.",
+)
+_COUNT = "uneven and secret, 0 on one rank; at most M*N"
+
+PROBLEM = Problem(
+    number=23,
+    slug="grad_acc_loss",
+    title="Token-weighted global loss, forward and backward scalars",
+    summary="Mean losses of ranks with unequal token counts become one loss per token, with the gradient for each "
+    "rank.",
+    origin="xorl (loss normalisation for gradient accumulation)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.LOSS,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(loss: Tensor, local_valid_tokens: Tensor[int64], global_valid_tokens: Tensor[int64], "
+    "grad_normalized_loss: Tensor, grad_loss_sum: Tensor or None = None) -> (Tensor, Tensor, Tensor)",
+    arguments=(
+        Argument(
+            name="loss",
+            values="positive, larger on ranks with more tokens; NaN or infinite on the rank without tokens; new on "
+            "every rank and call",
+        ),
+        Argument(name="local_valid_tokens", dtype="int64", values=_COUNT),
+        Argument(name="global_valid_tokens", dtype="int64", values="the sum over all ranks", replicated=True),
+        Argument(name="grad_normalized_loss", values="between 1/16 and 16, of either sign, different on every rank"),
+        Argument(
+            name="grad_loss_sum",
+            values="grad_normalized_loss / global_valid_tokens times 1/2 to 2",
+        ),
+    ),
+    outputs=(
+        Output(name="normalized_loss", shape=(), placement=Placement.REPLICATED, tolerance=_TOLERANCE),
+        Output(name="loss_sum", shape=(), placement=Placement.REPLICATED, tolerance=_TOLERANCE),
+        Output(name="grad_loss", shape=(), placement=Placement.PER_RANK, tolerance=_TOLERANCE),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=1024, N=64), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="up to 2^20 tokens per rank"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=131_072, N=32),
+            system="Llama 3.1 8B trained on its whole context of 131072 tokens, 32 sequences per rank and step",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="one scalar: its loss times its tokens",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("squeezed_int8", "squeezed_float8"),
+        "the payload is one number, which an 8-bit format with a scale of its own carries exactly",
+    ),
+    notes=(
+        "Counts above 65504 overflow in float16; the problem is meant for bfloat16 and float32.",
+        "All sizes cost the same: only token counts grow.",
+    ),
+)
