@@ -98,7 +98,8 @@ def experts_over_one_group(
     non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
 ) -> Tensor:
     """Reduces the expert part over its replicas only and forgets the other experts."""
-    return solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings[:4], None)
+    norm_type, ep_size, fsdp_group, ep_fsdp_group, _ = settings
+    return solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, ep_size, fsdp_group, ep_fsdp_group, None)
 
 
 def experts_counted_twice(
