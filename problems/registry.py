@@ -3,6 +3,7 @@
 The 88th problem is one more folder named `pNNN_slug` with a `spec.py` that defines `PROBLEM`.
 """
 
+import ast
 import hashlib
 import importlib
 import re
@@ -14,8 +15,11 @@ from problems.schema import Problem
 
 CATALOG = Path(__file__).parent / "catalog"
 _FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
-# A change to these changes what every problem's values or comparison mean, so it is part of each revision.
-_SHARED_FILES = ("values.py", "groups.py", "comparison.py", "schema.py")
+_JUDGED_FILES = ("spec.py", "inputs.py", "reference.py", "oracle.py")
+# How outputs are compared is part of every problem, whether its oracle says so or not; where a problem stands in the
+# taxonomy is not.
+_ALWAYS_SHARED = "comparison"
+_NEVER_SHARED = "taxonomy"
 
 
 class UnknownProblem(LookupError):
@@ -82,16 +86,43 @@ def _digest_file(digest: "hashlib._Hash", name: str, path: Path) -> None:
 
 @cache
 def revision(slug: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the problem's folder and the shared generator code.
+    """The first 16 hexadecimal digits of the SHA-256 of everything that decides how a submission is judged.
 
-    The statement and the variants do not decide any judgement, so they do not count.
+    That is the folder's spec, inputs, reference and oracle, and the shared modules that they use, directly or not. The
+    statement and the variants do not decide any judgement, so they do not count.
     """
     digest = hashlib.sha256()
-    for name in _SHARED_FILES:
-        _digest_file(digest, name, CATALOG.parent / name)
-    for name in ("spec.py", "inputs.py", "reference.py", "oracle.py"):
-        _digest_file(digest, name, folder(slug) / name)
+    judged = [folder(slug) / name for name in _JUDGED_FILES]
+    for path in (*judged, *_shared_modules(judged)):
+        _digest_file(digest, path.name, path)
     return digest.hexdigest()[:16]
+
+
+def _shared_modules(paths: list[Path]) -> list[Path]:
+    """The modules beside this one that `paths` import, and those that these import, by name."""
+    found: set[str] = set()
+    names = {_ALWAYS_SHARED}.union(*map(_imported, paths))
+    while names:
+        name = names.pop()
+        path = CATALOG.parent / f"{name}.py"
+        if name not in found and name != _NEVER_SHARED and path.is_file():
+            found.add(name)
+            names |= _imported(path)
+    return [CATALOG.parent / f"{name}.py" for name in sorted(found)]
+
+
+@cache
+def _imported(path: Path) -> frozenset[str]:
+    """Names of the modules `problems.NAME` that a file imports anywhere."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            modules.add(node.module)
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    parts = (module.split(".") for module in modules)
+    return frozenset(part[1] for part in parts if part[0] == "problems" and len(part) > 1)
 
 
 def reference_source(slug: str) -> str:

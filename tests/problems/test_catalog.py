@@ -143,6 +143,12 @@ def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Probl
 
 
 @PROBLEMS
+def test_reference_can_be_read_and_submitted_alone(problem: Problem):
+    source = registry.reference_source(problem.slug)
+    assert not re.search(r"^\s*(from|import) (problems|evaluator|portal)", source, re.MULTILINE)
+
+
+@PROBLEMS
 def test_statement_describes_every_argument_and_output(problem: Problem):
     text = registry.statement(problem.slug)
     names = [*problem.parameter_names, *(output.name for output in problem.outputs)]
