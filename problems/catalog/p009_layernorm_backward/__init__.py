@@ -1,0 +1,1 @@
+"""LayerNorm weight and bias gradients with all-reduce."""

@@ -1,0 +1,77 @@
+"""LayerNorm weight and bias gradients with all-reduce, described."""
+
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Both matrices are read once, one product and two sums per element; two vectors are shared by all ranks."""
+    rows, columns = dims["M"], dims["N"]
+    sums = 2 * (world_size - 1) / world_size * 2 * columns * element_bytes
+    return Cost(
+        flops={"fp32": 3 * rows * columns},
+        memory_bytes=element_bytes * (2 * rows * columns + 2 * columns),
+        wire_bytes=sums,
+        reference_wire_bytes=sums,
+        note="Two vectors of N elements: the wire matters by its latency, after a pass over both matrices.",
+    )
+
+
+_TOLERANCE = Tolerance(
+    atol=0.1,
+    rtol=0.1,
+    rms=0.0095,
+    calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (bfloat16 ring, "
+    "backwards, blocks of rows; float32) err by at most 0.021 and 0.0038 rms, the cheapest cheat (sums sent in 8 bits, "
+    "one scale per vector) by at least 0.056 and 0.0238 rms. tiny, 2 to 8 ranks, 6 calls: honest 0.029 and 0.0055 rms, "
+    "the cheat 0.035 and 0.0166 rms. The first bound leaves room for the more columns of large; the rms decides.",
+)
+
+PROBLEM = Problem(
+    number=9,
+    slug="layernorm_backward",
+    title="LayerNorm weight and bias gradients with all-reduce",
+    summary="Column sums that give the gradients of LayerNorm's scale and shift, added over all ranks' tokens.",
+    origin=None,
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.NORM,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(X_hat: Tensor, dY: Tensor) -> (Tensor, Tensor)",
+    arguments=(
+        Argument(
+            name="X_hat",
+            shape=("M", "N"),
+            values="normal rows, each normalised to mean 0 and variance 1; new on every rank and call",
+        ),
+        Argument(
+            name="dY",
+            shape=("M", "N"),
+            values="normal, times a log-normal scale per column (the same on all ranks) and a scale of the rank's own "
+            "between 1/2 and 2; new on every rank and call",
+        ),
+    ),
+    outputs=(
+        Output(name="d_gamma", shape=("N",), placement=Placement.REPLICATED, tolerance=_TOLERANCE),
+        Output(name="d_beta", shape=("N",), placement=Placement.REPLICATED, tolerance=_TOLERANCE),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=40, N=1024), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="1024 tokens per rank, hidden size 1024"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=16_384, N=12_288),
+            system="GPT-3 175B (hidden size 12288, sequences of 2048 tokens), data parallel: one layer norm for a "
+            "micro-batch of 8 sequences per rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="two vectors of N column sums, added up",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+)
