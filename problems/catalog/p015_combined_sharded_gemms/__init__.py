@@ -1,0 +1,1 @@
+"""All-gather, two-layer SiLU MLP, reduce-scatter."""

@@ -1,0 +1,15 @@
+"""Arguments of one rank for one call."""
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`x_local` (M_rows, H_local), long-tailed, and whole weights `W1` (H, F) and `W2` (F, H), all the rank's own.
+
+    The weights keep the size of what passes through: the first layer's results are about 1, where SiLU bends.
+    """
+    return {
+        "x_local": call.long_tailed("x_local", ("M_rows", "H_local")),
+        "W1": call.normal("W1", ("H", "F"), std=call.dims["H"] ** -0.5),
+        "W2": call.normal("W2", ("F", "H"), std=call.dims["F"] ** -0.5),
+    }
