@@ -1,0 +1,1 @@
+"""Rotary embedding + sequence all-gather of Q and K."""
