@@ -64,7 +64,7 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
 
 def gradient_unit(call: Call) -> float:
     """About the size of an element of the mean gradient, which Adam's moments and epsilon are measured by."""
-    return 0.8 / call.dims["d_out"]
+    return 0.3 / call.dims["d_out"]
 
 
 def exp_avg(call: Call, name: str, symbols: tuple[str | int, ...], *, shared: bool = False) -> Tensor:
@@ -78,7 +78,7 @@ def exp_avg_sq(call: Call, name: str, symbols: tuple[str | int, ...], *, shared:
     return draw.mul_(0.1 * gradient_unit(call) ** 2).to(call.dtype)
 
 
-def hyperparameters(call: Call, *, unit: float, spread: float) -> Hyperparameters:
+def hyperparameters(call: Call, *, unit: float, spread: float, weight_decay: float = 0.0) -> Hyperparameters:
     """Secret numbers of this call, so chosen that every one of them shows in the result.
 
     Args:
@@ -86,6 +86,7 @@ def hyperparameters(call: Call, *, unit: float, spread: float) -> Hyperparameter
         unit: size of the gradient's elements; epsilon is a tenth to four tenths of it.
         spread: standard deviation of the parameters; the learning rate is 0.3 to 0.6 of it, where a real one would
             move them by less than the run's dtype resolves.
+        weight_decay: mean of the drawn weight decay.
     """
     draws = call.uniform("hyperparameters", (5,), dtype=torch.float64, shared=True).tolist()
     return Hyperparameters(
@@ -94,7 +95,7 @@ def hyperparameters(call: Call, *, unit: float, spread: float) -> Hyperparameter
         beta2=0.85 + 0.1 * draws[2],
         eps=unit * (0.1 + 0.3 * draws[3]),
         step=int(call.integers("step", (1,), low=1, high=8, shared=True)),
-        weight_decay=0.2 + 0.3 * draws[4],
+        weight_decay=weight_decay * (0.6 + 0.8 * draws[4]),
     )
 
 

@@ -26,7 +26,7 @@ def _gathered(vector: Tensor) -> Tensor:
 
 def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> list[Tensor]:
     """The gradient of the rank's loss, by hand."""
-    hidden = (X @ W1.T + b1).relu()
+    hidden = torch.addmm(b1, X, W1.T).relu()
     from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
     from_hidden = (from_output @ W2) * (hidden > 0)
     return [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
