@@ -1,0 +1,1 @@
+"""Training step with a sharded optimizer (ZeRO-2)."""
