@@ -1,0 +1,102 @@
+"""Programs that must pass and programs that must fail."""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _mean(vector: Tensor) -> Tensor:
+    """The mean over ranks by an all-reduce."""
+    dist.all_reduce(vector)
+    return vector / dist.get_world_size()
+
+
+def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+    """The flat gradient of the rank's loss, by hand."""
+    hidden = torch.addmm(b1, X, W1.T).relu()
+    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
+    from_hidden = (from_output @ W2) * (hidden > 0)
+    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _gathered(part: Tensor) -> Tensor:
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part.contiguous())
+    return torch.cat(parts)
+
+
+def train(
+    X: Tensor,
+    y: Tensor,
+    shard: Tensor,
+    shapes: tuple[tuple[int, ...], ...],
+    m: Tensor,
+    v: Tensor,
+    *numbers: float,
+    width: torch.dtype = torch.float32,
+    reduces: bool = True,
+    scale: float = 1.0,
+    is_corrected: bool = True,
+    keeps_moments: bool = True,
+    shift: int = 0,
+    decays: float = 1.0,
+) -> tuple[Tensor, ...]:
+    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    lr, beta1, beta2, eps, weight_decay, step = numbers
+    wide = [parameter.to(width) for parameter in _cut(_gathered(shard), [torch.Size(shape) for shape in shapes])]
+    gradient = _backward(X.to(width), y.to(width), *wide) * scale
+    gradient = _mean(gradient) if reduces else gradient
+    place = (dist.get_rank() + shift) % dist.get_world_size()
+    g = gradient.chunk(dist.get_world_size())[place].to(width)
+    w, m, v = (tensor.to(width) for tensor in (shard, m * keeps_moments, v * keeps_moments))
+    m, v = m * beta1 + (1 - beta1) * g, v * beta2 + (1 - beta2) * g * g
+    second = 1 - beta2**step if is_corrected else 1
+    update = m / (1 - beta1**step) / ((v / second).sqrt() + eps)
+    w = w - lr * update - lr * weight_decay * decays * w
+    return tuple(tensor.to(X.dtype) for tensor in (w, m, v))
+
+
+def decay_twice(X: Tensor, y: Tensor, shard: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """Twice the weight decay, of parameters that have moved already."""
+    w, m, v = train(X, y, shard, *rest, decays=0.0)
+    lr, weight_decay = rest[3], rest[7]
+    return w - 2 * lr * weight_decay * w, m, v
+
+
+def shards_kept(
+    X: Tensor, y: Tensor, shard: Tensor, shapes: Any, m: Tensor, v: Tensor, *_rest: Any
+) -> tuple[Tensor, ...]:
+    """What was handed in."""
+    return shard, m, v
+
+
+def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
+    """Epsilon left out of the denominator."""
+    *head, _eps, weight_decay, step = arguments
+    return train(*head, 0.0, weight_decay, step)
+
+
+HONEST = {
+    "float32": train,
+    "rounded_each_step": partial(train, width=torch.bfloat16),
+}
+MUTANTS = {
+    "shards_kept": shards_kept,
+    "without_decay": partial(train, decays=0.0),
+    "decay_twice": decay_twice,
+    "neighbours_gradient": partial(train, shift=1),
+    "local_gradient": partial(train, reduces=False),
+    "gradient_doubled": partial(train, scale=2.0),
+    "second_moment_not_corrected": partial(train, is_corrected=False),
+    "moments_from_zero": partial(train, keeps_moments=False),
+    "without_epsilon": without_epsilon,
+}
