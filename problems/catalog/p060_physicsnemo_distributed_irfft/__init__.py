@@ -1,0 +1,1 @@
+"""Distributed inverse 2-D real FFT."""

@@ -1,0 +1,128 @@
+"""Distributed inverse 2-D real FFT, described."""
+
+from collections.abc import Callable
+from math import log2
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """A real transform of one axis, a transposition of what is still complex, a transform of the other axis.
+
+    5 n log2 n operations per complex transform of length n and half of it for real output (the usual FFT count). A
+    rank's columns depend on all rows, each of which tells a rank L/W real numbers per complex row that it lacks: half
+    of what the reference sends, which is complex.
+    """
+    del element_bytes  # the transform is in float32 whatever the run's dtype
+    batch, rows, columns = dims["B"] * dims["C"], dims["H"], dims["L"]
+    moved = 4 * (world_size - 1) / world_size * batch * rows * dims["Ll"]
+    return Cost(
+        flops={
+            "fp32": 2.5 * batch * dims["Hl"] * columns * log2(columns) + 2.5 * batch * dims["Ll"] * rows * log2(rows),
+        },
+        memory_bytes=8 * batch * dims["Hl"] * dims["K"] + 4 * batch * rows * dims["Ll"],
+        wire_bytes=moved,
+        reference_wire_bytes=2 * moved,
+        note="Least: real numbers, as many as a rank returns. The reference sends complex ones.",
+    )
+
+
+def _slabs(*, B: int, C: int, H: int, L: int) -> Callable[[int], Dims]:
+    def dims(world_size: int) -> Dims:
+        return {"B": B, "C": C, "H": H, "L": L, "K": L // 2 + 1, "Hl": H // world_size, "Ll": L // world_size}
+
+    return dims
+
+
+def _refuses(world_size: int) -> str | None:
+    if world_size >= 2 and 48 % world_size == 0:
+        return None
+    return f"needs at least 2 ranks, a divisor of 48 (as of 720 and 1440); got {world_size}"
+
+
+PROBLEM = Problem(
+    number=60,
+    slug="physicsnemo_distributed_irfft",
+    title="Distributed inverse 2-D real FFT",
+    summary="Inverse of the two-dimensional real FFT for half spectra sharded by rows; fields sharded by columns.",
+    origin="NVIDIA PhysicsNeMo (distributed inverse FFT utilities)",
+    parallelism=(Parallelism.SPATIAL,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.FFT,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.SCIENCE,
+    signature="solution(x: Tensor, s: Optional[Sequence[int]], dim: Sequence[int], norm: str = 'ortho', "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("B", "C", "Hl", "K"),
+            dtype="complex64",
+            values="the real FFT of long-tailed fields, so a consistent half spectrum; rows r*Hl to (r+1)*Hl - 1",
+        ),
+        Argument(name="s", kind=ArgumentKind.INTEGERS, dtype="int", values="(H, L), the fields' size", replicated=True),
+        Argument(
+            name="dim",
+            kind=ArgumentKind.INTEGERS,
+            dtype="int",
+            values="(-2, -1): the sharded axis, and the one of which half is stored",
+            replicated=True,
+        ),
+        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'", replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "C", "H", "Ll"),
+            dtype="float32",
+            placement=Placement.SHARDED,
+            sharding="rank r holds columns r*L/W to (r+1)*L/W - 1",
+            tolerance=Tolerance(
+                atol=7e-5,
+                rtol=0.0,
+                rms=1.5e-5,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny: honest programs err by at "
+                "most 5.7e-6 and 1.7e-7 rms of the output's size, the cheapest cheat (spectra rounded to bfloat16 on the "
+                "wire) by at least 7e-3 and 1.7e-3 rms; base, 2 ranks: honest 2.2e-5 and 1.8e-7 rms.",
+            ),
+            layout="contiguous",
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_slabs(B=2, C=2, H=48, L=96), system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=_slabs(B=2, C=10, H=720, L=1440), system="20 fields on a 0.25 degree global weather grid"
+        ),
+        SizeName.LARGE: Size(
+            dims=_slabs(B=1, C=384, H=720, L=1440),
+            system="a 0.25 degree global weather grid (720 x 1440) with 384 channels, the embedding dimension of "
+            "spherical Fourier neural operators trained on ERA5",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=_refuses,
+    world_size_rule="a divisor of 48",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="the half-transformed columns that rank d keeps, complex",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    notes=("The mirrored rows of other ranks are never needed: only the real part of the result is asked for.",),
+)

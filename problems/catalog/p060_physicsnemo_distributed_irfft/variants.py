@@ -1,0 +1,83 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _gather(x: Tensor) -> Tensor:
+    """The whole half spectra (B, C, H, K)."""
+    own = torch.view_as_real(x).contiguous()
+    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, own)
+    return torch.cat([torch.view_as_complex(part) for part in parts], dim=-2)
+
+
+def _own_columns(fields: Tensor) -> Tensor:
+    return fields.chunk(dist.get_world_size(), dim=-1)[dist.get_rank()].contiguous()
+
+
+def gathered(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """Gathers the spectra and transforms them whole."""
+    return _own_columns(torch.fft.irfft2(_gather(x), s=s, norm="ortho"))
+
+
+def mirrored(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """Builds the redundant half from the mirrored rows, then a full complex transform in double precision."""
+    half = _gather(x).to(torch.complex128)
+    rows, columns = s
+    inner = half[..., 1 : columns - half.shape[-1] + 1].flip(-1).conj()
+    tail = inner[..., [(rows - row) % rows for row in range(rows)], :]
+    full = torch.cat([half, tail], dim=-1)
+    return _own_columns(torch.fft.ifft2(full, norm="ortho").real.float())
+
+
+def real_rows_first(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """The other axis first, then one real transform per row."""
+    columns = torch.fft.ifft(_gather(x), dim=-2, norm="ortho")
+    return _own_columns(torch.fft.irfft(columns, n=s[1], dim=-1, norm="ortho"))
+
+
+def without_mirror(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """The redundant half taken for zero."""
+    return _own_columns(torch.fft.ifft2(_gather(x), s=s, norm="ortho").real)
+
+
+def every_column_doubled(x: Tensor, s: tuple[int, int], *rest: Any) -> Tensor:
+    """The first and the last column, which stand for themselves, counted twice as well."""
+    return without_mirror(x, s, *rest) * 2
+
+
+def rows_not_mirrored(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """The redundant half is the conjugate of the same rows."""
+    half = _gather(x)
+    tail = half[..., 1 : s[1] - half.shape[-1] + 1].flip(-1).conj()
+    return _own_columns(torch.fft.ifft2(torch.cat([half, tail], dim=-1), norm="ortho").real)
+
+
+def forward_transform(x: Tensor, s: tuple[int, int], *rest: Any) -> Tensor:
+    """The wrong sign in the exponent."""
+    return gathered(x.conj().resolve_conj(), s, *rest)
+
+
+def not_normalised(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+    """Divided by the number of points instead of its root."""
+    return _own_columns(torch.fft.irfft2(_gather(x), s=s))
+
+
+def bfloat16_payload(x: Tensor, s: tuple[int, int], *rest: Any) -> Tensor:
+    """Spectra rounded to bfloat16 on the wire."""
+    return gathered(torch.view_as_complex(torch.view_as_real(x).bfloat16().float()), s, *rest)
+
+
+HONEST = {"gathered": gathered, "mirrored": mirrored, "real_rows_first": real_rows_first}
+MUTANTS = {
+    "without_mirror": without_mirror,
+    "every_column_doubled": every_column_doubled,
+    "rows_not_mirrored": rows_not_mirrored,
+    "forward_transform": forward_transform,
+    "not_normalised": not_normalised,
+    "bfloat16_payload": bfloat16_payload,
+}
