@@ -1,0 +1,1 @@
+"""Gated MLP with weights sharded in two dimensions."""

@@ -1,0 +1,132 @@
+"""Gated MLP with weights sharded in two dimensions, described."""
+
+from math import lcm
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Three products; weights gathered over the FSDP group, the result summed over the tensor-parallel group."""
+    tp, fsdp = dims["n_tp"], world_size // dims["n_tp"]
+    block = dims["D_shard"] * dims["F_shard"] * element_bytes
+    samples = dims["B_fsdp"] * dims["D"] * element_bytes
+    moved = (fsdp - 1) * 3 * block + 2 * (tp - 1) / tp * samples
+    return Cost(
+        flops={"matmul": 6 * dims["B_fsdp"] * dims["D"] * dims["F_shard"]},
+        memory_bytes=2 * samples + 3 * block,
+        wire_bytes=moved,
+        reference_wire_bytes=moved,
+        note="Assumes that weights travel and samples stay, and no reduction inside the network.",
+    )
+
+
+def _dims(*, samples: int, D: int, D_ff: int, world_size: int) -> Dims:
+    """Sizes rounded up until both axes divide them."""
+    tp = next((divisor for divisor in range(2, world_size) if world_size % divisor == 0), 1)
+    fsdp = world_size // tp
+    D, D_ff, samples = (-(-size // unit) * unit for size, unit in ((D, lcm(tp, fsdp)), (D_ff, tp), (samples, fsdp)))
+    return {
+        "n_tp": tp,
+        "D": D,
+        "D_ff": D_ff,
+        "B_fsdp": samples // fsdp,
+        "D_shard": D // fsdp,
+        "F_shard": D_ff // tp,
+    }
+
+
+_UP, _DOWN = ("D_shard", "F_shard"), ("F_shard", "D_shard")
+
+PROBLEM = Problem(
+    number=48,
+    slug="fsdp_and_tp",
+    title="SwiGLU MLP forward with weights sharded in two dimensions (FSDP x tensor parallel)",
+    summary="Gathers a gated MLP's weights along one axis of the ranks and sums partial results along the other.",
+    origin="PyTorch 2-D parallelism (FSDP + tensor parallel), Llama-style MLP",
+    parallelism=(Parallelism.FSDP, Parallelism.TENSOR),
+    communication=(Communication.ALL_GATHER, Communication.ALL_REDUCE),
+    block=Block.MLP,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(x_local, W1_shard, W2_shard, W3_shard, n_tp, n_fsdp)",
+    arguments=(
+        Argument(
+            name="x_local",
+            shape=("B_fsdp", "D"),
+            values="standard normal, the same on the ranks of a tensor-parallel group",
+        ),
+        Argument(name="W1_shard", shape=_UP, values="normal over sqrt(D), a scale per column; different on every rank"),
+        Argument(name="W2_shard", shape=_UP, values="as W1_shard"),
+        Argument(name="W3_shard", shape=_DOWN, values="normal over sqrt(D_ff), a scale per column"),
+        Argument(
+            name="n_tp",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="the least divisor of W between 2 and W - 1, or 1",
+            replicated=True,
+        ),
+        Argument(name="n_fsdp", kind=ArgumentKind.INTEGER, dtype="int", values="W / n_tp", replicated=True),
+    ),
+    outputs=(
+        Output(
+            name="y",
+            shape=("B_fsdp", "D"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds the samples of FSDP place r // n_tp; replicated within a tensor-parallel group",
+            tolerance=Tolerance(
+                atol=0.12,
+                rtol=0.12,
+                rms=0.011,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks: honest programs (rounded "
+                "between products, float32, chunked) err by at most 0.036 and 0.0080 rms, the cheapest cheat (8-bit "
+                "weights on the wire, one scale per row) by at least 0.042 and 0.0151 rms; base, 4 ranks: honest "
+                "0.073 and 0.0042 rms, cheats 0.71 and 0.048 rms. The rms decides.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(samples=32, D=48, D_ff=80, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(samples=2048, D=256, D_ff=1024, world_size=world_size),
+            system="2048 samples through a small MLP",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(samples=32_768, D=8192, D_ff=28_672, world_size=world_size),
+            system="the MLP of one layer of Llama 3.1 70B (hidden size 8192, 28672 inside), four sequences of 8192 "
+            "tokens",
+        ),
+    },
+    cost=cost,
+    groups="rank r: tensor-parallel group of n_tp neighbours; FSDP group of the n_fsdp ranks r mod n_tp apart by n_tp",
+    hops=(
+        Hop(
+            source="rank f*n_tp + t",
+            target="ranks of equal t",
+            payload="its blocks of the three weights",
+            pattern=Communication.ALL_GATHER,
+        ),
+        Hop(
+            source="rank f*n_tp + t",
+            target="ranks of equal f",
+            payload="its part of the result, summed",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    notes=("On 2 ranks, and on any prime number, n_tp is 1: weights are gathered and nothing has to be summed.",),
+)
