@@ -1,0 +1,1 @@
+"""MoE router load-balancing loss, averaged over ranks."""

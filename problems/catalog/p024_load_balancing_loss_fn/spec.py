@@ -1,0 +1,100 @@
+"""MoE router load-balancing loss, averaged over ranks, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The logits are read once; one float32 scalar is all-reduced."""
+    elements = dims["M"] * dims["E"]
+    wire = 2 * (world_size - 1) / world_size * 4
+    return Cost(
+        flops={"fp32": 8 * elements},
+        memory_bytes=element_bytes * elements + 4,
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="A scalar on the wire: only its latency counts.",
+    )
+
+
+PROBLEM = Problem(
+    number=24,
+    slug="load_balancing_loss_fn",
+    title="MoE router load-balancing loss, averaged over ranks",
+    summary="How often experts are chosen times how probable they are, on each rank's tokens; the mean over the ranks.",
+    origin="Hugging Face Transformers (Mixtral's auxiliary router loss, after Switch Transformer), averaged over ranks",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.LOSS,
+    stage=(Stage.TRAINING,),
+    domain=Domain.MOE_LLM,
+    signature="solution(gate_logits: Tensor or tuple[Tensor, ...], num_experts: int, top_k: int = 2, "
+    "attention_mask: Tensor or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="gate_logits",
+            shape=("M", "E"),
+            values="normal plus a preference for experts that differs between ranks; chosen experts stand out by 0.3, "
+            "so that no choice is a tie",
+        ),
+        Argument(
+            name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 128 at large", replicated=True
+        ),
+        Argument(name="top_k", kind=ArgumentKind.INTEGER, dtype="int", values="2; 8 at large", replicated=True),
+        Argument(name="attention_mask", kind=ArgumentKind.NONE, dtype="Tensor", values="None: every token counts"),
+    ),
+    outputs=(
+        Output(
+            name="loss",
+            shape=(),
+            dtype="float32",
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.002,
+                rtol=0.002,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 12 calls: honest "
+                "programs (means rounded to bfloat16; float64) err by at most 0.0025 of an allowance of 0.004 for a "
+                "single number, the cheapest cheats (global statistics, first choice only) by at least 0.05.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=200, E=8, top_k=2), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, E=8, top_k=2), system="1024 tokens and 8 experts per rank"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=94 * 32_768, E=128, top_k=8),
+            system="Qwen3-235B-A22B (94 layers, 128 experts, 8 per token): the logits of all layers for 32768 tokens "
+            "per rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="one float32: its loss",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("squeezed_int8", "squeezed_float8"),
+        "the payload is one number, which an 8-bit format with a scale of its own carries exactly",
+    ),
+    notes=(
+        "The interface admits a tuple of tensors and a mask; here there is always one tensor and no mask.",
+        "Losses are averaged over ranks; a loss of averaged statistics is another number.",
+    ),
+)
