@@ -52,7 +52,8 @@ def _loss(call: Call, counts: list[int]) -> float:
 
 def _draw(call: Call, name: str, *, low: float, high: float, shared: bool = False) -> float:
     """A power of two with an exponent between `low` and `high`."""
-    return 2.0 ** float(call.uniform(name, (), low=low, high=high, dtype=torch.float64, shared=shared))
+    exponent = float(call.uniform(name, (), low=low, high=high, dtype=torch.float64, shared=shared))
+    return math.exp2(exponent)
 
 
 def _scalar(call: Call, value: float) -> torch.Tensor:
