@@ -1,0 +1,1 @@
+"""Cooperative feature exchange of graph learning."""
