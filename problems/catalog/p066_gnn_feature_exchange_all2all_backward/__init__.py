@@ -1,0 +1,1 @@
+"""Backward of the cooperative feature exchange of graph learning."""

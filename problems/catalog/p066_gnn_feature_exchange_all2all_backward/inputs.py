@@ -1,0 +1,21 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems import seed_exchange
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`grad_output` (T, h) in float32, `seed_inverse_ids` (T,), F, the two lists of W counts, and no group.
+
+    Gradients have a long tail, as real ones do, so that one scale per row in a narrow format shows.
+    """
+    return {
+        "grad_output": call.long_tailed("grad_output", ("T", "h"), dtype=torch.float32),
+        "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),
+        "seed_size": call.dims["F"],
+        "counts_sent": seed_exchange.counts_sent(call),
+        "counts_received": seed_exchange.counts_received(call),
+        "group": None,
+    }
