@@ -1,0 +1,1 @@
+"""All-reduce of shared LoRA gradients in expert-parallel MoE."""

@@ -1,0 +1,21 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Three gradients of low-rank weights, long-tailed, each with a scale of the rank's own; no group."""
+    return {
+        "grad_fc1_1_lora_A": _gradient(call, "grad_fc1_1_lora_A", ("r", "N")),
+        "grad_fc1_2_lora_A": _gradient(call, "grad_fc1_2_lora_A", ("r", "N")),
+        "grad_fc2_lora_B": _gradient(call, "grad_fc2_lora_B", ("N", "r")),
+        "group": None,
+    }
+
+
+def _gradient(call: Call, name: str, symbols: tuple[str, str]) -> Tensor:
+    scale = call.uniform(f"{name} scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
+    return call.long_tailed(name, symbols, dtype=torch.float32).mul_(scale).to(call.dtype)

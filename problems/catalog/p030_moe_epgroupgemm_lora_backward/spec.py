@@ -1,0 +1,111 @@
+"""All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_SHAPES: dict[str, tuple[str, str]] = {
+    "grad_fc1_1_lora_A": ("r", "N"),
+    "grad_fc1_2_lora_A": ("r", "N"),
+    "grad_fc2_lora_B": ("N", "r"),
+}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Three matrices are read and written once, and summed over all ranks."""
+    elements = 3 * dims["r"] * dims["N"]
+    share = (world_size - 1) / world_size
+    wire = 2 * share * elements * element_bytes
+    return Cost(
+        flops={"fp32": share * elements},
+        memory_bytes=2 * elements * element_bytes,
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="Assumes no reduction inside the network.",
+    )
+
+
+_TOLERANCE = Tolerance(
+    atol=0.022,
+    rtol=0.022,
+    rms=0.01,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 6 calls: honest programs "
+    "(bfloat16 ring, backwards, one by one; float32) err by at most 0.0134 and 0.0054 rms, the cheapest cheats "
+    "(payload in e4m3 or int8) by at least 0.039 and 0.0195 rms.",
+)
+
+
+def _argument(name: str) -> Argument:
+    return Argument(
+        name=name,
+        shape=_SHAPES[name],
+        mutable=True,
+        values="normal with a log-normal scale per element and a scale between 1/2 and 2 per rank; new on every rank "
+        "and call",
+    )
+
+
+PROBLEM = Problem(
+    number=30,
+    slug="moe_epgroupgemm_lora_backward",
+    title="All-reduce of shared LoRA gradients in expert-parallel MoE",
+    summary="Three small gradients of low-rank weights, shared by all experts, are summed in place over the ranks.",
+    origin="xorl (LoRA on expert-parallel grouped products, backward pass)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.GRADIENT,
+    stage=(Stage.TRAINING,),
+    domain=Domain.MOE_LLM,
+    signature="solution(grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, "
+    "group: ProcessGroup or None = None) -> (Tensor, Tensor, Tensor)",
+    arguments=(
+        *map(_argument, _SHAPES),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        *(
+            Output(name=name, shape=shape, placement=Placement.REPLICATED, tolerance=_TOLERANCE)
+            for name, shape in _SHAPES.items()
+        ),
+        *(
+            Output(
+                name=f"{name} (in place)",
+                shape=shape,
+                placement=Placement.REPLICATED,
+                tolerance=_TOLERANCE,
+                argument=name,
+            )
+            for name, shape in _SHAPES.items()
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(r=8, N=160), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(r=8, N=1024), system="rank 8, hidden size 1024: 48 KiB in bfloat16"),
+        SizeName.LARGE: Size(
+            dims=fixed(r=256, N=7168),
+            system="LoRA of rank 256 on the experts of one layer of DeepSeek-V3 (hidden size 7168)",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="three matrices of r x N elements, summed",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    notes=("The products of the backward pass are not part of the problem: only the sum over ranks is.",),
+)

@@ -1,0 +1,88 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+
+
+def one_by_one(grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None) -> Gradients:
+    """Three collectives in place."""
+    for gradient in (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B):
+        dist.all_reduce(gradient, group=group)
+    return grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B
+
+
+def in_float32(grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None) -> Gradients:
+    """Sums in float32, rounded once; returns tensors of its own."""
+    sums = []
+    for gradient in (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B):
+        total = gradient.float()
+        dist.all_reduce(total, group=group)
+        gradient.copy_(total)
+        sums.append(gradient.clone())
+    return sums[0], sums[1], sums[2]
+
+
+def gathered_backwards(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Gathers and adds in the run's dtype, last rank first."""
+    for gradient in (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B):
+        parts = [torch.empty_like(gradient) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, gradient, group=group)
+        total = parts.pop()
+        while parts:
+            total = total + parts.pop()
+        gradient.copy_(total)
+    return grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B
+
+
+def not_in_place(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Returns the sums and leaves the arguments as they were."""
+    return one_by_one(grad_fc1_1_lora_A.clone(), grad_fc1_2_lora_A.clone(), grad_fc2_lora_B.clone(), group)
+
+
+def third_left_out(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Reduces the first two."""
+    dist.all_reduce(grad_fc1_1_lora_A, group=group)
+    dist.all_reduce(grad_fc1_2_lora_A, group=group)
+    return grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B
+
+
+def averaged(grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None) -> Gradients:
+    """The mean in place of the sum."""
+    for gradient in one_by_one(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group):
+        gradient.div_(dist.get_world_size(group))
+    return grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B
+
+
+def first_two_swapped(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Returns the two gradients of the first layer in the wrong order."""
+    one_by_one(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group)
+    return grad_fc1_2_lora_A, grad_fc1_1_lora_A, grad_fc2_lora_B
+
+
+def reduced_twice(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Reduces what has been reduced."""
+    sums = one_by_one(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group)
+    return one_by_one(*sums, group)
+
+
+HONEST = {"one_by_one": one_by_one, "float32": in_float32, "backwards": gathered_backwards}
+MUTANTS = {
+    "not_in_place": not_in_place,
+    "third_left_out": third_left_out,
+    "averaged": averaged,
+    "first_two_swapped": first_two_swapped,
+    "reduced_twice": reduced_twice,
+}
