@@ -61,7 +61,7 @@ class Argument:
     solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
     looks at it afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective,
     where it differs there. `shared_within` names the process-group parameter whose ranks receive the same contents,
-    while other ranks receive others.
+    while other ranks receive others, or the integer parameter that says how many neighbouring ranks do.
     """
 
     name: str

@@ -106,7 +106,8 @@ def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(proble
 
 def _expected_equal(argument: Argument, here: Arguments, world_size: int) -> list[bool]:
     """For every other rank: does it receive what rank 0 receives?"""
-    members = here[argument.shared_within].ranks if argument.shared_within else ()
+    within = here[argument.shared_within] if argument.shared_within else 1
+    members = within.ranks if isinstance(within, Group) else range(within)
     return [argument.replicated or rank in members for rank in range(1, world_size)]
 
 

@@ -66,7 +66,8 @@ PROBLEM = Problem(
         Argument(
             name="x_local",
             shape=("B_fsdp", "D"),
-            values="standard normal, the same on the ranks of a tensor-parallel group",
+            values="standard normal, the same on n_tp neighbouring ranks",
+            shared_within="n_tp",
         ),
         Argument(name="W1_shard", shape=_UP, values="normal over sqrt(D), a scale per column; different on every rank"),
         Argument(name="W2_shard", shape=_UP, values="as W1_shard"),
@@ -91,9 +92,10 @@ PROBLEM = Problem(
                 rtol=0.12,
                 rms=0.011,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks: honest programs "
-                "(rounded between products, float32, chunked) err by at most 0.036 and 0.0080 rms, the cheapest cheat (8-bit "
-                "weights on the wire, one scale per row) by at least 0.042 and 0.0151 rms; base, 4 ranks: honest "
-                "0.073 and 0.0042 rms, cheats 0.71 and 0.048 rms. The rms decides.",
+                "(rounded between products, float32, chunked) err by at most 0.036 and 0.0080 rms, "
+                "the cheapest cheat (8-bit weights on the wire, one scale per row) by at least 0.042 "
+                "and 0.0151 rms; base, 4 ranks: honest 0.073 and 0.0042 rms, cheats 0.71 and 0.048 "
+                "rms. The rms decides.",
             ),
         ),
     ),
