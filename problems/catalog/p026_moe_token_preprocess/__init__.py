@@ -1,0 +1,1 @@
+"""MoE dispatch bookkeeping (token counts per rank and expert)."""

@@ -1,0 +1,23 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`expert_mask` (E, topk, M), one-hot over experts and not contiguous; `num_experts`; no group.
+
+    Every rank prefers experts of its own, so that counts are uneven. The slots of a token are drawn independently: it
+    may name an expert twice.
+    """
+    experts = call.dims["E"]
+    preference = call.normal("preference", (1, "E"), dtype=torch.float32)
+    choices = torch.multinomial(
+        preference.softmax(dim=1).expand(call.dims["M"], experts),
+        call.dims["topk"],
+        replacement=True,
+        generator=call.generator("choices"),
+    )
+    one_hot = torch.nn.functional.one_hot(choices, experts).float()
+    return {"expert_mask": one_hot.permute(2, 1, 0), "num_experts": experts, "group": None}

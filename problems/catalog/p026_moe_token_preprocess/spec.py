@@ -1,0 +1,98 @@
+"""MoE dispatch bookkeeping (token counts per rank and expert), described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def _dims(world_size: int, *, experts: int, topk: int, tokens: int) -> Dims:
+    return {"E": experts, "topk": topk, "M": tokens, "W": world_size, "E_local": experts // world_size}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The mask is read once; a rank needs the counts of its own experts from every peer."""
+    del element_bytes
+    mask = dims["E"] * dims["topk"] * dims["M"]
+    return Cost(
+        flops={"fp32": mask},
+        memory_bytes=4 * mask + 16 * world_size + 4 * dims["E"] + 4 * dims["E_local"],
+        wire_bytes=(world_size - 1) * dims["E_local"] * 4,
+        reference_wire_bytes=(world_size - 1) * dims["E"] * 4,
+        note="The reference gathers the counts of all experts; a rank needs those of its own.",
+    )
+
+
+def _output(name: str, shape: tuple[str, ...], dtype: str) -> Output:
+    return Output(name=name, shape=shape, dtype=dtype, placement=Placement.PER_RANK, tolerance=EXACT, on_host=True)
+
+
+PROBLEM = Problem(
+    number=26,
+    slug="moe_token_preprocess",
+    title="MoE dispatch bookkeeping (token counts per rank and expert)",
+    summary="From a routing mask: how many rows go to and come from every rank, and how many reach each local expert.",
+    origin="VeOmni (expert-parallel preprocessing, after Megatron-LM's token dispatcher)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_GATHER,),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature="solution(expert_mask: Tensor[float32], num_experts: int, group: ProcessGroup or None = None) -> "
+    "(Tensor[int64], Tensor[int64], Tensor[float32], Tensor[float32])",
+    arguments=(
+        Argument(
+            name="expert_mask",
+            shape=("E", "topk", "M"),
+            dtype="float32",
+            values="one-hot over experts, drawn with preferences of the rank's own; a token may name an expert twice. "
+            "Not contiguous: strides (1, E, E*topk)",
+        ),
+        Argument(
+            name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 256 at large", replicated=True
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        _output("input_splits", ("W",), "int64"),
+        _output("output_splits", ("W",), "int64"),
+        _output("num_global_tokens_per_local_expert", ("W", "E_local"), "float32"),
+        _output("num_global_sum_tokens_per_local_expert", ("E_local",), "float32"),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(world_size, experts=8, topk=2, tokens=300), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(world_size, experts=8, topk=2, tokens=1024),
+            system="1024 tokens per rank, two of 8 experts each",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(world_size, experts=256, topk=8, tokens=32_768),
+            system="DeepSeek-V3 (256 routed experts, 8 per token) with 32768 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=lambda world_size: (
+        None if world_size in {2, 4, 8} else f"needs a world size that divides 8 experts, got {world_size}"
+    ),
+    world_size_rule="2, 4 or 8: a divisor of the number of experts",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="how many of its slots name each of the target's experts",
+            pattern=Communication.ALL_GATHER,
+        ),
+    ),
+)
