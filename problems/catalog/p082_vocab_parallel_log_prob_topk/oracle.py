@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p082_vocab_parallel_log_prob_topk.inputs import make_inputs
+from problems.sampling_filters import without_removed
 from problems.values import Arguments, Call
 
 _BLOCK_ELEMENTS = 1 << 25
@@ -27,18 +28,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
 
 
 def _log_probs(logits: Tensor, target: Tensor, filters: Arguments) -> Tensor:
-    """Log-probabilities (n,) of `target` under whole rows of logits (n, V) in the run's dtype.
-
-    An entry survives top-p exactly when the mass of all entries up to it, in ascending order, exceeds 1 - top_p;
-    the generator keeps these masses away from the threshold.
-    """
-    wide = logits.double()
-    if filters["top_k"] is not None:
-        threshold = wide.topk(filters["top_k"], dim=1).values[:, -1:]
-        wide = wide.masked_fill(wide < threshold, -torch.inf)
-    if filters["top_p"] < 1:
-        ascending, order = wide.sort(dim=1, stable=True)
-        is_removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1 - filters["top_p"]
-        is_removed[:, -1] = False
-        wide = wide.masked_fill(torch.empty_like(is_removed).scatter_(1, order, is_removed), -torch.inf)
-    return wide.log_softmax(dim=1).gather(1, target[:, None]).squeeze(1)
+    """Log-probabilities (n,) of `target` under whole rows of logits (n, V) in the run's dtype."""
+    kept = without_removed(logits, filters["top_k"], filters["top_p"])
+    return kept.log_softmax(dim=1).gather(1, target[:, None]).squeeze(1)
