@@ -1,0 +1,1 @@
+"""Chunked token log-probabilities under top-k/top-p from vocabulary-parallel logits."""

@@ -1,0 +1,89 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p083_vocab_parallel_log_prob_topk_chunked.reference import filtered, solution
+
+
+def _gathered(shard: Tensor) -> Tensor:
+    """The shards of all ranks side by side along the last dimension."""
+    parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, shard.contiguous())
+    return torch.cat(parts, dim=-1)
+
+
+def _picked(logits: Tensor, target: Tensor) -> Tensor:
+    """Log-probability of the targets under `logits` (nt, V) in float32, as (B, S)."""
+    return logits.float().log_softmax(-1).gather(-1, target.reshape(-1, 1)).view(target.shape)
+
+
+def filtered_in_float32(vocab_parallel_logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Everything in float32, the exchange included."""
+    return solution(vocab_parallel_logits.float(), target, *rest)
+
+
+def one_chunk(
+    vocab_parallel_logits: Tensor, target: Tensor, tp_group: Any, top_k: int | None, top_p: float, _chunk_size: int
+) -> Tensor:
+    """Ignores the chunk size: the result does not depend on it."""
+    return solution(vocab_parallel_logits, target, tp_group, top_k, top_p, target.shape[1])
+
+
+def every_rank_does_all(
+    vocab_parallel_logits: Tensor, target: Tensor, _group: Any, top_k: int | None, top_p: float, chunk_size: int
+) -> Tensor:
+    """Gathers the logits of some positions of every row at a time; each rank filters every token of them."""
+    parts = [
+        _picked(filtered(_gathered(logits).flatten(0, 1), top_k, top_p), targets)
+        for logits, targets in zip(vocab_parallel_logits.split(chunk_size, 1), target.split(chunk_size, 1), strict=True)
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def first_chunk_only(
+    vocab_parallel_logits: Tensor, target: Tensor, tp_group: Any, top_k: int | None, top_p: float, chunk_size: int
+) -> Tensor:
+    """Hands the first chunk's results out for all chunks."""
+    out = solution(vocab_parallel_logits, target, tp_group, top_k, top_p, chunk_size).flatten()
+    step = chunk_size * target.shape[0]
+    return out[:step].repeat(-(-len(out) // step))[: len(out)].view(target.shape)
+
+
+def last_chunk_forgotten(
+    vocab_parallel_logits: Tensor, target: Tensor, tp_group: Any, top_k: int | None, top_p: float, chunk_size: int
+) -> Tensor:
+    """Leaves the last, shorter chunk at zero."""
+    out = solution(vocab_parallel_logits, target, tp_group, top_k, top_p, chunk_size).flatten()
+    step = chunk_size * target.shape[0]
+    out[(len(out) - 1) // step * step :] = 0
+    return out.view(target.shape)
+
+
+def unfiltered(
+    vocab_parallel_logits: Tensor, target: Tensor, tp_group: Any, top_k: int | None, top_p: float, chunk_size: int
+) -> Tensor:
+    """Drops one filter, and both where there is only one; invents top-k where there is none."""
+    kept = (top_k, 1.0) if top_k is not None and top_p < 1 else (None if top_k or top_p < 1 else 10, 1.0)
+    return solution(vocab_parallel_logits, target, tp_group, *kept, chunk_size)
+
+
+def minus_infinity(_logits: Tensor, target: Tensor, *_rest: Any) -> Tensor:
+    """Calls every target filtered."""
+    return torch.full(target.shape, -torch.inf, device=target.device)
+
+
+HONEST = {
+    "float32": filtered_in_float32,
+    "one_chunk": one_chunk,
+    "every_rank_does_all": every_rank_does_all,
+}
+MUTANTS = {
+    "first_chunk_only": first_chunk_only,
+    "last_chunk_forgotten": last_chunk_forgotten,
+    "unfiltered": unfiltered,
+    "minus_infinity": minus_infinity,
+}
