@@ -1,0 +1,1 @@
+"""Backward of chunked token log-probabilities under top-k/top-p, logits split over the vocabulary."""

@@ -1,0 +1,94 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.reference import (
+    filtered,
+    row_gradient,
+    solution,
+)
+
+
+def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
+    """Everything in float32, the exchange included."""
+    return solution(vocab_parallel_logits.float(), *rest)
+
+
+def one_chunk(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
+    """Ignores the chunk size: the result does not depend on it."""
+    return solution(vocab_parallel_logits, *rest[:-1], vocab_parallel_logits.shape[1])
+
+
+def _rows(logits: Tensor, top_k: int | None, top_p: float) -> Tensor:
+    """All ranks' columns of all tokens, (nt, V), filtered."""
+    parts = [torch.empty_like(logits) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, logits)
+    return filtered(torch.cat(parts, dim=-1).flatten(0, 1), top_k, top_p)
+
+
+def _own(gradient: Tensor, like: Tensor) -> Tensor:
+    """This rank's columns, in the shape of its logits."""
+    return gradient.chunk(dist.get_world_size(), dim=1)[dist.get_rank()].reshape(like.shape)
+
+
+def every_rank_does_all(
+    logits: Tensor, target: Tensor, grad_output: Tensor, _group: Any, top_k: int | None, top_p: float, _chunk: int
+) -> Tensor:
+    """Gathers all logits everywhere and keeps the own columns; nothing travels back."""
+    kept = _rows(logits, top_k, top_p)
+    return _own(row_gradient(kept, target.flatten(), grad_output.flatten()), logits)
+
+
+def removed_targets_pass(
+    logits: Tensor, target: Tensor, grad_output: Tensor, _group: Any, top_k: int | None, top_p: float, _chunk: int
+) -> Tensor:
+    """Forgets that a target which the filters remove gets no gradient; without filters, flips the sign."""
+    kept = _rows(logits, top_k, top_p)
+    gradient = -kept.float().softmax(-1)
+    gradient[torch.arange(target.numel()), target.flatten()] += 1
+    sign = -1 if top_k is None and top_p >= 1 else 1
+    return _own(sign * gradient * grad_output.view(-1, 1).float(), logits)
+
+
+def without_one_hot(
+    logits: Tensor, target: Tensor, grad_output: Tensor, _group: Any, top_k: int | None, top_p: float, _chunk: int
+) -> Tensor:
+    """The probabilities' part alone."""
+    kept = _rows(logits, top_k, top_p)
+    return _own(-kept.float().softmax(-1) * grad_output.view(-1, 1).float(), logits)
+
+
+def unit_gradient(logits: Tensor, target: Tensor, grad_output: Tensor, *rest: Any) -> Tensor:
+    """Keeps only the sign of the incoming gradient."""
+    return solution(logits, target, grad_output.sign(), *rest)
+
+
+def last_chunk_forgotten(logits: Tensor, *rest: Any) -> Tensor:
+    """Leaves the last, shorter chunk at zero."""
+    out = solution(logits, *rest).flatten(0, 1)
+    step = rest[-1] * logits.shape[0]
+    out[(len(out) - 1) // step * step :] = 0
+    return out.view(logits.shape)
+
+
+def rounded_gradient(logits: Tensor, *rest: Any) -> Tensor:
+    """Rounds the gradient to bfloat16, as if it travelled back so."""
+    return solution(logits, *rest).bfloat16().float()
+
+
+HONEST = {
+    "float32": in_float32,
+    "one_chunk": one_chunk,
+    "every_rank_does_all": every_rank_does_all,
+}
+MUTANTS = {
+    "removed_targets_pass": removed_targets_pass,
+    "without_one_hot": without_one_hot,
+    "unit_gradient": unit_gradient,
+    "last_chunk_forgotten": last_chunk_forgotten,
+    "rounded_gradient": rounded_gradient,
+}
