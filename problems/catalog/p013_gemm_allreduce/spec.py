@@ -67,13 +67,15 @@ PROBLEM = Problem(
             shape=("M", "N"),
             placement=Placement.REPLICATED,
             tolerance=Tolerance(
-                atol=0.06,
-                rtol=0.06,
+                atol=0.12,
+                rtol=0.12,
                 rms=0.0085,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. base, 4 and 8 ranks, 2 calls: honest "
                 "programs (bfloat16 ring, backwards, chunked, scattered; float32) err by at most 0.047 and 0.0040 rms, "
                 "the cheapest cheats (8-bit payload, one scale per row) by at least 0.136 and 0.021 rms: the rms "
-                "decides. tiny, 2 to 8 ranks, 20 calls: honest 0.026 and 0.0044 rms, cheats 0.046 and 0.0125 rms.",
+                "decides. tiny, 2 to 8 ranks, 20 calls: honest 0.026 and 0.0044 rms, cheats 0.046 and 0.0125 rms. "
+                "The largest error grows with the number of elements (0.052 "
+                "simulated for 134 million, 8 ranks), so its bound is wide and the rms decides.",
             ),
         ),
     ),
