@@ -1,0 +1,1 @@
+"""Patch-parallel 2-D convolution with halo exchange."""
