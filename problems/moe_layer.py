@@ -1,0 +1,122 @@
+"""The forward pass of an expert-parallel mixture-of-experts layer: values, and the answer in float64.
+
+Several problems split it differently. Experts are owned in blocks by the ranks of a group; each rank has one SwiGLU
+network for all its experts, in one problem with low-rank adapters. Sizes are M tokens per rank, N hidden size,
+`num_experts`, `top_k`, `inter_dim` and, with adapters, `lora_r`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from problems.modules import Module, linear
+from problems.values import Arguments, Call
+
+_MARGIN = 0.25
+"""By how much the logit of the last expert chosen exceeds the next: many times what bfloat16 logits are off by."""
+
+_OUTLIER = 10.0
+"""How much larger outlier channels are. Beside them, one 8-bit scale per row is too coarse."""
+
+
+def draw(call: Call) -> Arguments:
+    """One rank's arguments in signature order.
+
+    The router is the same on all ranks; its bias makes some experts more popular than others. Logits differ little,
+    so that every choice carries weight.
+    """
+    gate_weight = call.normal("gate_weight", ("num_experts", "N"), std=0.5 * call.dims["N"] ** -0.5, shared=True)
+    gate_bias = call.uniform("gate_bias", ("num_experts",), low=-0.5, high=0.5, shared=True)
+    return {
+        "hidden_states": _tokens(call, gate_weight, gate_bias),
+        "gate_weight": gate_weight,
+        "gate_bias": gate_bias,
+        "gate_proj": _linear(call, "gate_proj", "inter_dim", "N"),
+        "up_proj": _linear(call, "up_proj", "inter_dim", "N"),
+        "down_proj": _linear(call, "down_proj", "N", "inter_dim"),
+        **_adapters(call),
+        "num_experts": call.dims["num_experts"],
+        "top_k": call.dims["top_k"],
+        "group": None,
+    }
+
+
+def _channels(call: Call, name: str) -> Tensor:
+    """Factors (N) of unit root mean square: one channel in 32 is an outlier, at places drawn for the call."""
+    count = call.dims["N"]
+    factors = torch.ones(count, device=call.device)
+    factors[call.permutation(name, count, shared=True)[: max(1, count // 32)]] = _OUTLIER
+    return factors / factors.square().mean().sqrt()
+
+
+def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor) -> Tensor:
+    """`hidden_states` (M, N), different on every rank, none of whose choices of experts is a close one.
+
+    The logits of the experts that a token would choose are raised by the margin, others not: the smallest change of
+    the token that does so is a combination of the rows of the pseudo-inverse of the router.
+    """
+    tokens = call.normal("hidden_states", ("M", "N"), dtype=torch.float32).mul_(_channels(call, "token outliers"))
+    router = gate_weight.float()
+    chosen = (tokens @ router.T + gate_bias.float()).topk(call.dims["top_k"], dim=1).indices
+    raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
+    return tokens.addmm_(raised, torch.linalg.pinv(router).T).to(call.dtype)
+
+
+def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
+    """One projection of the rank's own; its output channels have outliers where they are the layer's output."""
+    weight = call.normal(f"{name} weight", (outputs, inputs), std=call.dims[inputs] ** -0.5, dtype=torch.float32)
+    if outputs == "N":
+        weight *= _channels(call, "output outliers").unsqueeze(1)
+    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3))
+
+
+def _adapters(call: Call) -> dict[str, Tensor]:
+    """Low-rank adapters of the rank's own, about half as large as the projections; none where `lora_r` is not given."""
+    if "lora_r" not in call.dims:
+        return {}
+    adapters = {}
+    for name, outputs, inputs in (("gate", "inter_dim", "N"), ("up", "inter_dim", "N"), ("down", "N", "inter_dim")):
+        narrow = call.normal(f"lora_{name}_A", ("lora_r", inputs), std=call.dims[inputs] ** -0.5)
+        adapters[f"lora_{name}_A"] = narrow
+        adapters[f"lora_{name}_B"] = call.normal(
+            f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5
+        )
+    return adapters
+
+
+def expected(call: Call, *, owners: int) -> tuple[Tensor, ...]:
+    """`out` (M, N): the weighted sum of what the owners of each token's experts compute, in float64.
+
+    `owners` neighbouring ranks form a group and own the experts in blocks.
+    """
+    own = draw(call)
+    tokens = own["hidden_states"].double()
+    logits = tokens @ own["gate_weight"].double().T + own["gate_bias"].double()
+    weights, experts = logits.softmax(dim=1).topk(call.dims["top_k"], dim=1)
+    out = torch.zeros_like(tokens)
+    first = call.rank // owners * owners
+    for place in range(owners):
+        is_owned = experts // (call.dims["num_experts"] // owners) == place
+        rows = is_owned.any(dim=1).nonzero().squeeze(1)
+        owned_weight = (weights * is_owned).sum(dim=1)[rows]
+        out[rows] += owned_weight.unsqueeze(1) * expert(tokens[rows], draw(call.at_rank(first + place)))
+    return (out,)
+
+
+def expert(rows: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+    """What the rank with these arguments makes of token rows (n, N), in the dtype of `rows`."""
+    gate = project(rows, arguments, "gate")
+    return project(nn.functional.silu(gate) * project(rows, arguments, "up"), arguments, "down")
+
+
+def project(rows: Tensor, arguments: Mapping[str, Any], name: str) -> Tensor:
+    """The projection called `name` with its bias and its adapter, where there is one."""
+    module = arguments[f"{name}_proj"]
+    parts = module.tensors if isinstance(module, Module) else dict(module.named_parameters())
+    out = nn.functional.linear(rows, parts["weight"].to(rows.dtype), parts["bias"].to(rows.dtype))
+    if f"lora_{name}_A" in arguments:
+        narrow, wide = (arguments[f"lora_{name}_{part}"].to(rows.dtype) for part in "AB")
+        out = out + (rows @ narrow.T) @ wide.T
+    return out

@@ -1,0 +1,132 @@
+"""Programs for the mixture-of-experts layers that must pass or fail, made from two honest ways of computing them.
+
+One moves the owners' networks to the tokens, the other moves all tokens to all owners and sums the results. A `Twist`
+makes either wrong in one point. They run in the group of owners that `group_of` gives.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from problems.moe_layer import expert
+
+Group = dist.ProcessGroup | None
+GroupOf = Callable[[int], Group]
+Program = Callable[..., Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twist:
+    """What a program changes; the default changes nothing.
+
+    Attributes:
+        weights: from the chosen weights (M, top_k) to those used.
+        places: from the number of an owner within the group and the group's size to the owner used.
+        is_last_silent: whether results of the last owner are left out.
+    """
+
+    weights: Callable[[Tensor], Tensor] = lambda weights: weights
+    places: Callable[[Tensor, int], Tensor] = lambda places, _count: places
+    is_last_silent: bool = False
+
+
+def _route(tokens: Tensor, arguments: Mapping[str, Any], owners: int, twist: Twist) -> tuple[Tensor, Tensor]:
+    """Weights (n, top_k) in float32 and the places of the experts' owners."""
+    logits = tokens.float() @ arguments["gate_weight"].float().T + arguments["gate_bias"].float()
+    weights, experts = logits.softmax(dim=1).topk(arguments["top_k"], dim=1)
+    places = twist.places(experts // (arguments["num_experts"] // owners), owners)
+    return twist.weights(weights), places
+
+
+def _add(out: Tensor, tokens: Tensor, network: Mapping[str, Any], weights: Tensor, is_owned: Tensor) -> None:
+    """Add to `out` what one owner makes of its rows."""
+    rows = is_owned.any(dim=1).nonzero().squeeze(1)
+    share = (weights * is_owned).sum(dim=1)[rows].unsqueeze(1)
+    out[rows] += share * expert(tokens[rows], network).float()
+
+
+def _networks(arguments: Mapping[str, Any], group: Group) -> list[Mapping[str, Any]]:
+    """Every owner's network, in float32."""
+    own = {
+        name: dict(value.named_parameters()) if isinstance(value, nn.Module) else value
+        for name, value in arguments.items()
+        if isinstance(value, nn.Module) or name.startswith("lora_")
+    }
+    gathered: list[dict[str, Any]] = [{} for _ in range(dist.get_world_size(group))]
+    for name, value in own.items():
+        parts = {
+            part: _gather(tensor, group) for part, tensor in (value if isinstance(value, dict) else {"": value}).items()
+        }
+        for place, network in enumerate(gathered):
+            network[name] = _linear(parts, place) if isinstance(value, dict) else parts[""][place]
+    return list(gathered)
+
+
+def _linear(parts: Mapping[str, Sequence[Tensor]], place: int) -> nn.Linear:
+    outputs, inputs = parts["weight"][place].shape
+    module = nn.Linear(inputs, outputs).requires_grad_(False)
+    for name, tensors in parts.items():
+        getattr(module, name).copy_(tensors[place])
+    return module
+
+
+def _gather(tensor: Tensor, group: Group) -> list[Tensor]:
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, tensor.detach().contiguous(), group=group)
+    return parts
+
+
+def networks_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()) -> Program:
+    """Gathers the owners' networks and computes the own tokens at home, in float32."""
+
+    def program(*values: Any) -> Tensor:
+        arguments = dict(zip(names, values, strict=True))
+        group = group_of(arguments["num_experts"])
+        networks = _networks(arguments, group)
+        tokens = arguments["hidden_states"].float()
+        weights, places = _route(tokens, arguments, len(networks), twist)
+        out = torch.zeros_like(tokens)
+        for place, network in enumerate(networks[: -1 if twist.is_last_silent else None]):
+            _add(out, tokens, network, weights, places == place)
+        return out.to(arguments["hidden_states"].dtype)
+
+    return program
+
+
+def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()) -> Program:
+    """Gathers all tokens, computes in the run's dtype what the own network owes them, and sums in float32."""
+
+    def program(*values: Any) -> Tensor:
+        arguments = dict(zip(names, values, strict=True))
+        group = group_of(arguments["num_experts"])
+        me, owners = dist.get_rank(group), dist.get_world_size(group)
+        tokens = torch.cat(_gather(arguments["hidden_states"], group))
+        weights, places = _route(tokens, arguments, owners, twist)
+        out = torch.zeros_like(tokens, dtype=torch.float32)
+        _add(out, tokens, arguments, weights, places == me)
+        dist.all_reduce(out, group=group)
+        return out.chunk(owners)[me].to(tokens.dtype)
+
+    return program
+
+
+def honest(names: Sequence[str], group_of: GroupOf) -> dict[str, Program]:
+    """Two programs that must pass."""
+    return {"networks_moved": networks_moved(names, group_of), "tokens_moved": tokens_moved(names, group_of)}
+
+
+def mutants(names: Sequence[str], group_of: GroupOf, *, with_second: bool) -> dict[str, Program]:
+    """Programs that must fail; `with_second` where every size has a second choice to forget."""
+    twists = {
+        "renormalised": Twist(weights=lambda weights: weights / weights.sum(dim=1, keepdim=True)),
+        "unweighted": Twist(weights=lambda weights: torch.full_like(weights, 1 / weights.shape[1])),
+        "owners_rotated": Twist(places=lambda places, count: (places + 1) % count),
+        "last_owner_silent": Twist(is_last_silent=True),
+    }
+    if with_second:
+        twists["second_choice_forgotten"] = Twist(weights=lambda weights: weights * (weights == weights[:, :1]))
+    return {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
