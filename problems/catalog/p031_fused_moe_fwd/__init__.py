@@ -1,0 +1,1 @@
+"""A mixture-of-experts layer, eight experts over all ranks."""
