@@ -1,0 +1,72 @@
+"""Expert-parallel MoE layer with LoRA adapters, described."""
+
+from problems import moe_layer_spec as moe
+from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The layer's cost with the experts spread over all ranks."""
+    return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
+
+
+def divides_experts(world_size: int) -> str | None:
+    """Every rank owns as many of the 8 experts as the others."""
+    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 experts; got {world_size}"
+
+
+def _dims(*, M: int, N: int, inter_dim: int, lora_r: int) -> Dims:
+    return {"M": M, "N": N, "inter_dim": inter_dim, "lora_r": lora_r, "num_experts": 8, "top_k": 2}
+
+
+PROBLEM = Problem(
+    number=32,
+    slug="fused_moe_fwd_lora",
+    title="Expert-parallel MoE layer with LoRA adapters",
+    summary="The MoE layer with 8 experts and a low-rank adapter on each of the three projections.",
+    origin="VeOmni (ByteDance)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_GATHER, Communication.ALL_TO_ALL_V),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature=moe.signature(adapters=moe.ADAPTERS),
+    arguments=moe.arguments(
+        num_experts="8",
+        top_k="2",
+        group="None: the world group",
+        adapters=moe.ADAPTERS,
+    ),
+    outputs=(
+        moe.output(
+            Tolerance(
+                atol=0.15,
+                rtol=0.15,
+                rms=0.015,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks and base at 4 ranks: "
+                "honest programs (bfloat16 throughout; float32) err by at most 0.12 and 0.0065 rms, the cheapest "
+                "cheat (8-bit payload, one scale per row) by at least 0.29 and 0.035 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda _world_size: _dims(M=64, N=256, inter_dim=64, lora_r=4), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda _world_size: _dims(M=1024, N=1024, inter_dim=128, lora_r=8),
+            system="a small layer: 1024 tokens per rank, hidden size 1024, adapters of rank 8",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda _world_size: _dims(M=4096, N=4096, inter_dim=14_336, lora_r=16),
+            system="a layer of Mixtral 8x7B (hidden size 4096, intermediate size 14336, 8 experts, top 2), adapters "
+            "of rank 16, 4096 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_experts,
+    world_size_rule="2, 4 or 8",
+    hops=moe.HOPS,
+    mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
+    notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
+)
