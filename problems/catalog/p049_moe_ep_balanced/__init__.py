@@ -1,0 +1,1 @@
+"""A mixture-of-experts layer, one expert per rank."""

@@ -1,0 +1,74 @@
+"""Expert-parallel MoE layer, one expert per rank, described."""
+
+from problems import moe_layer_spec as moe
+from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The layer's cost with the experts spread over all ranks."""
+    return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
+
+
+def from_two(world_size: int) -> str | None:
+    """As many experts as ranks, of which a token chooses two."""
+    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
+
+
+def _dims(*, M: int, N: int, inter_dim: int, num_experts: int, top_k: int) -> Dims:
+    return {"M": M, "N": N, "inter_dim": inter_dim, "num_experts": num_experts, "top_k": top_k}
+
+
+PROBLEM = Problem(
+    number=49,
+    slug="moe_ep_balanced",
+    title="Expert-parallel MoE layer, one expert per rank",
+    summary="As many experts as ranks: every choice of a token is a different owner.",
+    origin="VeOmni (ByteDance)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_GATHER, Communication.ALL_TO_ALL_V),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature=moe.signature(),
+    arguments=moe.arguments(
+        num_experts="the world size",
+        top_k="2; at tiny on 2 ranks 1",
+        group="None: the world group",
+    ),
+    outputs=(
+        moe.output(
+            Tolerance(
+                atol=0.15,
+                rtol=0.15,
+                rms=0.013,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks: "
+                "honest programs (bfloat16 throughout; float32) err by at most 0.065 and 0.0054 rms, the cheapest "
+                "cheat (8-bit payload, one scale per row) by at least 0.26 and 0.033 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(
+                M=64, N=256, inter_dim=64, num_experts=world_size, top_k=min(2, world_size - 1)
+            ),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(M=1024, N=1024, inter_dim=128, num_experts=world_size, top_k=2),
+            system="a small layer: 1024 tokens per rank, hidden size 1024",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(M=4096, N=6144, inter_dim=16_384, num_experts=world_size, top_k=2),
+            system="a layer of Mixtral 8x22B (hidden size 6144, intermediate size 16384, 8 experts on 8 ranks, "
+            "top 2), 4096 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=from_two,
+    world_size_rule="any",
+    hops=moe.HOPS,
+    mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
+    notes=("On 2 ranks base and large send every token to both experts.",),
+)
