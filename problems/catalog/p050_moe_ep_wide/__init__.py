@@ -1,0 +1,1 @@
+"""A mixture-of-experts layer, two experts per rank."""

@@ -1,0 +1,72 @@
+"""Expert-parallel MoE layer, two experts per rank, described."""
+
+from problems import moe_layer_spec as moe
+from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The layer's cost with the experts spread over all ranks."""
+    return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
+
+
+def from_two(world_size: int) -> str | None:
+    """Two experts per rank."""
+    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
+
+
+def _dims(*, M: int, N: int, inter_dim: int, num_experts: int) -> Dims:
+    return {"M": M, "N": N, "inter_dim": inter_dim, "num_experts": num_experts, "top_k": 2}
+
+
+PROBLEM = Problem(
+    number=50,
+    slug="moe_ep_wide",
+    title="Expert-parallel MoE layer, two experts per rank",
+    summary="Twice as many experts as ranks: smaller groups of rows, and tokens that chose both experts of a rank.",
+    origin="VeOmni (ByteDance)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_GATHER, Communication.ALL_TO_ALL_V),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature=moe.signature(),
+    arguments=moe.arguments(
+        num_experts="twice the world size",
+        top_k="2",
+        group="None: the world group",
+    ),
+    outputs=(
+        moe.output(
+            Tolerance(
+                atol=0.15,
+                rtol=0.15,
+                rms=0.0128,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks and base at 4 ranks: "
+                "honest programs (bfloat16 throughout; float32) err by at most 0.10 and 0.0053 rms, the cheapest "
+                "cheat (8-bit payload, one scale per row) by at least 0.27 and 0.032 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(M=64, N=256, inter_dim=64, num_experts=2 * world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(M=1024, N=1024, inter_dim=128, num_experts=2 * world_size),
+            system="a small layer: 1024 tokens per rank, hidden size 1024",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(M=8192, N=4096, inter_dim=6400, num_experts=2 * world_size),
+            system="a layer of Phi-3.5-MoE (hidden size 4096, intermediate size 6400, 16 experts on 8 ranks, top 2), "
+            "8192 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=from_two,
+    world_size_rule="any",
+    hops=moe.HOPS,
+    mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
+    notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
+)
