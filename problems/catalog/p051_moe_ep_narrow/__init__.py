@@ -1,0 +1,1 @@
+"""Mixture-of-experts layers in groups, fewer experts than ranks."""

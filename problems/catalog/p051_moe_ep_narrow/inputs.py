@@ -1,0 +1,9 @@
+"""Arguments of one rank for one call."""
+
+from problems import moe_layer
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Tokens, router, the rank's own SwiGLU network, two numbers, and no group."""
+    return moe_layer.draw(call)

@@ -1,0 +1,11 @@
+"""What each rank owes, in float64, without an exchange."""
+
+from torch import Tensor
+
+from problems import moe_layer
+from problems.values import Call
+
+
+def expected(call: Call) -> tuple[Tensor, ...]:
+    """`out` (M, N), the experts owned by the blocks of ranks that share them."""
+    return moe_layer.expected(call, owners=min(call.dims["num_experts"], call.world_size))
