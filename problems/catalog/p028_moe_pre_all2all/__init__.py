@@ -1,0 +1,1 @@
+"""MoE dispatch (permute by expert, all-to-all, regroup by local expert)."""

@@ -1,0 +1,29 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.expert_routing import Routing, draw
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Tokens (M, N), their routing as a mask (E, topk, M), and the counts that follow from all ranks' routings."""
+    routing = draw(call)
+    return {
+        "hidden_states": call.normal("hidden_states", ("M", "N")),
+        "expert_mask": _mask(call, routing),
+        "num_experts": call.dims["E"],
+        "input_splits": routing.sent,
+        "output_splits": routing.received,
+        "num_global_tokens_per_local_expert": routing.per_local_expert.to(call.device),
+        "group": None,
+    }
+
+
+def _mask(call: Call, routing: Routing) -> Tensor:
+    """One-hot over experts, the slots of every token in an order of their own."""
+    order = call.uniform("slots", ("M", "topk"), dtype=torch.float32).argsort(dim=1)
+    choices = routing.choices.gather(1, order)
+    experts = torch.arange(call.dims["E"], device=call.device)
+    return (choices.t().unsqueeze(0) == experts.view(-1, 1, 1)).float()

@@ -1,0 +1,142 @@
+"""MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> Size:
+    def dims(world_size: int) -> Dims:
+        local = experts // world_size
+        own = {"M": tokens, "N": width, "E": experts, "topk": topk}
+        return own | {"T": topk * tokens, "W": world_size, "E_local": local}
+
+    return Size(dims=dims, system=system)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Tokens and mask are read once, rows written once; as many rows leave a rank as arrive, some stay at home."""
+    rows, mask = dims["T"] * dims["N"], dims["E"] * dims["M"]
+    wire = (world_size - 1) / world_size * rows * element_bytes
+    return Cost(
+        flops={"fp32": mask * dims["topk"]},
+        memory_bytes=element_bytes * (dims["M"] * dims["N"] + rows)
+        + 4 * mask * dims["topk"]
+        + 4 * mask
+        + 8 * dims["T"],
+        wire_bytes=wire / min(dims["topk"], dims["E_local"]),
+        reference_wire_bytes=wire,
+        note="Mean over routings. Rows of one token for experts of one rank need to travel once: up to topk (or all "
+        "local experts) at a time, which is counted as if it always happened.",
+    )
+
+
+_SPLITS = "uneven and secret, new on every call and different on every rank; they add up to T"
+
+PROBLEM = Problem(
+    number=28,
+    slug="moe_pre_all2all",
+    title="MoE dispatch (permute by expert, all-to-all, regroup by local expert)",
+    summary="Tokens are copied once per chosen expert, sent to the ranks that own the experts, and grouped by local "
+    "expert.",
+    origin="VeOmni (expert-parallel dispatch, after Megatron-LM's token dispatcher)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_TO_ALL_V,),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature="solution(hidden_states: Tensor, expert_mask: Tensor[float32], num_experts: int, "
+    "input_splits: list[int] or Tensor, output_splits: list[int] or Tensor, "
+    "num_global_tokens_per_local_expert: Tensor[int64], group: ProcessGroup or None = None) -> "
+    "(Tensor, Tensor[float32], Tensor[int64], torch.Size)",
+    arguments=(
+        Argument(name="hidden_states", shape=("M", "N"), values="standard normal, different on every rank"),
+        Argument(
+            name="expert_mask",
+            shape=("E", "topk", "M"),
+            dtype="float32",
+            values="one-hot over experts; the slots of a token name different experts, in random order",
+        ),
+        Argument(
+            name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 256 at large", replicated=True
+        ),
+        Argument(name="input_splits", kind=ArgumentKind.INTEGERS, shape=("W",), dtype="int", values=_SPLITS),
+        Argument(
+            name="output_splits",
+            kind=ArgumentKind.INTEGERS,
+            shape=("W",),
+            dtype="int",
+            values="entry s is what rank s sends here; they add up to T as well",
+        ),
+        Argument(
+            name="num_global_tokens_per_local_expert",
+            shape=("W", "E_local"),
+            dtype="int64",
+            values="how many rows each of the rank's experts gets from every rank; on the device",
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(name="global_permuted_hidden_states", shape=("T", "N"), placement=Placement.PER_RANK, tolerance=EXACT),
+        Output(name="routing_map", shape=("E", "M"), dtype="float32", placement=Placement.PER_RANK, tolerance=EXACT),
+        Output(
+            name="local_input_permutation_mapping",
+            shape=("T",),
+            dtype="int64",
+            placement=Placement.PER_RANK,
+            tolerance=EXACT,
+        ),
+        Output(
+            name="org_hidden_states_shape",
+            shape=(2,),
+            dtype="int64",
+            placement=Placement.REPLICATED,
+            tolerance=EXACT,
+            on_host=True,
+        ),
+    ),
+    sizes={
+        SizeName.TINY: _size(tokens=60, width=48, experts=8, topk=2, system="a check on CPU ranks"),
+        SizeName.BASE: _size(
+            tokens=1024,
+            width=1024,
+            experts=8,
+            topk=2,
+            system="1024 tokens of 1024 elements per rank, two of 8 experts each",
+        ),
+        SizeName.LARGE: _size(
+            tokens=4096,
+            width=7168,
+            experts=256,
+            topk=8,
+            system="DeepSeek-V3 (hidden size 7168, 256 routed experts, 8 per token) with 4096 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=lambda world_size: (
+        None if world_size in {2, 4, 8} else f"needs a world size that divides 8 experts, got {world_size}"
+    ),
+    world_size_rule="2, 4 or 8: a divisor of the number of experts",
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="input_splits[d] rows, in the order of d's experts",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable={
+        "shards_wrong_order": "pieces differ in length; their wrong order is the problem's own mutant not_regrouped",
+    },
+)

@@ -1,0 +1,102 @@
+"""Routings for expert-parallel exchanges: uneven, secret, and with as many rows arriving at every rank as leave it.
+
+Every token of a rank chooses `topk` different experts of E; rank r owns experts r*E/W onwards. With equal totals the
+shapes of an exchange do not depend on the data, while splits, counts and places all do.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from problems.values import Call
+
+EVEN = 0.6
+"""Share of the rows that is spread evenly over ranks; the rest goes where secret permutations send it."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """A call's routing as one rank knows it.
+
+    Attributes:
+        counts: how many rows of each rank go to each expert, W x E (int64, on the CPU), the same on all ranks.
+        choices: the experts of this rank's tokens in ascending order, M x topk (int64).
+        rank: the rank that `choices` belong to.
+    """
+
+    counts: Tensor
+    choices: Tensor
+    rank: int
+
+    @property
+    def _by_owner(self) -> Tensor:
+        """Counts as sources x owners x local experts."""
+        return self.counts.view(len(self.counts), len(self.counts), -1)
+
+    @property
+    def sent(self) -> list[int]:
+        """How many rows this rank sends to every rank."""
+        splits: list[int] = self._by_owner[self.rank].sum(dim=1).tolist()
+        return splits
+
+    @property
+    def received(self) -> list[int]:
+        """How many rows this rank receives from every rank."""
+        splits: list[int] = self._by_owner[:, self.rank].sum(dim=1).tolist()
+        return splits
+
+    @property
+    def per_local_expert(self) -> Tensor:
+        """How many rows each of this rank's experts receives from every rank, W x E/W."""
+        return self._by_owner[:, self.rank].contiguous()
+
+    @property
+    def tokens(self) -> Tensor:
+        """Token numbers of this rank's rows in the order of experts, tokens ascending inside one."""
+        return self.map.nonzero()[:, 1]
+
+    @property
+    def map(self) -> Tensor:
+        """Whether expert e was chosen by token m, E x M (bool)."""
+        experts = torch.arange(self.counts.shape[1], device=self.choices.device)
+        return (self.choices.unsqueeze(0) == experts.view(-1, 1, 1)).any(dim=2)
+
+
+def draw(call: Call) -> Routing:
+    """The routing of `call` (dimensions M, E, topk, T = topk * M) for its rank."""
+    counts = _counts(call)
+    # In the order of experts, rows i and i + M belong to one token: at most M rows per expert never meet themselves.
+    experts = torch.arange(call.dims["E"]).repeat_interleave(counts[call.rank])
+    choices = experts.view(call.dims["topk"], call.dims["M"]).t().to(call.device)
+    order = call.permutation("tokens", call.dims["M"])
+    return Routing(counts=counts, choices=choices[order].sort(dim=1).values, rank=call.rank)
+
+
+def _counts(call: Call) -> Tensor:
+    """Rows from each rank to each expert, W x E: every rank sends and receives T in all, no expert more than M."""
+    world_size, rows = call.world_size, call.dims["T"]
+    even = int(rows * EVEN) // world_size
+    between = torch.full((world_size, world_size), even)
+    rest = rows - even * world_size
+    layers = 2 * world_size
+    cuts = call.integers("cuts", (layers - 1,), low=0, high=rest + 1, shared=True).sort().values.cpu()
+    shares = torch.diff(cuts, prepend=torch.tensor([0]), append=torch.tensor([rest]))
+    for layer, share in enumerate(shares.tolist()):
+        targets = call.permutation(f"targets{layer}", world_size, shared=True).cpu()
+        between[torch.arange(world_size), targets] += share
+    return _split_over_experts(call, between)
+
+
+def _split_over_experts(call: Call, between: Tensor) -> Tensor:
+    """Rows between ranks divided among the owner's experts, by uneven weights; every entry at most M."""
+    world_size, experts = call.world_size, call.dims["E"]
+    weights = call.uniform(
+        "weights", (world_size, world_size, experts // world_size), low=0.4, high=1.6, dtype=torch.float64, shared=True
+    ).cpu()
+    ends = (weights.cumsum(dim=2) / weights.sum(dim=2, keepdim=True) * between.unsqueeze(2)).round().long()
+    ends[:, :, -1] = between
+    counts = torch.diff(ends, dim=2, prepend=torch.zeros_like(ends[:, :, :1])).reshape(world_size, experts)
+    if int(counts.max()) > call.dims["M"]:
+        raise ValueError(f"an expert would get {int(counts.max())} rows of a rank with {call.dims['M']} tokens")
+    return counts
