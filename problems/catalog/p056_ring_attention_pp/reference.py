@@ -41,19 +41,20 @@ def _place(group: Group) -> tuple[int, int]:
 def _ring(q: Tensor, block: Tensor, scale: float, causal: bool, group: Group) -> Tensor:
     """Attention of the local queries (B, heads, S_local, size) over the group's sequence; `block` travels around."""
     rank, count = dist.get_rank(group), dist.get_world_size(group)
-    out = lse = None
+    parts: tuple[Tensor, Tensor] | None = None
     for step in range(count):
         arriving, works = _pass_on(block, rank, count, group) if step < count - 1 else (block, [])
         if not causal or step <= rank:
             part = _attend(q, block[0], block[1], scale, causal and step == 0)
-            out, lse = part if out is None else _merge(out, lse, *part)
+            parts = part if parts is None else _merge(*parts, *part)
         for work in works:
             work.wait()
         block = arriving
-    return out.to(q.dtype)
+    assert parts is not None  # the own block is always attended to
+    return parts[0].to(q.dtype)
 
 
-def _pass_on(block: Tensor, rank: int, count: int, group: Group) -> tuple[Tensor, list]:
+def _pass_on(block: Tensor, rank: int, count: int, group: Group) -> tuple[Tensor, list[dist.Work]]:
     """Start sending `block` to the next rank of the group and receiving the previous rank's."""
     arriving = torch.empty_like(block)
     send = dist.P2POp(dist.isend, block, group=group, group_peer=(rank + 1) % count)

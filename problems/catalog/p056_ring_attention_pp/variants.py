@@ -85,14 +85,14 @@ def first_stage_everywhere(
 ) -> Tensor:
     """Every rank computes the first stage itself from its weights and all its inputs; only these travel."""
     del causal
-    first_layer = [w_qkv.clone(), w_o.clone()]
-    for weight in first_layer:
+    first_qkv, first_o = w_qkv.clone(), w_o.clone()
+    for weight in (first_qkv, first_o):
         dist.broadcast(weight, group_src=0, group=pp_group)
     tokens = hidden_states.clone()
     dist.broadcast(tokens, group_src=0, group=pp_group)
     tokens = _gathered(tokens, cp_group)
     if dist.get_rank(pp_group) > 0:
-        tokens = _layer(tokens, *first_layer, num_heads, softmax_scale, first=0).to(tokens.dtype)
+        tokens = _layer(tokens, first_qkv, first_o, num_heads, softmax_scale, first=0).to(tokens.dtype)
     length = hidden_states.shape[1]
     out = _layer(tokens, w_qkv, w_o, num_heads, softmax_scale, first=dist.get_rank(cp_group) * length)
     return out[:, :length].to(hidden_states.dtype)
