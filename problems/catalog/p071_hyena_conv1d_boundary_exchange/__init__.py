@@ -1,0 +1,1 @@
+"""Context-parallel causal depthwise convolution in zigzag order."""

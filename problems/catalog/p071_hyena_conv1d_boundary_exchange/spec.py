@@ -1,0 +1,106 @@
+"""Context-parallel causal depthwise convolution in zigzag order, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_CONTEXT = 1_048_576
+_HIDDEN = 8192
+_TAPS = 7
+"""Evo 2 40B: its context, its hidden size and the length of its short filters (published configuration)."""
+
+
+def large(world_size: int) -> Dims:
+    """One short convolution over the whole context."""
+    return {"B": 1, "C": _HIDDEN, "L": _CONTEXT // (2 * world_size) * 2, "Kw": _TAPS}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The shard is read and written once; each inner rank sends two halos and receives two."""
+    positions, channels, taps = dims["B"] * dims["L"], dims["C"], dims["Kw"]
+    halo = dims["B"] * channels * (taps - 1) * element_bytes
+    wire = (1 if world_size == 2 else 2) * halo
+    return Cost(
+        flops={"fp32": 2 * positions * channels * taps},
+        memory_bytes=element_bytes * (2 * positions * channels + channels * taps),
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="The first and the last rank send half as much.",
+    )
+
+
+PROBLEM = Problem(
+    number=71,
+    slug="hyena_conv1d_boundary_exchange",
+    title="Context-parallel causal depthwise convolution with halo exchange",
+    summary="A short causal filter per channel over a sequence in zigzag order; only chunk ends travel to neighbours.",
+    origin="Savanna and NVIDIA BioNeMo Hyena (StripedHyena 2, Evo 2), context parallel",
+    parallelism=(Parallelism.CONTEXT,),
+    communication=(Communication.SEND_RECV,),
+    block=Block.CONVOLUTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.SCIENCE,
+    signature="solution(x: Tensor, weight: Tensor, group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("B", "C", "L"),
+            values="normal times a log-normal scale per element; different on every rank: L/2 positions of chunk r, "
+            "then L/2 of chunk 2W-1-r",
+        ),
+        Argument(name="weight", shape=("C", 1, "Kw"), values="standard normal, the same on all ranks", replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="y",
+            shape=("B", "C", "L"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds chunk r, then chunk 2W-1-r",
+            tolerance=Tolerance(
+                atol=0.011,
+                rtol=0.011,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls: honest "
+                "programs (library, float32, tap by tap) err by at most 0.0036, the cheapest cheat (halos in 8 bits, one "
+                "scale per channel) by at least 0.032.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(B=2, C=256, L=36, Kw=7), system="a check on CPU ranks, two sequences"),
+        SizeName.BASE: Size(
+            dims=fixed(B=1, C=1024, L=2048, Kw=7), system="the card's size: two chunks of 1024 per rank"
+        ),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="Evo 2 40B (hidden size 8192, short filters of 7 taps) over its whole context of 1048576 bases",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="rank r + 1",
+            payload="the last Kw - 1 positions of the early chunk",
+            pattern=Communication.SEND_RECV,
+        ),
+        Hop(
+            source="rank r",
+            target="rank r - 1",
+            payload="the last Kw - 1 positions of the late chunk",
+            pattern=Communication.SEND_RECV,
+        ),
+    ),
+)
