@@ -1,0 +1,1 @@
+"""Hyena long convolution with context parallelism."""

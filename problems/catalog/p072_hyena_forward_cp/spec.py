@@ -1,0 +1,142 @@
+"""Hyena long convolution with context parallelism, described."""
+
+from math import log2
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_CHANNELS = 1024
+_HIDDEN = 4096
+"""Hidden size of Evo 2 7B (its published configuration), whose long filters are one per channel."""
+
+_POSITIONS = 131_072
+
+
+def large(world_size: int) -> Dims:
+    """Part of the context, filters as long as the sequence."""
+    return {"B": 1, "C": _HIDDEN, "G": _HIDDEN, "D": 1, "Ls": _POSITIONS // world_size, "Lf": _POSITIONS}
+
+
+def divides_channels(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide the channels."""
+    if world_size < 2 or _CHANNELS % world_size:
+        return f"needs at least 2 ranks, a divisor of {_CHANNELS}; got {world_size}"
+    return None
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Three real transforms of twice the sequence per channel; the reference sends four streams.
+
+    The filters' transform counts as one of the three.
+    """
+    length = dims["Ls"] * world_size
+    stream = dims["B"] * dims["C"] * dims["Ls"]
+    transforms = dims["C"] / world_size * (2 * dims["B"] + 1)
+    sent = 4 * (world_size - 1) / world_size * stream * element_bytes
+    weights = dims["G"] / world_size * dims["Lf"] + dims["C"] / world_size
+    return Cost(
+        flops={"fp32": transforms * 2.5 * 2 * length * log2(2 * length)},
+        memory_bytes=element_bytes * (4 * stream + weights),
+        wire_bytes=sent / 2,
+        reference_wire_bytes=sent,
+        note="Two streams are enough: x2 and v can be multiplied before they leave, and x1 need not travel where the "
+        "result is gated after it has come back.",
+    )
+
+
+PROBLEM = Problem(
+    number=72,
+    slug="hyena_forward_cp",
+    title="Hyena long convolution with context parallelism",
+    summary="A gated convolution as long as the sequence: positions to channels, transforms, and back.",
+    origin="Savanna and NVIDIA BioNeMo Hyena (StripedHyena 2, Evo 2), context parallel",
+    parallelism=(Parallelism.CONTEXT,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.CONVOLUTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.SCIENCE,
+    signature="solution(x1_seq: Tensor, x2_seq: Tensor, v_seq: Tensor, h: Tensor, conv_bias: Tensor, num_groups: int, "
+    "group_dim: int, group: ProcessGroup or None = None, with_zigzag_splitting: bool = True) -> Tensor",
+    arguments=(
+        Argument(
+            name="x1_seq",
+            shape=("B", "C", "Ls"),
+            values="normal times a log-normal scale per element; half the positions of chunk r, half of chunk 2W-1-r",
+        ),
+        Argument(name="x2_seq", shape=("B", "C", "Ls"), values="standard normal, laid out as x1_seq"),
+        Argument(name="v_seq", shape=("B", "C", "Ls"), values="as x1_seq, other values"),
+        Argument(
+            name="h",
+            shape=("G", "Lf"),
+            values="normal under a decaying exponential with a time constant per group, about unit energy; "
+            "new on every call, the same on all ranks",
+            replicated=True,
+        ),
+        Argument(name="conv_bias", shape=("C",), values="standard normal, the same on all ranks", replicated=True),
+        Argument(name="num_groups", kind=ArgumentKind.INTEGER, dtype="int", values="G, the number of filters"),
+        Argument(name="group_dim", kind=ArgumentKind.INTEGER, dtype="int", values="channels per filter"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        Argument(name="with_zigzag_splitting", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True"),
+    ),
+    outputs=(
+        Output(
+            name="z",
+            shape=("B", "Ls", "C"),
+            placement=Placement.SHARDED,
+            sharding="positions as in the inputs, channels last",
+            layout="contiguous",
+            tolerance=Tolerance(
+                atol=0.05,
+                rtol=0.05,
+                rms=0.0097,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls: honest "
+                "programs (three roundings or one, transform or direct sum) err by at most 0.021 and 0.0045 rms, "
+                "the cheapest cheats (streams in 8 bits, one scale per row) by at least 0.114 and 0.021 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: {"B": 2, "C": 16 * world_size, "G": 8 * world_size, "D": 2, "Ls": 48, "Lf": 80},
+            system="a check on CPU ranks, two channels per filter",
+        ),
+        SizeName.BASE: Size(
+            dims=fixed(B=1, C=_CHANNELS, G=_CHANNELS, D=1, Ls=2048, Lf=4096),
+            system="the card's size: 1024 channels, 2048 positions per rank, filters of 4096 taps",
+        ),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="Evo 2 7B (hidden size 4096, one long filter per channel) over 131072 bases",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_channels,
+    world_size_rule="a power of two up to 1024",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="its positions of the receiver's channels, three streams",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="the receiver's positions of its channels of the result",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)

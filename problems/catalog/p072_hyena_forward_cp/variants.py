@@ -1,0 +1,118 @@
+"""Programs that must pass and programs that must fail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The whole sequence on one rank, in float32: streams (B, C, L), filters (C, Lf), bias (C, 1)."""
+
+    x1: Tensor
+    u: Tensor
+    filters: Tensor
+    bias: Tensor
+
+
+def _sequence(shard: Tensor, *, is_zigzag: bool = True) -> Tensor:
+    parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, shard.contiguous())
+    halves = [part.float().chunk(2, dim=-1) for part in parts]
+    if not is_zigzag:
+        return torch.cat(parts, dim=-1).float()
+    return torch.cat([half[0] for half in halves] + [half[1] for half in reversed(halves)], dim=-1)
+
+
+def _own(z: Tensor) -> Tensor:
+    chunks = z.chunk(2 * dist.get_world_size(), dim=-1)
+    rank = dist.get_rank()
+    return torch.cat((chunks[rank], chunks[-1 - rank]), dim=-1).transpose(1, 2).contiguous()
+
+
+def _by_transform(layer: _Layer) -> Tensor:
+    length = layer.u.shape[-1] + layer.filters.shape[-1]
+    product = torch.fft.rfft(layer.u, length) * torch.fft.rfft(layer.filters, length)
+    return layer.x1 * (torch.fft.irfft(product, length)[..., : layer.u.shape[-1]] + layer.u * layer.bias)
+
+
+def _direct(layer: _Layer) -> Tensor:
+    """Tap by tap, without a transform."""
+    length = layer.u.shape[-1]
+    y = layer.u * layer.bias
+    for tap in range(min(length, layer.filters.shape[-1])):
+        y[..., tap:] += layer.filters[:, tap, None] * layer.u[..., : length - tap]
+    return layer.x1 * y
+
+
+def _circular(layer: _Layer) -> Tensor:
+    """Without padding: the end of the sequence wraps around to its start."""
+    length = layer.u.shape[-1]
+    filters = layer.filters[:, :length]
+    y = torch.fft.irfft(torch.fft.rfft(layer.u) * torch.fft.rfft(filters, length), length)
+    return layer.x1 * (y + layer.u * layer.bias)
+
+
+def _half_filter(layer: _Layer) -> Tensor:
+    return _by_transform(replace(layer, filters=layer.filters[:, : layer.filters.shape[-1] // 2]))
+
+
+def _without_bias(layer: _Layer) -> Tensor:
+    return _by_transform(replace(layer, bias=torch.zeros_like(layer.bias)))
+
+
+def _without_gate(layer: _Layer) -> Tensor:
+    return _by_transform(replace(layer, x1=torch.ones_like(layer.x1)))
+
+
+def _time_reversed(layer: _Layer) -> Tensor:
+    """Each filter back to front."""
+    return _by_transform(replace(layer, filters=layer.filters.flip(-1)))
+
+
+def _gathered(compute: Callable[[_Layer], Tensor]) -> Callable[..., Tensor]:
+    """A program that gathers the sequence on every rank and keeps its own positions of what `compute` gives."""
+
+    def program(
+        x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, dim: int, *_rest: Any
+    ) -> Tensor:
+        filters = h.float().repeat_interleave(dim, dim=0)
+        u = _sequence(x2) * _sequence(v)
+        return _own(compute(_Layer(_sequence(x1), u, filters, bias.float()[:, None]))).to(x1.dtype)
+
+    return program
+
+
+def shard_only(
+    x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, dim: int, *_rest: Any
+) -> Tensor:
+    """Each rank convolves its own positions."""
+    filters = h.float().repeat_interleave(dim, dim=0)
+    layer = _Layer(x1.float(), x2.float() * v.float(), filters, bias.float()[:, None])
+    return _by_transform(layer).transpose(1, 2).contiguous().to(x1.dtype)
+
+
+def zigzag_ignored(
+    x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, dim: int, *_rest: Any
+) -> Tensor:
+    """Takes the shards as if they followed one another."""
+    filters = h.float().repeat_interleave(dim, dim=0)
+    streams = [_sequence(stream, is_zigzag=False) for stream in (x1, x2, v)]
+    z = _by_transform(_Layer(streams[0], streams[1] * streams[2], filters, bias.float()[:, None]))
+    return z.chunk(dist.get_world_size(), dim=-1)[dist.get_rank()].transpose(1, 2).contiguous().to(x1.dtype)
+
+
+HONEST = {"by_transform": _gathered(_by_transform), "direct": _gathered(_direct)}
+MUTANTS = {
+    "circular": _gathered(_circular),
+    "half_filter": _gathered(_half_filter),
+    "without_bias": _gathered(_without_bias),
+    "without_gate": _gathered(_without_gate),
+    "time_reversed": _gathered(_time_reversed),
+    "shard_only": shard_only,
+    "zigzag_ignored": zigzag_ignored,
+}
