@@ -1,0 +1,1 @@
+"""MoE combine (regroup by source, all-to-all, weighted unpermute)."""

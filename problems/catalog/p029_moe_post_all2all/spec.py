@@ -1,0 +1,162 @@
+"""MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> Size:
+    def dims(world_size: int) -> Dims:
+        local = experts // world_size
+        own = {"M": tokens, "N": width, "E": experts, "topk": topk}
+        return own | {"T": topk * tokens, "W": world_size, "E_local": local}
+
+    return Size(dims=dims, system=system)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Expert outputs and routing are read once, the sums written once; as many rows leave a rank as arrive."""
+    rows = dims["T"] * dims["N"]
+    wire = (world_size - 1) / world_size * rows * element_bytes
+    return Cost(
+        flops={"fp32": 2 * rows},
+        memory_bytes=element_bytes * (rows + dims["M"] * (dims["N"] + dims["topk"]))
+        + 8 * dims["topk"] * dims["M"]
+        + dims["E"] * dims["M"]
+        + 8 * dims["T"],
+        wire_bytes=wire / min(dims["topk"], dims["E_local"]),
+        reference_wire_bytes=wire,
+        note="Mean over routings. Rows for one token from experts of one rank can be weighted and added there (the "
+        "weights have to be sent first), which is counted as if it always happened.",
+    )
+
+
+_SPLITS = "uneven and secret, new on every call and different on every rank; they add up to T"
+
+
+def _integers(name: str, values: str) -> Argument:
+    return Argument(name=name, kind=ArgumentKind.INTEGERS, shape=("W",), dtype="int", values=values)
+
+
+PROBLEM = Problem(
+    number=29,
+    slug="moe_post_all2all",
+    title="MoE combine (regroup by source, all-to-all, weighted unpermute)",
+    summary="Expert outputs return to the ranks that own the tokens, are weighted and added up per token.",
+    origin="VeOmni (expert-parallel combine, after Megatron-LM's token dispatcher)",
+    parallelism=(Parallelism.EXPERT,),
+    communication=(Communication.ALL_TO_ALL_V,),
+    block=Block.MOE,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.MOE_LLM,
+    signature="solution(expert_outputs: Tensor, routing_weights: Tensor, selected_experts: Tensor[int64], "
+    "num_experts: int, input_splits: list[int] or Tensor, output_splits: list[int] or Tensor, "
+    "num_global_tokens_per_local_expert: Tensor[int64], routing_map: Tensor[bool], "
+    "local_input_permutation_mapping: Tensor[int64], org_hidden_states_shape: torch.Size, "
+    "group: ProcessGroup or None = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="expert_outputs",
+            shape=("T", "N"),
+            values="normal with a log-normal scale per element, different on every rank; grouped by local expert, then "
+            "by source",
+        ),
+        Argument(
+            name="routing_weights", shape=("M", "topk"), values="softmax of standard normal numbers over the slots"
+        ),
+        Argument(
+            name="selected_experts",
+            shape=("M", "topk"),
+            dtype="int64",
+            values="the different experts of every token, ascending",
+        ),
+        Argument(
+            name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 256 at large", replicated=True
+        ),
+        _integers("input_splits", _SPLITS),
+        _integers("output_splits", "how many of this rank's expert outputs belong to each rank"),
+        Argument(
+            name="num_global_tokens_per_local_expert",
+            shape=("W", "E_local"),
+            dtype="int64",
+            values="how many rows each of the rank's experts got from every rank; on the device",
+        ),
+        Argument(
+            name="routing_map", shape=("E", "M"), dtype="bool", values="whether a token of this rank chose an expert"
+        ),
+        Argument(
+            name="local_input_permutation_mapping",
+            shape=("T",),
+            dtype="int64",
+            values="token numbers of the true entries of routing_map, by expert, then by token",
+        ),
+        Argument(
+            name="org_hidden_states_shape",
+            kind=ArgumentKind.INTEGERS,
+            dtype="torch.Size",
+            values="torch.Size([M, N])",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("M", "N"),
+            placement=Placement.PER_RANK,
+            tolerance=Tolerance(
+                atol=0.018,
+                rtol=0.018,
+                rms=0.0075,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest "
+                "programs (rounded products, float32, other order) err by at most 0.01 and 0.0039 rms, the cheapest "
+                "cheats (rows or weights in 8 bits) by at least 0.045 and 0.0156 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: _size(tokens=60, width=96, experts=8, topk=2, system="a check on CPU ranks"),
+        SizeName.BASE: _size(
+            tokens=1024,
+            width=1024,
+            experts=8,
+            topk=2,
+            system="1024 tokens of 1024 elements per rank, two of 8 experts each",
+        ),
+        SizeName.LARGE: _size(
+            tokens=4096,
+            width=7168,
+            experts=256,
+            topk=8,
+            system="DeepSeek-V3 (hidden size 7168, 256 routed experts, 8 per token) with 4096 tokens per rank",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=lambda world_size: (
+        None if world_size in {2, 4, 8} else f"needs a world size that divides 8 experts, got {world_size}"
+    ),
+    world_size_rule="2, 4 or 8: a divisor of the number of experts",
+    hops=(
+        Hop(
+            source="rank d",
+            target="rank r",
+            payload="the outputs of d's experts for r's tokens",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable={
+        "shards_wrong_order": "pieces differ in length; a wrong order of them is the problem's own mutant "
+        "not_regrouped",
+    },
+)
