@@ -1,0 +1,1 @@
+"""Distributed k-nearest-neighbour search."""

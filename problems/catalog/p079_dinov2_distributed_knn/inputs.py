@@ -1,0 +1,47 @@
+"""Arguments of one rank for one call.
+
+Features lie around class centres that all ranks share, half of k rows to a class and each at a distance of its own: a
+query has near neighbours, middling ones and, to fill up k, strangers. Labels are distinct over all ranks, so that a
+label says which row was meant even where similarities tie after rounding.
+"""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+NEAREST = 0.95
+"""Largest share of the centre in a feature; the smallest is 0."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Queries (nq, D), training features (D, nl) and labels (1, nl) of the rank, k, and no group."""
+    centres = _unit(call.normal("centres", (_classes(call), "D"), dtype=torch.float32, shared=True))
+    rows = call.dims["nl"]
+    labels = call.permutation("labels", call.world_size * rows, shared=True)
+    return {
+        "test_features_rank": _features(call, "test", "nq", centres).to(call.dtype),
+        "train_features_rank_T": _features(call, "train", "nl", centres).T.to(call.dtype).contiguous(),
+        "train_labels_rank": labels[None, call.rank * rows : (call.rank + 1) * rows].clone(),
+        "max_k": call.dims["k"],
+        "group": None,
+    }
+
+
+def _classes(call: Call) -> int:
+    """Number of classes with k/2 training rows each."""
+    return max(2, 2 * call.world_size * call.dims["nl"] // call.dims["k"])
+
+
+def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
+    """Unit rows (count, D) in float32."""
+    own = centres[call.integers(f"{name} class", (count,), low=0, high=len(centres))]
+    share = call.uniform(f"{name} share", (count, 1), high=NEAREST, dtype=torch.float32)
+    if name == "test":
+        share = (share + NEAREST) / 2  # queries near their centres, so that similarities spread
+    away = _unit(call.normal(f"{name} away", (count, "D"), dtype=torch.float32))
+    return _unit(own * share + away * (1 - share.square()).sqrt())
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=-1, keepdim=True)

@@ -1,0 +1,85 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p079_dinov2_distributed_knn.reference import merge, solution
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _all(tensor: Tensor) -> list[Tensor]:
+    """The tensor of every rank."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return parts
+
+
+def _exchanged(candidates: Tensor) -> Tensor:
+    """Every rank's candidates (nq, W*count) for the own queries, from this rank's (W*nq, count) for all."""
+    world_size = dist.get_world_size()
+    received = torch.empty_like(candidates)
+    dist.all_to_all_single(received, candidates.contiguous())
+    return torch.cat(received.chunk(world_size), dim=1)
+
+
+def in_float32(queries: Tensor, rows: Tensor, labels: Tensor, *rest: Any) -> Pair:
+    """Similarities not rounded before the end."""
+    sims, chosen = solution(queries.float(), rows.float(), labels, *rest)
+    return sims.to(queries.dtype), chosen
+
+
+def all_at_once(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any, offered: int = 0) -> Pair:
+    """Queries by all-gather, one product, candidates by all-to-all; each rank offers `offered` (0: k)."""
+    sims, place = (torch.cat(_all(queries)) @ rows).topk(offered or max_k, dim=1)
+    return merge(_exchanged(sims), _exchanged(labels[0][place]), max_k)
+
+
+def rows_travel(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
+    """Gathers the training features in place of the queries, last rank first, and searches them whole."""
+    sims = queries @ torch.cat(_all(rows)[::-1], dim=1)
+    return merge(sims, torch.cat(_all(labels)[::-1], dim=1).expand(len(queries), -1), max_k)
+
+
+def each_offers_its_part(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
+    """Offers k/W candidates per rank, as if neighbours were spread evenly."""
+    return all_at_once(queries, rows, labels, max_k, offered=-(-max_k // dist.get_world_size()))
+
+
+def ascending(*arguments: Any) -> Pair:
+    """The right neighbours, farthest first."""
+    sims, labels = solution(*arguments)
+    return sims.flip(1), labels.flip(1)
+
+
+def labels_by_place(queries: Tensor, rows: Tensor, labels: Tensor, *rest: Any) -> Pair:
+    """Takes the label from the own shard whichever rank the neighbour came from."""
+    places = torch.arange(labels.shape[1], device=labels.device)[None]
+    sims, place = solution(queries, rows, places, *rest)
+    return sims, labels[0][place]
+
+
+def nearest_repeated(*arguments: Any) -> Pair:
+    """Names each neighbour twice and drops every other one."""
+    sims, labels = solution(*arguments)
+    return sims, labels[:, ::2].repeat_interleave(2, dim=1)[:, : labels.shape[1]]
+
+
+def rows_in_float8(queries: Tensor, rows: Tensor, *rest: Any) -> Pair:
+    """Training features rounded to 8 bits (e4m3, one scale per row)."""
+    scale = rows.float().abs().amax(dim=0, keepdim=True) / 448
+    rounded = (rows.float() / scale).to(torch.float8_e4m3fn).float() * scale
+    return solution(queries, rounded.to(rows.dtype), *rest)
+
+
+HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
+MUTANTS = {
+    "each_offers_its_part": each_offers_its_part,
+    "ascending": ascending,
+    "labels_by_place": labels_by_place,
+    "nearest_repeated": nearest_repeated,
+    "rows_in_float8": rows_in_float8,
+}
