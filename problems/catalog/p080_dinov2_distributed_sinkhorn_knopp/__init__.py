@@ -1,0 +1,1 @@
+"""Distributed Sinkhorn-Knopp normalisation of teacher assignments."""

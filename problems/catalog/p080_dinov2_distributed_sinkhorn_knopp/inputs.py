@@ -1,0 +1,27 @@
+"""Arguments of one rank for one call.
+
+Logits are far from uniform at the temperature used, prototypes differ in popularity over all ranks and samples in
+size, so that every round of the normalisation changes the assignment.
+"""
+
+import torch
+
+from problems.values import Arguments, Call
+
+TEMPERATURE = 0.07
+LOGIT_STD, POPULARITY_STD, SAMPLE_STD = 0.15, 0.08, 0.08
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Logits (b, Kp) in float32, the temperature, a count, the number of rounds, and no group."""
+    logits = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
+    logits += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
+    logits += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
+    rows = call.dims["b"]
+    return {
+        "teacher_output": logits,
+        "teacher_temp": TEMPERATURE,
+        "n_masked_patches_tensor": call.integers("count", (1,), low=rows // 2, high=rows + 1),
+        "n_iterations": call.dims["rounds"],
+        "group": None,
+    }
