@@ -1,0 +1,1 @@
+"""Ring attention backward with data-parallel averaging."""

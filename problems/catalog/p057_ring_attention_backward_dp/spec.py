@@ -1,0 +1,164 @@
+"""Ring attention backward with data-parallel averaging, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_SHAPE = ("B", "S_local", "num_heads", "head_dim")
+_TOLERANCE = Tolerance(
+    atol=0.06,
+    rtol=0.03,
+    rms=0.0066,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny: honest programs (ring with "
+    "rounded probabilities, gathered in float32 and float64) err by at most 0.0046 rms, the cheapest "
+    "cheat (8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least "
+    "0.0093 rms at 2 and 0.0135 rms at 4 ranks.",
+)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Five products per pair of a query and a key that it sees, all of them unless attention is causal.
+
+    Keys and values of the other context ranks arrive, and gradients go back for them; counted in the run's dtype and
+    for causal attention, where half the pairs are seen, because a call may be either.
+    """
+    cp, dp = dims["cp_size"], dims["dp_size"]
+    block = dims["B"] * dims["S_local"] * dims["num_heads"] * dims["head_dim"]
+    reduced = 2 * (dp - 1) / dp * 3 * block * element_bytes
+    return Cost(
+        flops={"matmul": 10 * block * cp * dims["S_local"] / 2},
+        memory_bytes=8 * block * element_bytes + 4 * dims["B"] * dims["num_heads"] * dims["S_local"],
+        wire_bytes=2 * (cp - 1) * block * element_bytes + reduced,
+        reference_wire_bytes=2 * (cp - 1) * block * element_bytes + 2 * (cp if cp > 1 else 0) * block * 4 + reduced,
+        note="Least: each pair of ranks exchanges keys and values or what their gradients need; the reference also "
+        "carries float32 gradients all the way around.",
+    )
+
+
+def _dims(*, B: int, S: int, num_heads: int, head_dim: int, world_size: int) -> Dims:
+    """`S` positions over the context ranks of each of two replicas."""
+    dp = min(2, world_size)
+    cp = world_size // dp
+    return {
+        "dp_size": dp,
+        "cp_size": cp,
+        "B": B,
+        "S_local": max(1, S // cp),
+        "num_heads": num_heads,
+        "head_dim": head_dim,
+    }
+
+
+def _refuses(world_size: int) -> str | None:
+    return None if world_size in {2, 4, 8} else f"needs 2, 4 or 8 ranks, got {world_size}"
+
+
+PROBLEM = Problem(
+    number=57,
+    slug="ring_attention_backward_dp",
+    title="Ring attention backward with data-parallel averaging",
+    summary="Gradients of attention over a sequence that is cut over the ranks, averaged over two replicas.",
+    origin="ring-flash-attention (zhuzilin) with Megatron-LM rank order (cp-dp)",
+    parallelism=(Parallelism.CONTEXT, Parallelism.DATA),
+    communication=(Communication.SEND_RECV, Communication.ALL_REDUCE),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(dout, q, k, v, out, softmax_lse, softmax_scale=None, causal=False, cp_group=None, "
+    "dp_group=None)",
+    arguments=(
+        Argument(name="dout", shape=_SHAPE, values="long-tailed, different on every rank"),
+        Argument(name="q", shape=_SHAPE, values="normal, with a scale per head between 1 and 2"),
+        Argument(name="k", shape=_SHAPE, values="standard normal, different on every rank"),
+        Argument(name="v", shape=_SHAPE, values="long-tailed, different on every rank"),
+        Argument(name="out", shape=_SHAPE, values="the forward pass over the whole sequence, rounded"),
+        Argument(
+            name="softmax_lse",
+            shape=("B", "num_heads", "S_local"),
+            dtype="float32",
+            values="logarithm of each query's softmax denominator over the whole sequence",
+        ),
+        Argument(
+            name="softmax_scale",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="None (then head_dim^-0.5) or a secret number near it; new on every call",
+            replicated=True,
+        ),
+        Argument(
+            name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="drawn for every call", replicated=True
+        ),
+        Argument(
+            name="cp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="the W/2 neighbours that share a sequence, in order",
+        ),
+        Argument(
+            name="dp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="the two ranks at the same place of different sequences",
+        ),
+    ),
+    outputs=tuple(
+        Output(
+            name=name,
+            shape=_SHAPE,
+            placement=Placement.SHARDED,
+            sharding="context rank c holds positions c*S_local to (c+1)*S_local - 1; replicated over dp_group",
+            tolerance=_TOLERANCE,
+        )
+        for name in ("dq", "dk", "dv")
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(B=2, S=64, num_heads=2, head_dim=32, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(B=16, S=16, num_heads=8, head_dim=64, world_size=world_size),
+            system="a very short sequence: latency alone",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(B=1, S=16_384, num_heads=32, head_dim=128, world_size=world_size),
+            system="LLaMA-2-7B-32K (32 heads of 128, no grouped queries), sequences of half its context, 16384 tokens",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=_refuses,
+    world_size_rule="2, 4 or 8",
+    groups="rank d*W/2 + c: cp_group = the W/2 neighbours of replica d; dp_group = ranks c and c + W/2",
+    hops=(
+        Hop(
+            source="context rank c",
+            target="context rank c + 1",
+            payload="a block of keys and values, and the gradients collected for it",
+            pattern=Communication.SEND_RECV,
+        ),
+        Hop(
+            source="replica d",
+            target="the other replica",
+            payload="dq, dk and dv, summed",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable={
+        "peer_output": "both ranks of a pair owe the same outputs: on 2 ranks those of the other are right"
+    },
+    notes=(
+        "On 2 ranks the context group has one member: there is no ring, only the mean over replicas.",
+        "Training averages the gradients of weights over replicas, not those of activations; the mean stands for it.",
+    ),
+)

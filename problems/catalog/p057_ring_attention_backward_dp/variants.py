@@ -1,0 +1,91 @@
+"""Programs that must pass and programs that must fail."""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Gradients = tuple[Tensor, ...]
+
+
+def _gather(tensor: Tensor, group: Any, *, dim: int = 1) -> Tensor:
+    """A tensor's shards of the whole context group, in float32."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, tensor.contiguous(), group=group)
+    return torch.cat(parts, dim=dim).float()
+
+
+def gathered(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    softmax_lse: Tensor,
+    softmax_scale: float | None,
+    causal: bool,
+    cp_group: Any,
+    dp_group: Any,
+    *,
+    width: torch.dtype = torch.float32,
+    flips: bool = False,
+    has_delta: bool = True,
+    has_scale: bool = True,
+    averages: bool = True,
+    sums: bool = False,
+) -> Gradients:
+    """Gathers everything in the context group and differentiates the whole attention; the last arguments err."""
+    rank, length = dist.get_rank(cp_group), q.shape[1]
+    d_all, q_all, k_all, v_all, o_all = (_gather(tensor, cp_group).to(width) for tensor in (dout, q, k, v, out))
+    lse = _gather(softmax_lse, cp_group, dim=2).unsqueeze(-1).to(width)
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None or not has_scale else softmax_scale
+    p = (torch.einsum("bqhd,bkhd->bhqk", q_all, k_all) * scale - lse).exp()
+    p = p.tril() if causal != flips else p
+    delta = (d_all * o_all).sum(dim=-1).transpose(1, 2).unsqueeze(-1) * has_delta
+    ds = p * (torch.einsum("bqhd,bkhd->bhqk", d_all, v_all) - delta) * scale
+    whole = (
+        torch.einsum("bhqk,bkhd->bqhd", ds, k_all),
+        torch.einsum("bhqk,bqhd->bkhd", ds, q_all),
+        torch.einsum("bhqk,bqhd->bkhd", p, d_all),
+    )
+    own = [part[:, rank * length : (rank + 1) * length].to(q.dtype) for part in whole]
+    return tuple(_mean(part, dp_group, averages=averages, sums=sums) for part in own)
+
+
+def _mean(part: Tensor, group: Any, *, averages: bool, sums: bool) -> Tensor:
+    """The mean over replicas."""
+    total = part.float()
+    if averages:
+        dist.all_reduce(total, group=group)
+        total = total if sums else total / dist.get_world_size(group)
+    return total.to(part.dtype)
+
+
+def own_keys_only(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, softmax_lse: Tensor, *rest: Any
+) -> Gradients:
+    """No ring and no replicas: the rank's queries with the rank's keys."""
+    softmax_scale, causal, _, _ = rest
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    p = (torch.einsum("bqhd,bkhd->bhqk", q.float(), k.float()) * scale - softmax_lse.unsqueeze(-1)).exp()
+    p = p.tril() if causal else p
+    delta = (dout.float() * out.float()).sum(dim=-1).transpose(1, 2).unsqueeze(-1)
+    ds = p * (torch.einsum("bqhd,bkhd->bhqk", dout.float(), v.float()) - delta) * scale
+    parts = (
+        torch.einsum("bhqk,bkhd->bqhd", ds, k.float()),
+        torch.einsum("bhqk,bqhd->bkhd", ds, q.float()),
+        torch.einsum("bhqk,bqhd->bkhd", p, dout.float()),
+    )
+    return tuple(part.to(q.dtype) for part in parts)
+
+
+HONEST = {"gathered": gathered, "in_float64": partial(gathered, width=torch.float64)}
+MUTANTS = {
+    "own_keys_only": own_keys_only,
+    "causal_exchanged": partial(gathered, flips=True),
+    "without_delta": partial(gathered, has_delta=False),
+    "replicas_not_averaged": partial(gathered, averages=False),
+    "replicas_summed": partial(gathered, sums=True),
+}
