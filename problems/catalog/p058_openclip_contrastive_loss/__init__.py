@@ -1,0 +1,1 @@
+"""Distributed SigLIP loss."""

@@ -1,0 +1,107 @@
+"""Distributed SigLIP loss, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Every image of the rank against every text of the world; all texts but the own ones have to arrive."""
+    features = dims["B"] * dims["D"] * element_bytes
+    moved = (world_size - 1) * features
+    pairs = dims["B"] * dims["B"] * world_size
+    return Cost(
+        flops={"matmul": 2 * pairs * dims["D"], "fp32": 4 * pairs},
+        memory_bytes=2 * features + element_bytes,
+        wire_bytes=moved,
+        reference_wire_bytes=moved,
+    )
+
+
+def _split(*, pairs: int, D: int, world_size: int) -> Dims:
+    return {"B": max(1, pairs // world_size), "D": D}
+
+
+_FEATURES = "unit vectors: a direction per pair, one common to all texts and images, and noise"
+_PRECISION = (
+    "the loss is one number, a sum over all pairs in which the rounding of single features cancels; narrow payloads "
+    "cannot be told from wide ones by it"
+)
+
+PROBLEM = Problem(
+    number=58,
+    slug="openclip_contrastive_loss",
+    title="Distributed SigLIP (sigmoid contrastive) loss with a bidirectional text ring",
+    summary="The sigmoid loss of each rank's images against the texts of all ranks.",
+    origin="OpenCLIP (SigLIP loss, bidirectional neighbour exchange)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.SEND_RECV,),
+    block=Block.LOSS,
+    stage=(Stage.TRAINING,),
+    domain=Domain.VISION,
+    signature="solution(image_features: Tensor, text_features: Tensor, logit_scale: float, logit_bias: float = 0.0, "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(name="image_features", shape=("B", "D"), values=_FEATURES),
+        Argument(name="text_features", shape=("B", "D"), values=_FEATURES),
+        Argument(name="logit_scale", kind=ArgumentKind.REAL, dtype="float", values="6 to 14, secret", replicated=True),
+        Argument(
+            name="logit_bias",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="minus the logarithm of the number of texts, give or take 1, secret",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="loss",
+            shape=(),
+            placement=Placement.PER_RANK,
+            tolerance=Tolerance(
+                atol=0.0,
+                rtol=0.035,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks: honest programs err by "
+                "at most 0.017 (every step rounded) at tiny and base, the cheapest cheat (a rank's "
+                "texts left out, matches forgotten) by at least 0.12.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _split(pairs=64, D=64, world_size=world_size), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _split(pairs=1024, D=1024, world_size=world_size), system="1024 pairs in all"
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _split(pairs=32_768, D=1152, world_size=world_size),
+            system="SigLIP So400m (width 1152) with a batch of 32768 pairs over all ranks",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="rank r",
+            target="ranks r - 1 and r + 1",
+            payload="a block of texts each way, W // 2 times",
+            pattern=Communication.SEND_RECV,
+        ),
+    ),
+    mutants_not_applicable={"squeezed_int8": _PRECISION, "squeezed_float8": _PRECISION},
+    notes=(
+        "The loss hides the precision of what travels; texts on the wire have to keep the run's dtype all the same.",
+    ),
+)

@@ -1,0 +1,88 @@
+"""Programs that must pass and programs that must fail."""
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def _everyone(texts: Tensor) -> list[Tensor]:
+    """The texts of every rank."""
+    parts = [torch.empty_like(texts) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, texts.contiguous())
+    return parts
+
+
+def gathered(
+    images: Tensor,
+    texts: Tensor,
+    logit_scale: float,
+    logit_bias: float = 0.0,
+    group: None = None,
+    *,
+    matches: bool = True,
+    ranks: int | None = None,
+    has_bias: bool = True,
+    scales: bool = True,
+) -> Tensor:
+    """Gathers all texts and scores once, in float32; the last arguments make it wrong."""
+    every = torch.cat(_everyone(texts)[:ranks]).float()
+    logits = images.float() @ every.T * (logit_scale if scales else 1.0) + logit_bias * has_bias
+    total = nn.functional.softplus(logits).sum()
+    if matches:
+        first = dist.get_rank() * len(images)
+        total -= logits[:, first : first + len(images)].diagonal().sum()
+    return (total / len(images)).to(images.dtype)
+
+
+def rounded_each_step(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """Every step in the run's dtype, blocks added one by one."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    every = _everyone(texts)
+    signs = 2 * torch.eye(len(images), dtype=images.dtype) - 1
+    loss = torch.zeros((), dtype=images.dtype)
+    for distance in range(world_size):
+        logits = (logit_scale * images) @ every[(rank + distance) % world_size].T + logit_bias
+        sign = signs if distance == 0 else -1
+        loss = loss - nn.functional.logsigmoid(sign * logits).sum() / len(images)
+    return loss
+
+
+def own_texts_only(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """No communication: the own block, as if it stood for all."""
+    logits = (logit_scale * images.float()) @ texts.float().T + logit_bias
+    others = nn.functional.softplus(logits).sum() * dist.get_world_size()
+    return ((others - logits.diagonal().sum()) / len(images)).to(images.dtype)
+
+
+def averaged_over_ranks(*arguments: Tensor) -> Tensor:
+    """The mean of all ranks' losses."""
+    loss = gathered(*arguments).float()
+    dist.all_reduce(loss)
+    return (loss / dist.get_world_size()).to(arguments[0].dtype)
+
+
+def softmax_loss(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """Cross entropy over all texts, as in CLIP."""
+    logits = (logit_scale * images.float()) @ torch.cat(_everyone(texts)).float().T
+    wanted = torch.arange(len(images)) + dist.get_rank() * len(images)
+    return nn.functional.cross_entropy(logits, wanted).to(images.dtype)
+
+
+HONEST = {"gathered": gathered, "rounded_each_step": rounded_each_step}
+MUTANTS = {
+    "own_texts_only": own_texts_only,
+    "matches_forgotten": partial(gathered, matches=False),
+    "last_rank_left_out": partial(gathered, ranks=-1, matches=False),
+    "without_bias": partial(gathered, has_bias=False),
+    "without_scale": partial(gathered, scales=False),
+    "averaged_over_ranks": averaged_over_ranks,
+    "softmax_loss": softmax_loss,
+}
