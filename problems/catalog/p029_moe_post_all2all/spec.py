@@ -72,9 +72,7 @@ PROBLEM = Problem(
             values="normal with a log-normal scale per element, different on every rank; grouped by local expert, then "
             "by source",
         ),
-        Argument(
-            name="routing_weights", shape=("M", "topk"), values="softmax of standard normal numbers over the slots"
-        ),
+        Argument(name="routing_weights", shape=("M", "topk"), values="softmax of normal numbers over the slots"),
         Argument(
             name="selected_experts",
             shape=("M", "topk"),
