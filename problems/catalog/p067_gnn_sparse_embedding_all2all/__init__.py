@@ -1,0 +1,1 @@
+"""Push of sparse embedding rows to their owners."""

@@ -1,0 +1,34 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`idx` (nnz,), `value` (nnz, h), `num_nodes` and no group."""
+    return {
+        "idx": _ids(call),
+        "value": call.normal("value", ("nnz", "h")),
+        "num_nodes": call.dims["Nn"],
+        "group": None,
+    }
+
+
+def _ids(call: Call) -> Tensor:
+    """Node ids that come in unequal shares from the owners, with popular nodes asked for often.
+
+    Random cuts give every owner a share, another one for each rank; one owner in a secret place relative to the
+    rank gets nothing. Within an owner the density falls with the power -2/3 of the distance from a popular node.
+    """
+    per_owner = call.dims["Nn"] // call.world_size
+    cuts = call.uniform("cuts", (max(call.world_size - 2, 0),), dtype=torch.float32).sort().values
+    place = torch.searchsorted(cuts, call.uniform("owners", ("nnz",), dtype=torch.float32))
+    if call.world_size > 2:
+        place = call.permutation("order", call.world_size)[place]
+    else:
+        place = call.integers("owners of two", ("nnz",), low=0, high=3).clamp_(max=1)
+    popular = call.integers("popular", (call.world_size,), low=0, high=per_owner, shared=True)
+    distance = call.uniform("distances", ("nnz",), dtype=torch.float32).pow_(3).mul_(per_owner).long()
+    return place + call.world_size * ((popular[place] + distance) % per_owner)

@@ -1,0 +1,93 @@
+"""Push of sparse embedding rows to their owners, described."""
+
+from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_PAPERS = 111_059_956
+"""Nodes of ogbn-papers100M, whose embeddings have 128 elements."""
+
+_NODES_PER_BATCH = 1024 * (1 + 15 + 15 * 10 + 15 * 10 * 5)
+"""Most nodes that 1024 seeds reach with fanouts 15, 10 and 5, the usual ones for that graph."""
+
+
+def _dims(*, nodes: int, pairs: int, width: int, world_size: int) -> Dims:
+    """Sizes with the number of nodes rounded up to a multiple of the world size."""
+    return {"Nn": -(-nodes // world_size) * world_size, "nnz": pairs, "h": width}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Every pair is read and written once, in the mean over ranks and calls.
+
+    The largest shares fall on random owners, so on average 1/W of the pairs stay where they are.
+    """
+    pairs = dims["nnz"] * (8 + element_bytes * dims["h"])
+    sent = (world_size - 1) / world_size * pairs
+    return Cost(
+        flops={},
+        memory_bytes=2 * pairs,
+        wire_bytes=sent,
+        reference_wire_bytes=sent + 8 * (world_size - 1),
+        note="A mean over calls: how many pairs live elsewhere varies, and the busiest rank of a call moves more.",
+    )
+
+
+PROBLEM = Problem(
+    number=67,
+    slug="gnn_sparse_embedding_all2all",
+    title="Push sparse embedding rows to their owners",
+    summary="Pairs of a node id and a row go to the rank that owns the id (id mod W), by source, order kept.",
+    origin="DGL (sparse push of distributed embeddings, remainder partition)",
+    parallelism=(Parallelism.GRAPH, Parallelism.TABLE),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.EMBEDDING,
+    stage=(Stage.TRAINING,),
+    domain=Domain.GRAPH,
+    signature="solution(idx: Tensor, value: Tensor, num_nodes: int, group: ProcessGroup or None = None) "
+    "-> tuple[Tensor, Tensor]",
+    arguments=(
+        Argument(
+            name="idx",
+            shape=("nnz",),
+            dtype="int64",
+            values="ids in [0, Nn) with repetition; owners get unequal shares, on more than two ranks one gets "
+            "nothing, and some nodes are popular; new on every rank and call",
+        ),
+        Argument(name="value", shape=("nnz", "h"), values="standard normal, different on every rank"),
+        Argument(name="num_nodes", kind=ArgumentKind.INTEGER, dtype="int", values="Nn, a multiple of W"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(name="recv_idx", shape=("received",), dtype="int64", placement=Placement.PER_RANK, tolerance=EXACT),
+        Output(name="recv_value", shape=("received", "h"), placement=Placement.PER_RANK, tolerance=EXACT),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(nodes=300, pairs=120, width=16, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(nodes=100_000, pairs=1024, width=128, world_size=world_size),
+            system="the card's size: 1024 pairs per rank, rows of 128 elements",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(nodes=_PAPERS, pairs=_NODES_PER_BATCH, width=128, world_size=world_size),
+            system="ogbn-papers100M (111059956 nodes, 128 elements): gradients of a batch of 1024 seeds per rank with "
+            "fanouts 15, 10 and 5, at most 937984 nodes",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="rank r", target="rank d", payload="how many pairs will come", pattern=Communication.ALL_TO_ALL),
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="the ids with id mod W = d, and their rows",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed counts would make ranks wait for pairs that nobody sends; the mutants own_pairs_only and sorted_by_id "
+        "stand for it",
+    ),
+)
