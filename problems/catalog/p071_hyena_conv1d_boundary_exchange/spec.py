@@ -73,8 +73,8 @@ PROBLEM = Problem(
                 atol=0.011,
                 rtol=0.011,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls: honest "
-                "programs (library, float32, tap by tap) err by at most 0.0036, the cheapest cheat (halos in 8 bits, one "
-                "scale per channel) by at least 0.032.",
+                "programs (library, float32, tap by tap) err by at most 0.0036, the cheapest cheat (halos in 8 bits, "
+                "one scale per channel) by at least 0.032.",
             ),
         ),
     ),
