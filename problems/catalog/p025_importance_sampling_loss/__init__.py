@@ -1,0 +1,1 @@
+"""Importance-sampling policy-gradient loss with LM head."""

@@ -1,0 +1,66 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+IGNORE = -100
+DRIFT = 0.5
+"""Standard deviation of the difference between new and old log-probabilities."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Hidden states (M, N) that lean toward their labels, the head (V, N), labels, old log-probabilities, advantages.
+
+    Log-probabilities then lie between about -6 and -0.1, as those of a trained model do, and old ones near the new
+    ones. How many tokens are ignored and how large advantages are differs between ranks.
+    """
+    vocabulary, hidden = call.dims["V"], call.dims["N"]
+    labels = call.integers("labels", ("M",), low=0, high=vocabulary)
+    weight = call.normal("weight", ("V", "N"), std=hidden**-0.5)
+    wide = torch.log(torch.tensor(float(vocabulary))).item() + 0.5
+    lean = call.uniform("lean", ("M", 1), low=wide - 5, high=wide + 2, dtype=torch.float32)
+    own = call.normal("hidden_states", ("M", "N"), dtype=torch.float32)
+    states = (own + lean * weight[labels].float()).to(call.dtype)
+    return {
+        "hidden_states": states,
+        "weight": weight,
+        "labels": labels.where(~_ignored(call), IGNORE),
+        "old_logprobs": _old(call, states, weight[labels], wide),
+        "advantages": _advantages(call),
+        "ignore_index": IGNORE,
+    }
+
+
+def _place(call: Call) -> float:
+    """The rank's place in a secret order of the ranks, from 0 to 1."""
+    order = call.permutation("order", call.world_size, shared=True)
+    return float(order[call.rank]) / (call.world_size - 1)
+
+
+def _ignored(call: Call) -> Tensor:
+    """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one."""
+    share = 0.05 + 0.5 * _place(call)
+    ignored = call.uniform("ignored", ("M",), dtype=torch.float32) < share
+    ignored[0] = False
+    return ignored
+
+
+def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
+    """Log-probabilities of an older policy: near those of `states`, without multiplying by the whole head.
+
+    The other logits are almost normal with variance 1, so their exponentials add up to about V e^(1/2).
+    """
+    logit = (states.float() * chosen.float()).sum(dim=1)
+    now = -torch.log1p(torch.exp(wide - logit))
+    return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
+
+
+def _advantages(call: Call) -> Tensor:
+    """Normal, with a mean between 1/2 and 5/2 by place: positive, so that the loss does not cancel.
+
+    Ranks with fewer tokens have larger means, so that a mean of the ranks' means is far from the mean over tokens.
+    """
+    mean = 0.5 + 2 * _place(call)
+    return (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)

@@ -1,0 +1,132 @@
+"""Importance-sampling policy-gradient loss with LM head, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """One product; logits need not be stored. Seven scalars are reduced over the ranks."""
+    tokens, hidden, vocabulary = dims["M"], dims["N"], dims["V"]
+    share = 2 * (world_size - 1) / world_size
+    return Cost(
+        flops={"matmul": 2 * tokens * hidden * vocabulary, "fp32": 5 * tokens * vocabulary},
+        memory_bytes=element_bytes * (tokens * hidden + vocabulary * hidden + 4 * tokens) + 8 * tokens + 24,
+        wire_bytes=share * (4 + 6 * min(2, element_bytes)),
+        reference_wire_bytes=share * 28,
+        note="Seven scalars on the wire: only their latency counts.",
+    )
+
+
+def _tolerance(*, atol: float, rtol: float, rms: float | None = None) -> Tolerance:
+    return Tolerance(
+        atol=atol,
+        rtol=rtol,
+        rms=rms,
+        calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs "
+        "(float32 or everything rounded per token): loss 0.0044 of an allowance of 0.02, log-probabilities 0.0034 rms, "
+        "losses per token 0.0097 rms, metrics 0.0148. Cheapest cheats: mean of means 0.12 in the loss, half the "
+        "vocabulary 0.18 rms in log-probabilities, no ratio 0.42 rms in losses, extremes of one rank 0.09 in metrics.",
+    )
+
+
+def _output(name: str, *, shape: tuple[str | int, ...] = (), dtype: str = "input", tolerance: Tolerance) -> Output:
+    placement = Placement.PER_RANK if dtype == "input" else Placement.REPLICATED
+    return Output(name=name, shape=shape, dtype=dtype, placement=placement, tolerance=tolerance)
+
+
+PROBLEM = Problem(
+    number=25,
+    slug="importance_sampling_loss",
+    title="Importance-sampling policy-gradient loss with LM head",
+    summary="Log-probabilities of labels under a language-model head, importance ratios against an older policy, and a "
+    "loss with five metrics over all ranks.",
+    origin="xorl (importance-sampling loss for reinforcement learning)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.LOSS,
+    stage=(Stage.TRAINING,),
+    domain=Domain.RL,
+    signature="solution(hidden_states: Tensor, weight: Tensor, labels: Tensor[int64], old_logprobs: Tensor, "
+    "advantages: Tensor, ignore_index: int = -100) -> (Tensor, None, Tensor, Tensor, Tensor)",
+    arguments=(
+        Argument(
+            name="hidden_states",
+            shape=("M", "N"),
+            values="normal, leaning toward the label's row of the head; different on every rank",
+        ),
+        Argument(name="weight", shape=("V", "N"), values="normal over sqrt(N), different on every rank"),
+        Argument(
+            name="labels",
+            shape=("M",),
+            dtype="int64",
+            values="uniform; on each rank another share, 5 to 55 %, is ignore_index",
+        ),
+        Argument(
+            name="old_logprobs",
+            shape=("M",),
+            values="the log-probability of the label plus normal noise of 0.5, at most 0",
+        ),
+        Argument(
+            name="advantages", shape=("M",), values="normal with a mean between 1/2 and 5/2, different on every rank"
+        ),
+        Argument(name="ignore_index", kind=ArgumentKind.INTEGER, dtype="int", values="-100", replicated=True),
+    ),
+    outputs=(
+        _output("loss", dtype="float32", tolerance=_tolerance(atol=0.01, rtol=0.01)),
+        _output(
+            "per_token_logprobs",
+            shape=("M",),
+            tolerance=_tolerance(atol=0.03, rtol=0.03, rms=0.02),
+        ),
+        _output(
+            "per_token_loss",
+            shape=("M",),
+            tolerance=_tolerance(atol=0.03, rtol=0.08, rms=0.04),
+        ),
+        _output(
+            "metrics",
+            shape=(5,),
+            dtype="float32",
+            tolerance=_tolerance(atol=0.001, rtol=0.06),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(M=96, N=64, V=512), system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=fixed(M=1024, N=1024, V=32_000), system="1024 tokens per rank, 32000 words"),
+        SizeName.LARGE: Size(
+            dims=fixed(M=8192, N=4096, V=128_256),
+            system="Llama 3.1 8B (hidden size 4096, vocabulary 128256), a batch of 8192 tokens of rollouts per rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="seven scalars: four sums, a count, a minimum and a maximum",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("squeezed_int8", "squeezed_float8"),
+        "the payload is five sums; 8 bits of each err by no more than rounding the logits does",
+    ),
+    nothing_at=(1,),
+    notes=(
+        "Every rank has its own head here, as the card says; in training it is the same everywhere.",
+        "Log-ratios stay far from the limits of the clamp.",
+    ),
+)

@@ -1,0 +1,112 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p025_importance_sampling_loss.reference import solution
+
+Results = tuple[Tensor, None, Tensor, Tensor, Tensor]
+
+
+def _finish(logits: Tensor, labels: Tensor, old: Tensor, advantages: Tensor, *, valid: Tensor) -> Results:
+    """Everything after the logits, in the logits' dtype, each number gathered on its own."""
+    dtype = old.dtype
+    chosen = logits.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1).float()
+    lp = torch.where(valid, chosen - logits.float().logsumexp(dim=1), 0.0).to(dtype)
+    delta = torch.where(valid, (lp - old).clamp(-20, 20), 0)
+    ratio = delta.exp()
+    losses = torch.where(valid, -(ratio * advantages), 0)
+    tokens = [ratio[valid], (ratio - delta - 1)[valid], -lp[valid]]
+    sums = torch.stack([valid.sum().float(), losses.float().sum(), *(part.float().sum() for part in tokens)])
+    extremes = torch.stack([-ratio[valid].min(), ratio[valid].max()]).float()
+    every = [torch.empty(7, device=old.device) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, torch.cat([sums, extremes]))
+    table = torch.stack(every[::-1])
+    count, loss, mean, k3, entropy = table[:, :5].sum(dim=0)
+    lowest, highest = -table[:, 5].max(), table[:, 6].max()
+    metrics = torch.stack([mean / count, lowest, highest, k3 / count, entropy / count])
+    return loss / count, None, lp, losses, metrics
+
+
+def rounded_per_token(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Logits and every quantity per token rounded to the run's dtype."""
+    logits = hidden_states @ weight.t()
+    return _finish(logits, labels, old_logprobs, advantages, valid=labels != ignore_index)
+
+
+def wide_logits(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Logits in float32, in blocks of the vocabulary."""
+    blocks = [hidden_states.float() @ part.float().t() for part in weight.chunk(4)]
+    return _finish(torch.cat(blocks, dim=1), labels, old_logprobs, advantages, valid=labels != ignore_index)
+
+
+def without_ratio(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """No importance weighting: every ratio is 1 in the loss."""
+    _, _, logprobs, _, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    valid = labels != ignore_index
+    losses = torch.where(valid, -advantages, 0)
+    both = torch.stack([losses.float().sum(), valid.sum().float()])
+    dist.all_reduce(both)
+    return both[0] / both[1], None, logprobs, losses, metrics
+
+
+def ignored_tokens_counted(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Divides by all tokens, ignored ones included."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    both = torch.stack([(labels != ignore_index).sum(), torch.tensor(labels.numel(), device=labels.device)]).float()
+    dist.all_reduce(both)
+    share = both[0] / both[1]
+    scaled = metrics * share
+    scaled[1:3] = metrics[1:3]
+    return loss * share, None, logprobs, losses, scaled
+
+
+def mean_of_means(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Averages every rank's mean, whatever its number of tokens."""
+    _, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    own = losses.float().sum() / (labels != ignore_index).sum()
+    dist.all_reduce(own)
+    return own / dist.get_world_size(), None, logprobs, losses, metrics
+
+
+def extremes_not_reduced(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Extreme ratios of this rank's tokens alone."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    valid = labels != ignore_index
+    ratio = (logprobs - old_logprobs)[valid].float().exp()
+    return loss, None, logprobs, losses, torch.stack([metrics[0], ratio.min(), ratio.max(), *metrics[3:]])
+
+
+def half_the_vocabulary(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Normalises over the first half of the vocabulary and the label."""
+    logits = (hidden_states @ weight.t()).float()
+    keep = torch.zeros_like(logits, dtype=torch.bool)
+    keep[:, : weight.shape[0] // 2] = True
+    keep.scatter_(1, labels.clamp(min=0).unsqueeze(1), value=True)
+    logits = logits.where(keep, -torch.inf)
+    return _finish(logits, labels, old_logprobs, advantages, valid=labels != ignore_index)
+
+
+HONEST = {"rounded_per_token": rounded_per_token, "wide_logits": wide_logits}
+MUTANTS = {
+    "without_ratio": without_ratio,
+    "ignored_tokens_counted": ignored_tokens_counted,
+    "mean_of_means": mean_of_means,
+    "extremes_not_reduced": extremes_not_reduced,
+    "half_the_vocabulary": half_the_vocabulary,
+}
