@@ -1,0 +1,28 @@
+"""Arguments of one rank for one call."""
+
+import torch
+
+from problems.values import Arguments, Call
+
+CHOICES = (("quintic", 5), ("simple", 5), ("aol", 4))
+"""Types and steps that stop well before convergence, so that norm and every step show; polar_express does not."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """`x` (rows, cl) bfloat16, the rank's part of one matrix, the options of this call, and no group.
+
+    Parts differ in scale between ranks, from 1/2 to 2: the norm is of the whole matrix. Where the size fixes
+    no option (tiny), the coefficients are drawn for every call.
+    """
+    place = int(call.permutation("scale", call.world_size, shared=True)[call.rank])
+    scale = 2 ** (2 * place / (call.world_size - 1) - 1)
+    choice = 0 if call.dims["is_quintic"] else int(call.integers("choice", (1,), low=0, high=len(CHOICES), shared=True))
+    coefficient_type, steps = CHOICES[choice]
+    x = call.normal("x", ("rows", "cl"), dtype=torch.float32)
+    return {
+        "x": x.mul_(scale).to(torch.bfloat16),
+        "steps": steps,
+        "coefficient_type": coefficient_type,
+        "partition_dim": call.dims["partition_dim"],
+        "group": None,
+    }

@@ -1,0 +1,138 @@
+"""Tensor-parallel Muon orthogonalisation, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_STEPS = 5
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Per step a Gram matrix, its square and a product with the part; all in float32.
+
+    The least on the wire is the smaller of gathering the matrix once and reducing its first Gram matrix: all later
+    ones are polynomials of it.
+    """
+    del element_bytes  # the matrix is bfloat16 whatever the run's dtype
+    inner, own = (dims["rows"], dims["cl"]) if dims["partition_dim"] else (dims["cl"], dims["rows"])
+    gram = 2 * (world_size - 1) / world_size * 4 * inner * inner
+    return Cost(
+        flops={"fp32": _STEPS * (4 * inner * inner * own + 2 * inner**3)},
+        memory_bytes=2 * 2 * inner * own,
+        wire_bytes=min((world_size - 1) * inner * own * 2, gram),
+        reference_wire_bytes=_STEPS * gram + 4,
+        note="The reference reduces a Gram matrix in every step.",
+    )
+
+
+def _cut(*, rows: int, columns: int, partition_dim: int, is_quintic: bool, world_size: int) -> Dims:
+    """The matrix (rows, columns), the sharded extent rounded up to a multiple of the world size."""
+    cut = (columns if partition_dim else rows) + world_size - 1
+    return {
+        "rows": rows if partition_dim else cut // world_size,
+        "cl": cut // world_size if partition_dim else columns,
+        "partition_dim": partition_dim,
+        "is_quintic": int(is_quintic),
+    }
+
+
+PROBLEM = Problem(
+    number=86,
+    slug="tp_muon_orthogonalization",
+    title="Tensor-parallel Muon orthogonalisation (Newton-Schulz)",
+    summary="Newton-Schulz iteration of a momentum matrix that is sharded over the ranks.",
+    origin="NVIDIA Megatron-LM / NeMo Emerging-Optimizers (distributed Newton-Schulz of Muon)",
+    parallelism=(Parallelism.TENSOR,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.OPTIMIZER,
+    stage=(Stage.TRAINING,),
+    domain=Domain.LLM,
+    signature="solution(x: Tensor, steps: int = 5, coefficient_type: str = 'quintic', partition_dim: int = 1, "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("rows", "cl"),
+            dtype="bfloat16",
+            values="normal, with a scale per rank between 1/2 and 2; the rank's columns (at tiny its rows)",
+        ),
+        Argument(
+            name="steps",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="5; at tiny 4 for 'aol'",
+            replicated=True,
+        ),
+        Argument(
+            name="coefficient_type",
+            kind=ArgumentKind.TEXT,
+            dtype="str",
+            values="'quintic'; at tiny 'quintic', 'simple' or 'aol', drawn for every call",
+            replicated=True,
+        ),
+        Argument(
+            name="partition_dim",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="1: columns are sharded; at tiny 0",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("rows", "cl"),
+            dtype="bfloat16",
+            placement=Placement.SHARDED,
+            sharding="rank r holds the part of the matrix that its x is of",
+            layout="contiguous",
+            tolerance=Tolerance(
+                atol=0.02,
+                rtol=0.02,
+                rms=0.004,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, 2 and 4 ranks: honest programs (Gram matrix reduced in "
+                "every step or once, gathered, float64) err by at most 0.003 and 0.0018 rms at tiny and base, the "
+                "cheapest cheats (Gram matrices in 8 bits, iteration in bfloat16) by at least 0.02 and 0.009 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _cut(rows=96, columns=64, partition_dim=0, is_quintic=False, world_size=world_size),
+            system="a check on CPU ranks, the matrix cut by rows",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _cut(
+                rows=512, columns=512, partition_dim=1, is_quintic=True, world_size=world_size
+            ),
+            system="a matrix of 512 x 512",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _cut(
+                rows=4096, columns=14_336, partition_dim=1, is_quintic=True, world_size=world_size
+            ),
+            system="the momentum of an MLP matrix of Llama 3.1 8B (4096 x 14336)",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="the Gram matrix of its part, summed, in every step",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+)
