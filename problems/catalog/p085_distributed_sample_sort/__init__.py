@@ -1,0 +1,1 @@
+"""Distributed sample sort with balanced output."""

@@ -1,0 +1,102 @@
+"""Distributed sample sort with balanced output, described."""
+
+from math import log2
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """About n log2(n W) comparisons; values are read and written once, and all but 1/W change their rank."""
+    mean = dims["total"] / world_size
+    moved = (world_size - 1) / world_size * mean * element_bytes
+    return Cost(
+        flops={"fp32": mean * log2(dims["total"])},
+        memory_bytes=2 * mean * element_bytes,
+        wire_bytes=moved,
+        reference_wire_bytes=1.2 * moved + world_size * world_size * 64 * element_bytes + 40 * world_size,
+        note="Mean over ranks, of values that are spread evenly. The reference also sends samples and lengths, and "
+        "some values a second time to balance the shares (about a fifth, estimated).",
+    )
+
+
+def _base(world_size: int) -> Dims:
+    count = max(4 * world_size, min(1024 // world_size, 4096))
+    return {"n": count, "total": count * world_size}
+
+
+PROBLEM = Problem(
+    number=85,
+    slug="distributed_sample_sort",
+    title="Distributed sample sort with balanced output",
+    summary="Global ascending sort of a vector in uneven shards, returned in even ones.",
+    origin="cuPyNumeric / Legate style distributed sample sort (by resemblance)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_GATHER, Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.SORT,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GENERIC,
+    signature="solution(local_shard: Tensor, group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="local_shard",
+            shape=("n",),
+            values="long-tailed around 0, a quarter of them small whole numbers, from one distribution on all ranks; "
+            "lengths equal at base, else uneven, secret and one of them 0",
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="sorted_shard",
+            shape=("n",),
+            placement=Placement.SHARDED,
+            sharding="of N values in all rank r holds N // W, and one more if r < N mod W, in ascending order of ranks",
+            tolerance=EXACT,
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: {"total": 1001 * world_size + 1}, system="a check on CPU ranks: uneven shares"
+        ),
+        SizeName.BASE: Size(dims=_base, system="1024 values in all: latency alone"),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: {"total": (1 << 26) * world_size + 1},
+            system="67 million keys per rank, 128 MiB in bfloat16: the scores of a corpus of half a billion on 8 ranks",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="every rank", target="every rank", payload="samples", pattern=Communication.ALL_GATHER),
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="the bucket that rank d merges",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+        Hop(
+            source="rank r",
+            target="its neighbours",
+            payload="what balances the shares",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable={
+        "last_rank_skipped": "lengths are exchanged first, and zeros for them end in shards that do not fit; the "
+        "problem's own mutant longest_share_forgotten stands for it",
+        "no_communication": "without lengths of others nothing fits; sorted_locally stands for it",
+        "shards_wrong_order": "lengths that are exchanged rotate with the shares; off_by_one stands for it",
+    },
+)

@@ -1,0 +1,101 @@
+"""Programs that must pass and programs that must fail."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _shares(shard: Tensor) -> list[Tensor]:
+    """Every rank's values, by broadcasts of their own length."""
+    own = torch.tensor([shard.numel()])
+    counts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, own)
+    shares = []
+    for rank, count in enumerate(counts):
+        share = shard.clone() if rank == dist.get_rank() else shard.new_empty(int(count))
+        dist.broadcast(share, rank)
+        shares.append(share)
+    return shares
+
+
+def _balanced(values: Tensor) -> Tensor:
+    return values.tensor_split(dist.get_world_size())[dist.get_rank()].clone()
+
+
+def gathered(local_shard: Tensor, group: None = None) -> Tensor:
+    """Gathers everything and sorts it once."""
+    return _balanced(torch.cat(_shares(local_shard)).sort().values)
+
+
+def padded(local_shard: Tensor, group: None = None) -> Tensor:
+    """All shards filled up with infinity to the same length, gathered, sorted, and the filling cut off."""
+    longest = torch.tensor([local_shard.numel(), local_shard.numel()])
+    dist.all_reduce(longest[:1], op=dist.ReduceOp.MAX)
+    dist.all_reduce(longest[1:])
+    filled = local_shard.new_full((int(longest[0]),), torch.inf)
+    filled[: local_shard.numel()] = local_shard
+    parts = [torch.empty_like(filled) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, filled)
+    return _balanced(torch.cat(parts).sort(stable=True).values[: int(longest[1])])
+
+
+def _like_owed(values: Tensor, shares: list[Tensor]) -> Tensor:
+    """`values` cut or repeated to the length that the rank owes."""
+    owed = _balanced(torch.cat(shares)).numel()
+    return values.repeat(-(-owed // max(1, values.numel())))[:owed] if values.numel() else values.new_zeros(owed)
+
+
+def sorted_locally(local_shard: Tensor, group: None = None) -> Tensor:
+    """Each rank sorts what it has."""
+    shares = _shares(local_shard)
+    return _like_owed(local_shard.sort().values, shares)
+
+
+def descending(local_shard: Tensor, group: None = None) -> Tensor:
+    """The wrong way round."""
+    return _balanced(torch.cat(_shares(local_shard)).sort(descending=True).values)
+
+
+def by_magnitude(local_shard: Tensor, group: None = None) -> Tensor:
+    """Sorted without regard to the sign."""
+    values = torch.cat(_shares(local_shard))
+    return _balanced(values[values.abs().argsort()])
+
+
+def without_duplicates(local_shard: Tensor, group: None = None) -> Tensor:
+    """Each value once, filled up with the largest."""
+    values = torch.cat(_shares(local_shard))
+    unique = values.unique()
+    return _balanced(torch.cat([unique, unique[-1:].expand(values.numel() - unique.numel())]))
+
+
+def unbalanced(local_shard: Tensor, group: None = None) -> Tensor:
+    """Cut where the ranks' own lengths would have it."""
+    shares = _shares(local_shard)
+    values = torch.cat(shares).sort().values
+    return values.split([share.numel() for share in shares])[dist.get_rank()].clone()
+
+
+def off_by_one(local_shard: Tensor, group: None = None) -> Tensor:
+    """Every cut one place too far."""
+    return _balanced(torch.cat(_shares(local_shard)).sort().values.roll(-1))
+
+
+def longest_share_forgotten(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zeros in place of the longest share."""
+    shares = _shares(local_shard)
+    longest = max(range(len(shares)), key=lambda rank: shares[rank].numel())
+    shares[longest] = torch.zeros_like(shares[longest])
+    return _balanced(torch.cat(shares).sort().values)
+
+
+HONEST = {"gathered": gathered, "padded": padded}
+MUTANTS = {
+    "sorted_locally": sorted_locally,
+    "descending": descending,
+    "by_magnitude": by_magnitude,
+    "without_duplicates": without_duplicates,
+    "unbalanced": unbalanced,
+    "off_by_one": off_by_one,
+    "longest_share_forgotten": longest_share_forgotten,
+}
