@@ -28,7 +28,7 @@ def draw(call: Call) -> Arguments:
     so that every choice carries weight.
     """
     gate_weight = call.normal("gate_weight", ("num_experts", "N"), std=0.5 * call.dims["N"] ** -0.5, shared=True)
-    gate_bias = call.uniform("gate_bias", ("num_experts",), low=-0.5, high=0.5, shared=True)
+    gate_bias = _popularity(call)
     return {
         "hidden_states": _tokens(call, gate_weight, gate_bias),
         "gate_weight": gate_weight,
@@ -41,6 +41,17 @@ def draw(call: Call) -> Arguments:
         "top_k": call.dims["top_k"],
         "group": None,
     }
+
+
+def _popularity(call: Call) -> Tensor:
+    """`gate_bias` (num_experts): evenly spaced in a drawn order, up to half a logit from the mean.
+
+    The spread is small in even calls and large in odd ones, so that the bias of the next call never does by chance.
+    """
+    spread = call.uniform("spread", (1,), low=0.1, high=0.2, dtype=torch.float32, shared=True) + 0.3 * (call.index % 2)
+    places = call.permutation("popularity", call.dims["num_experts"], shared=True)
+    steps = torch.linspace(-1.0, 1.0, call.dims["num_experts"], device=call.device)
+    return (spread * steps[places]).to(call.dtype)
 
 
 def _channels(call: Call, name: str) -> Tensor:
