@@ -62,7 +62,9 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     return left.float() @ right.float()
 
 
-def _pass_on(block: Tensor, rank: int, count: int, group: "dist.ProcessGroup | None") -> tuple[Tensor, list]:
+def _pass_on(
+    block: Tensor, rank: int, count: int, group: "dist.ProcessGroup | None"
+) -> "tuple[Tensor, list[dist.Work]]":
     """Start sending `block` to the next rank and receiving the previous rank's."""
     arriving = torch.empty_like(block)
     works = dist.batch_isend_irecv(

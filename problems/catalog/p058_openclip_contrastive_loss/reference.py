@@ -46,7 +46,7 @@ def _start(
     left: int,
     right: int,
     group: "dist.ProcessGroup | None",
-) -> "tuple[list, list[Tensor]]":
+) -> "tuple[list[dist.Work], list[Tensor]]":
     """Begin hop `hop`: pass on what came from the left to the right and the other way round.
 
     What will have arrived is from the left, then from the right; opposite ranks of an even ring meet only once.

@@ -1,6 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -60,7 +61,7 @@ def own_texts_only(
     return ((others - logits.diagonal().sum()) / len(images)).to(images.dtype)
 
 
-def averaged_over_ranks(*arguments: Tensor) -> Tensor:
+def averaged_over_ranks(*arguments: Any) -> Tensor:
     """The mean of all ranks' losses."""
     loss = gathered(*arguments).float()
     dist.all_reduce(loss)
