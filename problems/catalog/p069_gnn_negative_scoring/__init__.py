@@ -1,0 +1,1 @@
+"""Ranking of positive edges among their negatives."""
