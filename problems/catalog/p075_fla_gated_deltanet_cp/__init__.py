@@ -1,0 +1,1 @@
+"""Gated DeltaNet with context parallelism through head all-to-all."""

@@ -1,0 +1,28 @@
+"""Arguments of one rank for one call.
+
+Gates are low and differ from head to head, so that a head forgets over tens to thousands of tokens and the state
+crosses the borders between ranks.
+"""
+
+import torch
+
+from problems.values import Arguments, Call
+
+GATE_MEAN = -5.0
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Queries, keys, values, gates and strengths of the rank's tokens; decay parameters of the rank's heads."""
+    own = slice(call.rank * call.dims["Hl"], (call.rank + 1) * call.dims["Hl"])
+    a_log = call.uniform("a_log", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
+    dt_bias = call.uniform("dt_bias", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
+    return {
+        "q": call.normal("q", ("B", "Ls", "Hh", "Kd")),
+        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
+        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
+        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=GATE_MEAN),
+        "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
+        "a_log": a_log[own].clone(),
+        "dt_bias": dt_bias[own].clone(),
+        "group": None,
+    }

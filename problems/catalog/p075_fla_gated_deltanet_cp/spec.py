@@ -1,0 +1,137 @@
+"""Gated DeltaNet with context parallelism through head all-to-all, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+LONG_CONTEXT = 32768
+
+
+def _sized(*, batch: int, tokens: int, heads: int, keys: int, values: int, world_size: int) -> Dims:
+    """Dimensions for `tokens` per rank; heads rounded up to a multiple of the world size."""
+    rounded = -(-heads // world_size) * world_size
+    return {
+        "B": batch,
+        "Ls": tokens,
+        "Hh": rounded,
+        "Hl": rounded // world_size,
+        "Kd": keys,
+        "Vd": values,
+    }
+
+
+def tiny(world_size: int) -> Dims:
+    """Few tokens of few channels."""
+    return _sized(batch=2, tokens=24, heads=4, keys=32, values=48, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's size."""
+    return _sized(batch=1, tokens=64, heads=6, keys=256, values=512, world_size=world_size)
+
+
+def large(world_size: int) -> Dims:
+    """A linear attention layer of Qwen3-Next with a long context."""
+    tokens = -(-LONG_CONTEXT // world_size)
+    return _sized(batch=1, tokens=tokens, heads=32, keys=128, values=128, world_size=world_size)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Seven operations per token and element of the state, every tensor read or written once.
+
+    A rank's tokens depend on the earlier ones through a state of Kd x Vd numbers per head, or through the keys and
+    values themselves where these are fewer. One of the two has to arrive; all else can stay where it is.
+    """
+    heads = dims["B"] * dims["Hh"]
+    per_token = 2 * dims["Kd"] + 2 * dims["Vd"] + 2
+    remote = (world_size - 1) / world_size
+    moved = remote * element_bytes * dims["Ls"] * heads * per_token
+    state = element_bytes * heads * dims["Kd"] * dims["Vd"]
+    pairs = element_bytes * heads * remote * dims["Ls"] * (dims["Kd"] + dims["Vd"])
+    return Cost(
+        flops={"matmul": 7 * heads * dims["Ls"] * dims["Kd"] * dims["Vd"]},
+        memory_bytes=element_bytes * dims["Ls"] * heads * per_token + 4 * dims["Hl"],
+        wire_bytes=min(state, pairs),
+        reference_wire_bytes=moved,
+        note="Passing states from rank to rank needs fewer bytes than exchanging tokens for heads, at the price of a "
+        "chain of ranks; counted once in the run's dtype.",
+    )
+
+
+PROBLEM = Problem(
+    number=75,
+    slug="fla_gated_deltanet_cp",
+    title="Gated DeltaNet with context parallelism through head all-to-all",
+    summary="Linear attention with a decaying delta-rule state, on a sequence that is split over ranks.",
+    origin="Megatron-LM / flash-linear-attention Gated DeltaNet (context parallel to head parallel all-to-all, as for "
+    "Qwen3-Next)",
+    parallelism=(Parallelism.CONTEXT,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(name="q", shape=("B", "Ls", "Hh", "Kd"), values="normal; the rank's tokens, all heads"),
+        Argument(name="k", shape=("B", "Ls", "Hh", "Kd"), values="normal"),
+        Argument(name="v", shape=("B", "Ls", "Hh", "Vd"), values="long-tailed"),
+        Argument(name="gate", shape=("B", "Ls", "Hh"), values="normal around -5: slow forgetting"),
+        Argument(name="beta", shape=("B", "Ls", "Hh"), values="sigmoid of normal values"),
+        Argument(name="a_log", shape=("Hl",), dtype="bfloat16", values="uniform in (-1, 1); the rank's heads"),
+        Argument(name="dt_bias", shape=("Hl",), dtype="bfloat16", values="uniform in (-1, 1); the rank's heads"),
+        Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "Ls", "Hh", "Vd"),
+            placement=Placement.SHARDED,
+            sharding="rank r holds tokens r*Ls to (r+1)*Ls - 1, all heads",
+            tolerance=Tolerance(
+                atol=0.1,
+                rtol=0.1,
+                rms=0.012,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                "programs (token by token, sequence gathered, keys and queries rounded to bfloat16) err by at most "
+                "0.064 and 0.0031 rms, the cheapest cheats (gates of another call, decays of another head, exchange in "
+                "float8) by at least 0.167 and 0.042 rms: the rms decides.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=tiny, system="a smoke test on CPU ranks"),
+        SizeName.BASE: Size(dims=base, system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="a linear attention layer with the 32 value heads of width 128 of Qwen3-Next 80B-A3B (queries and "
+            "keys already repeated to 32 heads), 32768 tokens",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(
+            source="every rank",
+            target="the rank that owns the heads",
+            payload="queries, keys, values, gates and strengths of its tokens",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="the rank that owns the heads",
+            target="every rank",
+            payload="the outputs of its tokens",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+)

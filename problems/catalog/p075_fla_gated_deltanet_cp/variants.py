@@ -1,0 +1,110 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from problems.catalog.p075_fla_gated_deltanet_cp.reference import recur, solution, to_heads, to_tokens, unit
+
+
+def _gathered(tensor: Tensor, dim: int) -> Tensor:
+    """The tensors of all ranks side by side."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor.contiguous())
+    return torch.cat(parts, dim=dim)
+
+
+def _log_decay(gate: Tensor, a_log: Tensor, dt_bias: Tensor) -> Tensor:
+    return -a_log.float().exp() * softplus(gate.float() + dt_bias.float())
+
+
+def token_by_token(
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, group: Any
+) -> Tensor:
+    """Tensors exchanged one by one, the recurrence written out."""
+    dtype = q.dtype
+    q, k, v = (to_heads(x, group).float() for x in (q, k, v))
+    gate, beta = (to_heads(x[..., None], group)[..., 0].float() for x in (gate, beta))
+    decay = _log_decay(gate, a_log, dt_bias).exp()
+    q, k = unit(q), unit(k)
+    state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3])
+    out = torch.empty_like(v)
+    for token in range(q.shape[1]):
+        state = state * decay[:, token, :, None, None]
+        key = k[:, token, :, :, None]
+        change = beta[:, token, :, None] * (v[:, token] - (state * key).sum(dim=2))
+        state = state + key * change[:, :, None]
+        out[:, token] = (state * q[:, token, :, :, None]).sum(dim=2) * q.shape[-1] ** -0.5
+    return to_tokens(out.to(dtype), group)
+
+
+def _whole(arguments: tuple[Any, ...], *, previous: int | None = None) -> Tensor:
+    """All heads of all tokens up to the rank's own (or of so many `previous` ranks), own tokens kept."""
+    q, k, v, gate, beta = (_gathered(x, 1) for x in arguments[:5])
+    a_log, dt_bias = (_gathered(x, 0) for x in arguments[5:7])
+    length, rank = arguments[0].shape[1], dist.get_rank()
+    first = 0 if previous is None else max(0, rank - previous)
+    tokens = slice(first * length, (rank + 1) * length)
+    decay = _log_decay(gate, a_log, dt_bias)[:, tokens]
+    out = recur(
+        unit(q[:, tokens].float()),
+        unit(k[:, tokens].float()),
+        v[:, tokens].float(),
+        decay,
+        beta[:, tokens].float(),
+    )
+    return (out[:, -length:] * q.shape[-1] ** -0.5).to(q.dtype)
+
+
+def gathered(*arguments: Any) -> Tensor:
+    """Gathers the sequence and runs every head up to the own tokens."""
+    return _whole(arguments)
+
+
+def keys_rounded(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
+    """Normalises queries and keys before the exchange and rounds them, as kernels on tensor cores do."""
+    return solution(unit(q.float()).to(q.dtype), unit(k.float()).to(k.dtype), *rest)
+
+
+def own_tokens_only(*arguments: Any) -> Tensor:
+    """Starts from an empty state at the own first token."""
+    return _whole(arguments, previous=0)
+
+
+def without_decay(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, *rest: Any) -> Tensor:
+    """Never forgets."""
+    return solution(q, k, v, torch.full_like(gate, -30.0), *rest)
+
+
+def without_delta(
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, group: Any
+) -> Tensor:
+    """Linear attention: adds values without taking away what the state recalls."""
+    tiny = 1e-3
+    return solution(q, k, v / tiny, gate, beta * tiny, a_log, dt_bias, group)
+
+
+def keys_unnormalised(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
+    """Divides keys by the square root of their width in place of their length."""
+    length = k.float().norm(dim=-1, keepdim=True) / k.shape[-1] ** 0.5
+    out: Tensor = solution(q, k, *rest) * length.clamp(0.5, 2.0).to(k.dtype)
+    return out
+
+
+def same_decay_for_all(*arguments: Any) -> Tensor:
+    """Takes one head's decay parameters for all heads."""
+    *tensors, a_log, dt_bias, group = arguments
+    return solution(*tensors, torch.full_like(a_log, a_log[0] + 0.5), torch.full_like(dt_bias, dt_bias[0]), group)
+
+
+HONEST = {"token_by_token": token_by_token, "gathered": gathered, "keys_rounded": keys_rounded}
+MUTANTS = {
+    "own_tokens_only": own_tokens_only,
+    "without_decay": without_decay,
+    "without_delta": without_delta,
+    "keys_unnormalised": keys_unnormalised,
+    "same_decay_for_all": same_decay_for_all,
+}
