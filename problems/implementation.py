@@ -1,7 +1,7 @@
 """A problem's executable parts, loaded together, and the one way to run a program on a call."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -117,6 +117,8 @@ def _materialise(value: Any) -> Any:
 
 def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
     """The outputs in the order of the spec, from what was returned and what was written."""
+    if isinstance(returned, dict):
+        returned = named(returned, [output.name for output in problem.outputs])
     parts = list(returned) if isinstance(returned, (tuple, list)) else [] if returned is None else [returned]
     parts = without_nothing(parts, problem.nothing_at)
     owed = sum(output.argument is None for output in problem.outputs)
@@ -131,6 +133,13 @@ def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
         if not isinstance(value, Tensor):
             raise WrongStructure(f"output {output.name!r} is {type(value).__name__}, expected a tensor")
     return outputs
+
+
+def named(returned: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The values of a returned dict in the order of the outputs' names, then those that no output is called by."""
+    return [returned[name] for name in names if name in returned] + [
+        value for name, value in returned.items() if name not in names
+    ]
 
 
 def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:

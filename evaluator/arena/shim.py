@@ -95,6 +95,7 @@ class Slot:
     mutable: frozenset[int]
     written: list[Any]
     nothing: frozenset[int]
+    names: list[str]
     output: mmap.mmap
     area: Area
     before: list[torch.Tensor] = field(default_factory=list)
@@ -236,6 +237,7 @@ class Shim:
             mutable=frozenset(mutable),
             written=written,
             nothing=frozenset(tree["nothing"]),
+            names=tree["names"],
             output=output,
             area=output if self._output_area is None else self._output_area.bytes,
         )
@@ -288,7 +290,7 @@ class Shim:
             return value
 
         def collect(value: Any) -> list[Any]:
-            return interleave(value, slot.written, nothing=slot.nothing)
+            return interleave(value, slot.written, nothing=slot.nothing, names=slot.names)
 
         try:
             return self._stopwatch.run(called, slot.arguments, collect=collect)
@@ -352,12 +354,17 @@ def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
     return arguments[name] if element is None else arguments[name][element]
 
 
-def interleave(value: Any, written: Sequence[Any], *, nothing: Collection[int] = ()) -> list[Any]:
+def interleave(
+    value: Any, written: Sequence[Any], *, nothing: Collection[int] = (), names: Sequence[str] = ()
+) -> list[Any]:
     """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
 
     `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
-    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64.
+    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64,
+    a dict as its values in the order of the outputs' `names`, then any others.
     """
+    if type(value) is dict:
+        value = [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
     returned = list(value) if type(value) in (tuple, list) else [value]
     returned = [item for place, item in enumerate(returned) if place not in nothing or item is not None]
     returned = [torch.tensor(list(item)) if type(item) is torch.Size else item for item in returned]

@@ -42,8 +42,8 @@ def test_base_has_the_shapes_of_the_card(problem: Problem):
     if problem.number > NUMBER_OF_CARDS:
         assert not card.exists(), "problems beyond the published ones have no card"
         return
-    symbols = {argument.name: argument.shape for argument in problem.arguments}
-    symbols |= {output.name: output.shape for output in problem.outputs}
+    symbols = {output.name: output.shape for output in problem.outputs}
+    symbols |= {argument.name: argument.shape for argument in problem.arguments}
     for world_size, shapes in json.loads(card.read_text()).items():
         call = make_call(problem, SizeName.BASE, world_size=int(world_size))
         assert {name: resolved(call, symbols[name]) for name in shapes} == shapes
