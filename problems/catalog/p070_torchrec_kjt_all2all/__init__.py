@@ -1,0 +1,1 @@
+"""Redistribution of jagged features of a recommender."""

@@ -1,0 +1,107 @@
+"""Redistribution of jagged features of a recommender, described."""
+
+from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_VALUES_PER_BAG = 8
+_BATCH = 65_536
+"""Samples of a batch of DLRM-DCNv2 as MLPerf trains it."""
+
+
+def _dims(*, batch: int, world_size: int) -> Dims:
+    """Rank r owns 1 + r mod 3 of the F features; every rank brings `batch` samples and T values."""
+    features = sum(1 + rank % 3 for rank in range(world_size))
+    bags = features * batch
+    return {"F": features, "Bt": batch, "bags": bags, "T": _VALUES_PER_BAG * bags, "W": world_size}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Lengths and values are read and written once, in the mean over ranks; a rank owns 1 to 3 features."""
+    del element_bytes
+    remote = (world_size - 1) / world_size
+    return Cost(
+        flops={},
+        memory_bytes=2 * 8 * (dims["bags"] + dims["T"]),
+        wire_bytes=remote * 2.5 * dims["T"],
+        reference_wire_bytes=remote * 8 * (dims["bags"] + dims["T"]) + 16 * (world_size - 1),
+        note="Numbers below a million need 20 bits on the way; the reference sends 64. A mean over ranks and calls.",
+    )
+
+
+def _unused(name: str, kind: str) -> Argument:
+    return Argument(name=name, kind=ArgumentKind.NONE, dtype=kind, values="None")
+
+
+PROBLEM = Problem(
+    number=70,
+    slug="torchrec_kjt_all2all",
+    title="Redistribution of jagged sparse features",
+    summary="Each rank has all features of its batch; afterwards each has its features of all batches, in order.",
+    origin="TorchRec (all-to-all of sharded embedding bags)",
+    parallelism=(Parallelism.TABLE, Parallelism.DATA),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.RECOMMENDER,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.RECOMMENDER,
+    signature="solution(lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, "
+    "pg: ProcessGroup or None = None, weights: Tensor or None = None, "
+    "stride_per_key: list[int] or None = None, stagger: int = 1) -> dict[str, Tensor]",
+    arguments=(
+        Argument(
+            name="lengths",
+            shape=("bags",),
+            dtype="int64",
+            values="values per bag, feature by feature; long-tailed, a quarter zero, one feature unused; they add up "
+            "to T; new on every rank and call",
+        ),
+        Argument(name="values", shape=("T",), dtype="int64", values="uniform in [0, 1000000), different on every rank"),
+        Argument(
+            name="key_splits",
+            kind=ArgumentKind.INTEGERS,
+            shape=("W",),
+            dtype="int",
+            values="features that each rank owns: 1, 2, 3, 1, 2, 3, ...",
+        ),
+        Argument(name="batch_size", kind=ArgumentKind.INTEGER, dtype="int", values="Bt, the same on all ranks"),
+        Argument(name="pg", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        _unused("weights", "tensor"),
+        _unused("stride_per_key", "list"),
+        Argument(name="stagger", kind=ArgumentKind.INTEGER, dtype="int", values="1"),
+    ),
+    outputs=(
+        Output(name="lengths", shape=("own_bags",), dtype="int64", placement=Placement.PER_RANK, tolerance=EXACT),
+        Output(name="values", shape=("own_values",), dtype="int64", placement=Placement.PER_RANK, tolerance=EXACT),
+        Output(name="stride", shape=(), dtype="int64", placement=Placement.REPLICATED, tolerance=EXACT),
+        Output(name="stride_per_rank", shape=("W",), dtype="int64", placement=Placement.REPLICATED, tolerance=EXACT),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(batch=9, world_size=world_size), system="a check on CPU ranks"
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(batch=max(512, min(1024 // world_size, 1024)), world_size=world_size),
+            system="the card's size: 512 samples per rank",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(batch=_BATCH, world_size=world_size),
+            system="on every rank a batch of DLRM-DCNv2 as MLPerf trains it (65536 samples)",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="rank r", target="rank d", payload="how many values will come", pattern=Communication.ALL_TO_ALL),
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="lengths and values of the features that rank d owns",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed sizes would make ranks wait for values that nobody sends; the mutants source_major and equal_shares "
+        "stand for it",
+    )
+    | dict.fromkeys(("squeezed_int8", "squeezed_float8"), "only integers travel"),
+    notes=("Unequal batches, weights, strides per key and staggered orders of the original are not used.",),
+)
