@@ -1,0 +1,1 @@
+"""Input-channel-parallel 3-D convolution + all-reduce."""

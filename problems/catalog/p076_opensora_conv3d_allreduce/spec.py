@@ -1,0 +1,142 @@
+"""Input-channel-parallel 3-D convolution + all-reduce, described."""
+
+from collections.abc import Callable
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+CHANNELS = 512
+TINY_CHANNELS = 32
+KERNEL = 3
+
+
+def _volume(*, channels: int, frames: int, height: int, width: int) -> Callable[[int], Dims]:
+    """Output of `frames` x `height` x `width`; the input is larger by what an unpadded kernel takes."""
+
+    def dims(world_size: int) -> Dims:
+        return {
+            "B": 1,
+            "Co": channels,
+            "Ci": channels // world_size,
+            "Kk": KERNEL,
+            "Ti": frames + KERNEL - 1,
+            "Hi": height + KERNEL - 1,
+            "Wi": width + KERNEL - 1,
+            "To": frames,
+            "Ho": height,
+            "Wo": width,
+        }
+
+    return dims
+
+
+def divides_channels(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide the channels of every size."""
+    if world_size < 2 or TINY_CHANNELS % world_size:
+        return f"needs at least 2 ranks, a divisor of {TINY_CHANNELS}; got {world_size}"
+    return None
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """A convolution of the rank's channels to all output channels, and an all-reduce of the result.
+
+    The wire carries at least 2 (W-1)/W of the result one way without reduction inside the network: partial sums in the
+    run's dtype, although a solution may send wider ones.
+    """
+    inputs = dims["B"] * dims["Ci"] * dims["Ti"] * dims["Hi"] * dims["Wi"]
+    weights = dims["Co"] * dims["Ci"] * dims["Kk"] ** 3
+    outputs = dims["B"] * dims["Co"] * dims["To"] * dims["Ho"] * dims["Wo"]
+    wire = 2 * (world_size - 1) / world_size * outputs * element_bytes
+    return Cost(
+        flops={"matmul": 2 * outputs * dims["Ci"] * dims["Kk"] ** 3},
+        memory_bytes=element_bytes * (inputs + weights + dims["Co"] + outputs),
+        wire_bytes=wire,
+        reference_wire_bytes=wire,
+        note="Assumes no reduction inside the network.",
+    )
+
+
+PROBLEM = Problem(
+    number=76,
+    slug="opensora_conv3d_allreduce",
+    title="Input-channel-parallel 3-D convolution + all-reduce",
+    summary="Every rank convolves its slice of the input channels; the partial results are summed and biased once.",
+    origin="Open-Sora (tensor-parallel channel-chunked 3-D convolution of the video autoencoder)",
+    parallelism=(Parallelism.TENSOR,),
+    communication=(Communication.ALL_REDUCE,),
+    block=Block.CONVOLUTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.DIFFUSION_VIDEO,
+    signature="solution(input: Tensor, weight: Tensor, bias: Optional[Tensor], stride: int or 3-tuple, "
+    "padding: int or 3-tuple, dilation: int or 3-tuple, groups: int = 1, "
+    "group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="input",
+            shape=("B", "Ci", "Ti", "Hi", "Wi"),
+            values="the rank's channels: normal, times a brightness per place that all ranks share (log-normal, one "
+            "column in 60 glaring) and a scale of the rank's own between 1/2 and 2",
+        ),
+        Argument(
+            name="weight",
+            shape=("Co", "Ci", "Kk", "Kk", "Kk"),
+            values="the rank's slice: normal, divided by the square root of all W Ci 27 products",
+        ),
+        Argument(name="bias", shape=("Co",), values="normal, as large as the sums it is added to", replicated=True),
+        Argument(name="stride", kind=ArgumentKind.INTEGER, values="1"),
+        Argument(name="padding", kind=ArgumentKind.INTEGER, values="0"),
+        Argument(name="dilation", kind=ArgumentKind.INTEGER, values="1"),
+        Argument(name="groups", kind=ArgumentKind.INTEGER, values="1"),
+        Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "Co", "To", "Ho", "Wo"),
+            placement=Placement.REPLICATED,
+            tolerance=Tolerance(
+                atol=0.06,
+                rtol=0.06,
+                rms=0.0065,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.042 and 0.0036 rms, the "
+                "cheapest cheats (8-bit payload, one scale per row) by at least 0.046 and 0.0121 rms: the rms decides, "
+                "at 3.4 times.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=_volume(channels=TINY_CHANNELS, frames=2, height=4, width=96), system="a smoke test on CPU ranks"
+        ),
+        SizeName.BASE: Size(dims=_volume(channels=CHANNELS, frames=17, height=64, width=64), system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=_volume(channels=CHANNELS, frames=17, height=90, width=160),
+            system="a convolution of 512 channels in a video autoencoder that reduces space by 8: 720 x 1280 video, "
+            "17 latent frames",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_channels,
+    world_size_rule="a power of two up to 32",
+    hops=(
+        Hop(
+            source="every rank",
+            target="every rank",
+            payload="its partial result, summed: 2 (W-1)/W of B x Co x To x Ho x Wo elements",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+)
