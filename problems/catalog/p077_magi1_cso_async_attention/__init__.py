@@ -1,0 +1,1 @@
+"""Context-shuffle-overlap block attention."""

@@ -1,0 +1,157 @@
+"""Context-shuffle-overlap block attention, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+KEY_HEADS = 8
+SMALL_WORLD = 4
+
+
+def _sized(*, ranges: int, clip: int, heads: int, kv_heads: int, width: int, world_size: int) -> Dims:
+    """Dimensions for `clip` tokens per range, cut into equal parts that the last ranks pad."""
+    part = -(-clip // world_size)
+    return {
+        "ranges": ranges,
+        "clip": clip,
+        "spb": part,
+        "T": ranges * part,
+        "Hq": heads,
+        "Hkv": kv_heads,
+        "hd": width,
+        "hd2": 2 * width,
+    }
+
+
+def tiny(world_size: int) -> Dims:
+    """Padding tokens at 2 and 4 ranks, fewer heads of keys than ranks at 4."""
+    return _sized(ranges=3, clip=21, heads=8, kv_heads=2, width=32, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's size: MAGI-1 4.5B on up to 4 ranks, 24B on 8."""
+    if world_size <= SMALL_WORLD:
+        return _sized(ranges=4, clip=12150, heads=24, kv_heads=8, width=128, world_size=world_size)
+    return large(world_size)
+
+
+def large(world_size: int) -> Dims:
+    """An attention layer of MAGI-1 24B at 720p."""
+    return _sized(ranges=4, clip=21600, heads=48, kv_heads=8, width=128, world_size=world_size)
+
+
+def divides_heads(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide the heads of every size."""
+    if world_size < 2 or KEY_HEADS % world_size:
+        return f"needs 2, 4 or 8 ranks, got {world_size}"
+    return None
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Attention of every range to a block of on average clip keys, every tensor once.
+
+    Either queries, keys and values travel to head shards and outputs back, or keys and values go to everybody: the wire
+    counts the smaller of the two, padding tokens of the keys left out.
+    """
+    tokens, heads, kv_heads, width = (dims[name] for name in ("T", "Hq", "Hkv", "hd"))
+    peers = world_size - 1
+    kept = dims["clip"] / (world_size * dims["spb"])
+    exchanged = 2 * peers / world_size * tokens * heads * width
+    sharded = peers * tokens * 2 * width * kv_heads / world_size
+    repeated = peers * tokens * 2 * width * max(1, kv_heads // world_size)
+    gathered = peers * tokens * 2 * width * kv_heads
+    return Cost(
+        flops={"matmul": 4 * dims["ranges"] * (world_size * dims["spb"]) * dims["clip"] * width * heads / world_size},
+        memory_bytes=element_bytes * (2 * tokens * heads * width + tokens * kv_heads * 2 * width),
+        wire_bytes=element_bytes * min(exchanged + kept * sharded, kept * gathered),
+        reference_wire_bytes=element_bytes * (exchanged + repeated),
+        note="The smaller of exchanging heads and gathering keys and values.",
+    )
+
+
+PROBLEM = Problem(
+    number=77,
+    slug="magi1_cso_async_attention",
+    title="Context-shuffle-overlap block attention (chunk ranges, Ulysses all-to-all, pipelined)",
+    summary="Chunked video attention over head shards, queries exchanged range by range under the computation.",
+    origin="MAGI-1 (Sand AI video diffusion, context-shuffle overlap attention in inference)",
+    parallelism=(Parallelism.CONTEXT,),
+    communication=(Communication.ALL_TO_ALL,),
+    block=Block.ATTENTION,
+    stage=(Stage.INFERENCE,),
+    domain=Domain.DIFFUSION_VIDEO,
+    signature="solution(query: Tensor, key_value: Tensor, k_ranges: Tensor, cp_shuffle_num: int, "
+    "clip_token_nums: Optional[int] = None, group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="query",
+            shape=("T", "Hq", "hd"),
+            values="normal, 1.5 to 3 in size by head: scores spread, attention concentrates; by range, spb tokens each",
+        ),
+        Argument(name="key_value", shape=("T", "Hkv", "hd2"), values="normal; the key's hd entries, then the value's"),
+        Argument(
+            name="k_ranges",
+            shape=("ranges", 2),
+            dtype="int64",
+            values="begin and end of each range's block of keys: its own clip keys, both ends moved by up to a quarter",
+            replicated=True,
+        ),
+        Argument(name="cp_shuffle_num", kind=ArgumentKind.INTEGER, values="ranges"),
+        Argument(name="clip_token_nums", kind=ArgumentKind.INTEGER, values="clip, the tokens of a range that are keys"),
+        Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("T", "Hq", "hd"),
+            placement=Placement.SHARDED,
+            sharding="the rank's tokens, all heads, as the queries",
+            tolerance=Tolerance(
+                atol=0.02,
+                rtol=0.02,
+                rms=0.005,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                "programs (float32, keys gathered, probabilities rounded to bfloat16) err by at most 0.005 and "
+                "0.0019 rms, the cheapest cheat (exchange in int8, one scale per row) by at least 0.070 and 0.014 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=tiny, system="a smoke test on CPU ranks"),
+        SizeName.BASE: Size(dims=base, system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="MAGI-1 24B: 48 query heads in 8 groups of width 128, four ranges of 21600 tokens (6 latent "
+            "frames of 45 x 80, a 720p video)",
+        ),
+    },
+    cost=cost,
+    refuses_world_size=divides_heads,
+    world_size_rule="2, 4 or 8",
+    hops=(
+        Hop(
+            source="every rank",
+            target="the rank that owns the heads",
+            payload="keys and values once, queries range by range",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="the rank that owns the heads",
+            target="every rank",
+            payload="the outputs of its tokens, range by range",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    notes=("The number of pairs of queries and keys is the same in every call.",),
+)

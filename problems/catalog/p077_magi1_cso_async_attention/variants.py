@@ -1,0 +1,90 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p077_magi1_cso_async_attention.reference import attend, solution
+
+
+def in_float32(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
+    """Everything in float32, rounded once."""
+    return solution(query.float(), key_value.float(), *rest).to(query.dtype)
+
+
+def _all_keys(key_value: Tensor, ranges: int, clip: int | None) -> Tensor:
+    """The joint key axis with all heads."""
+    parts = [torch.empty_like(key_value) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, key_value)
+    joined = torch.cat([part.unflatten(0, (ranges, -1)) for part in parts], dim=1)
+    return joined[:, : clip or None].flatten(0, 1)
+
+
+def keys_gathered(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, _group: Any, *, shift: int = 0
+) -> Tensor:
+    """Gathers keys and values; queries stay where they are. `shift` moves every block."""
+    keys = _all_keys(key_value, ranges, clip)
+    blocks = [(max(0, start + shift), end + shift) for start, end in k_ranges.tolist()]
+    parts = [attend(part, keys[start:end]) for part, (start, end) in zip(query.chunk(ranges), blocks, strict=True)]
+    return torch.cat(parts)
+
+
+def probabilities_rounded(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, _group: Any
+) -> Tensor:
+    """Rounds unnormalised probabilities before the second product, as fused kernels do."""
+    keys = _all_keys(key_value, ranges, clip)
+    keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1)
+    parts = []
+    for part, (start, end) in zip(query.chunk(ranges), k_ranges.tolist(), strict=True):
+        key, value = keys[start:end].chunk(2, dim=-1)
+        scores = torch.einsum("qhd,khd->hqk", part.float(), key.float()) * query.shape[-1] ** -0.5
+        weights = (scores - scores.amax(-1, keepdim=True)).exp()
+        mixed = torch.einsum("hqk,khd->qhd", weights.to(query.dtype).float(), value.float())
+        parts.append((mixed / weights.sum(-1).T[..., None]).to(query.dtype))
+    return torch.cat(parts)
+
+
+def blocks_shifted(*arguments: Any) -> Tensor:
+    """Every block of keys one entry too early."""
+    return keys_gathered(*arguments, shift=-1)
+
+
+def own_blocks(query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, group: Any) -> Tensor:
+    """Attends to the range's own tokens, whatever the blocks say."""
+    borders = torch.arange(ranges, device=k_ranges.device) * clip
+    return solution(query, key_value, torch.stack([borders, borders + clip], dim=1), ranges, clip, group)
+
+
+def padding_kept(query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, _clip: int, group: Any) -> Tensor:
+    """Keeps the padding tokens on the key axis; where there are none, drops a token."""
+    whole = query.shape[0] // ranges * dist.get_world_size()
+    return solution(query, key_value, k_ranges, ranges, whole if whole > _clip else _clip - 1, group)
+
+
+def mean_of_values(query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, group: Any) -> Tensor:
+    """Weighs all keys equally."""
+    return solution(torch.zeros_like(query), key_value, k_ranges, ranges, clip, group)
+
+
+def in_float8(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
+    """Rounds queries, keys and values to 8 bits (e4m3)."""
+    rounded = [x.to(torch.float8_e4m3fn).to(x.dtype) for x in (query, key_value)]
+    return solution(*rounded, *rest)
+
+
+HONEST = {
+    "float32": in_float32,
+    "keys_gathered": keys_gathered,
+    "probabilities_rounded": probabilities_rounded,
+}
+MUTANTS = {
+    "blocks_shifted": blocks_shifted,
+    "own_blocks": own_blocks,
+    "padding_kept": padding_kept,
+    "mean_of_values": mean_of_values,
+    "in_float8": in_float8,
+}
