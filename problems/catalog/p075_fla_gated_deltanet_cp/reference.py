@@ -45,12 +45,12 @@ def recur(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor) -> T
     heads_first = [x.transpose(1, 2) for x in (q, k, v, log_decay, beta)]
     parts = []
     for chunk in zip(*(x.split(CHUNK, dim=2) for x in heads_first), strict=True):
-        out, state = _chunk(*chunk, state)
+        out, state = _chunk(state, *chunk)
         parts.append(out)
     return torch.cat(parts, dim=2).transpose(1, 2)
 
 
-def _chunk(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _chunk(state: Tensor, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs (B, H, C, Vd) of a chunk and the state (B, H, Kd, Vd) after it."""
     total = log_decay.cumsum(dim=-1)
     since_start = total.exp()[..., None]

@@ -96,8 +96,9 @@ def keys_unnormalised(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
 
 def same_decay_for_all(*arguments: Any) -> Tensor:
     """Takes one head's decay parameters for all heads."""
-    *tensors, a_log, dt_bias, group = arguments
-    return solution(*tensors, torch.full_like(a_log, a_log[0] + 0.5), torch.full_like(dt_bias, dt_bias[0]), group)
+    q, k, v, gate, beta, a_log, dt_bias, group = arguments
+    a_log, dt_bias = torch.full_like(a_log, a_log[0] + 0.5), torch.full_like(dt_bias, dt_bias[0])
+    return solution(q, k, v, gate, beta, a_log, dt_bias, group)
 
 
 HONEST = {"token_by_token": token_by_token, "gathered": gathered, "keys_rounded": keys_rounded}

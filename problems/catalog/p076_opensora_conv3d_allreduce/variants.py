@@ -65,11 +65,11 @@ def middle_frame_only(video: Tensor, weight: Tensor, *rest: Any) -> Tensor:
 def operands_in_float8(video: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """Rounds both operands to 8 bits (e4m3, one scale each)."""
     scales = (video.float().abs().max() / 448, weight.float().abs().max() / 448)
-    rounded = [
+    video, weight = (
         ((one.float() / scale).to(torch.float8_e4m3fn).float() * scale).to(one.dtype)
         for one, scale in zip((video, weight), scales, strict=True)
-    ]
-    return solution(*rounded, *rest)
+    )
+    return solution(video, weight, *rest)
 
 
 HONEST = {"float32": in_float32, "frame_by_frame": frame_by_frame, "gathered_backwards": gathered_backwards}

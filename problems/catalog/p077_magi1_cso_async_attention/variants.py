@@ -72,8 +72,8 @@ def mean_of_values(query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: i
 
 def in_float8(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
     """Rounds queries, keys and values to 8 bits (e4m3)."""
-    rounded = [x.to(torch.float8_e4m3fn).to(x.dtype) for x in (query, key_value)]
-    return solution(*rounded, *rest)
+    query, key_value = (x.to(torch.float8_e4m3fn).to(x.dtype) for x in (query, key_value))
+    return solution(query, key_value, *rest)
 
 
 HONEST = {

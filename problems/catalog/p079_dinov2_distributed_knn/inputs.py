@@ -44,4 +44,5 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
 
 
 def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=-1, keepdim=True)
+    unit: Tensor = rows / rows.norm(dim=-1, keepdim=True)
+    return unit

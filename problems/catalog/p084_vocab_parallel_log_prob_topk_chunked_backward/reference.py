@@ -24,7 +24,7 @@ def solution(
     step = target.shape[0] * max(1, chunk_size)
     tokens = (vocab_parallel_logits.flatten(0, 1), target.flatten(), grad_output.flatten())
     chunks = zip(*(tensor.split(step) for tensor in tokens), strict=True)
-    parts = [_chunk(*chunk, tp_group, top_k, top_p) for chunk in chunks]
+    parts = [_chunk(logits, targets, gradients, tp_group, top_k, top_p) for logits, targets, gradients in chunks]
     return torch.cat(parts).view(vocab_parallel_logits.shape)
 
 

@@ -18,9 +18,11 @@ def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
     return solution(vocab_parallel_logits.float(), *rest)
 
 
-def one_chunk(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
+def one_chunk(
+    logits: Tensor, target: Tensor, grad_output: Tensor, group: Any, top_k: int | None, top_p: float, _chunk: int
+) -> Tensor:
     """Ignores the chunk size: the result does not depend on it."""
-    return solution(vocab_parallel_logits, *rest[:-1], vocab_parallel_logits.shape[1])
+    return solution(logits, target, grad_output, group, top_k, top_p, logits.shape[1])
 
 
 def _rows(logits: Tensor, top_k: int | None, top_p: float) -> Tensor:
