@@ -1,0 +1,1 @@
+"""Distributed multi-hop neighbour sampling."""

@@ -1,0 +1,128 @@
+"""Distributed multi-hop neighbour sampling, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_PRODUCTS = 2_449_029
+"""Nodes of ogbn-products, which has 61859140 undirected edges: about 50 neighbours per node."""
+
+
+def _dims(*, nodes: int, edges_per_node: int, seeds: int, world_size: int) -> Dims:
+    """Nodes rounded up to a multiple of the world size; E entries in every rank's lists."""
+    rounded = -(-nodes // world_size) * world_size
+    return {"Nn": rounded, "pointers": rounded + 1, "E": rounded * edges_per_node, "S": seeds}
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Counted for the first hop alone with four neighbours per seed, fewer than there are."""
+    del element_bytes
+    seeds, remote = dims["S"], (world_size - 1) / world_size
+    edges = 4 * seeds
+    return Cost(
+        flops={},
+        memory_bytes=8 * (3 * seeds + 5 * edges),
+        wire_bytes=remote * 4 * edges,
+        reference_wire_bytes=remote * 8 * (2 * seeds + 2 * edges),
+        note="A floor: lengths and frontiers depend on the data, and only the first hop's neighbours are counted, with "
+        "four bytes each.",
+    )
+
+
+_NODE = "node ids in [0, Nn)"
+
+PROBLEM = Problem(
+    number=64,
+    slug="gnn_neighbor_sampling",
+    title="Distributed multi-hop neighbour sampling",
+    summary="Frontier nodes go to their owners, which return neighbours and edge numbers; new nodes are numbered.",
+    origin="PyTorch Geometric (distributed neighbour sampler)",
+    parallelism=(Parallelism.GRAPH,),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.GRAPH,
+    stage=(Stage.TRAINING,),
+    domain=Domain.GRAPH,
+    signature="solution(seed_nodes: Tensor, fanouts: list[int], local_adj_row_ptr: Tensor, local_adj_col: Tensor, "
+    "node_to_rank: Tensor, group: ProcessGroup or None = None, replace: bool = False) "
+    "-> tuple[Tensor, Tensor, Tensor, Tensor]",
+    arguments=(
+        Argument(name="seed_nodes", shape=("S",), dtype="int64", values=f"distinct random {_NODE}"),
+        Argument(name="fanouts", kind=ArgumentKind.INTEGERS, shape=(2,), dtype="int", values="[10, 5]"),
+        Argument(
+            name="local_adj_row_ptr",
+            shape=("pointers",),
+            dtype="int64",
+            values="where each node's list begins; lists of other ranks' nodes are empty, those of own nodes "
+            "long-tailed, an eighth of them empty",
+        ),
+        Argument(
+            name="local_adj_col",
+            shape=("E",),
+            dtype="int64",
+            values=f"neighbours: {_NODE}, some far more often than others; different on every rank",
+        ),
+        Argument(
+            name="node_to_rank",
+            shape=("Nn",),
+            dtype="int64",
+            values="owner of every node, a random partition, new on every call",
+            replicated=True,
+        ),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        Argument(name="replace", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False"),
+    ),
+    outputs=tuple(
+        Output(name=name, shape=(length,), dtype="int64", placement=Placement.PER_RANK, tolerance=EXACT)
+        for name, length in (("node", "sampled"), ("row", "edges"), ("col", "edges"), ("edge", "edges"))
+    ),
+    sizes={
+        SizeName.TINY: Size(
+            dims=lambda world_size: _dims(nodes=200, edges_per_node=6, seeds=12, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: _dims(
+                nodes=10_000,
+                edges_per_node=16,
+                seeds=max(512, min(1024 // world_size, 2048)),
+                world_size=world_size,
+            ),
+            system="the card's size: 512 seeds per rank, 10000 nodes",
+        ),
+        SizeName.LARGE: Size(
+            dims=lambda world_size: _dims(
+                nodes=_PRODUCTS, edges_per_node=max(1, 50 // world_size), seeds=1024, world_size=world_size
+            ),
+            system="ogbn-products (2449029 nodes, about 50 neighbours each), batches of 1024 seeds per rank",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="rank r", target="owner", payload="ids of frontier nodes", pattern=Communication.ALL_TO_ALL_V),
+        Hop(
+            source="owner",
+            target="rank r",
+            payload="counts, neighbours and edge numbers",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed counts would make ranks wait for ids that nobody sends; the mutant owners_by_remainder stands for it",
+    )
+    | dict.fromkeys(("squeezed_int8", "squeezed_float8"), "only integers travel"),
+    notes=(
+        "Every rank holds only the lists of its own nodes; the first neighbours of a list are taken, none at random.",
+    ),
+)

@@ -1,0 +1,89 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p064_gnn_neighbor_sampling.reference import solution
+
+Result = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _graphs(pointers: Tensor, neighbours: Tensor) -> list[tuple[list[int], list[int]]]:
+    """All ranks' lists, on every rank."""
+    all_pointers = [torch.empty_like(pointers) for _ in range(dist.get_world_size())]
+    all_neighbours = [torch.empty_like(neighbours) for _ in all_pointers]
+    dist.all_gather(all_pointers, pointers)
+    dist.all_gather(all_neighbours, neighbours)
+    return [(p.tolist(), n.tolist()) for p, n in zip(all_pointers, all_neighbours, strict=True)]
+
+
+def _walk(seeds: Tensor, fanouts: list[int], graphs: Any, owners: list[int], *, last: bool = False) -> Result:
+    nodes = seeds.tolist()
+    place = dict(zip(nodes, range(len(nodes)), strict=True))
+    edges: list[tuple[int, int, int]] = []
+    start = 0
+    for fanout in fanouts:
+        frontier, start = nodes[start:], len(nodes)
+        for node in frontier:
+            pointers, neighbours = graphs[owners[node]]
+            numbers = list(range(pointers[node], pointers[node + 1]))
+            for number in numbers[-fanout:] if last else numbers[:fanout]:
+                if neighbours[number] not in place:
+                    place[neighbours[number]] = len(nodes)
+                    nodes.append(neighbours[number])
+                edges.append((place[neighbours[number]], place[node], number))
+    row, col, edge = torch.tensor(edges, dtype=torch.int64).view(-1, 3).unbind(dim=1)
+    return torch.tensor(nodes), row, col, edge
+
+
+def gathered(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any) -> Result:
+    """Gathers the whole graph and walks node by node."""
+    return _walk(seeds, fanouts, _graphs(ptr, col), owners.tolist())
+
+
+def broadcast(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any) -> Result:
+    """Every rank in turn hands its lists to all."""
+    graphs = []
+    for rank in range(dist.get_world_size()):
+        lists = ptr.clone(), col.clone()
+        for part in lists:
+            dist.broadcast(part, rank)
+        graphs.append(tuple(part.tolist() for part in lists))
+    return _walk(seeds, fanouts, graphs, owners.tolist())
+
+
+def last_neighbours(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any) -> Result:
+    """The last of each list instead of the first."""
+    return _walk(seeds, fanouts, _graphs(ptr, col), owners.tolist(), last=True)
+
+
+def one_hop(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any) -> Result:
+    """Stops after the first hop."""
+    return solution(seeds, fanouts[:1], ptr, col, owners)
+
+
+def owners_by_remainder(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Asks the rank that the node's number modulo W names."""
+    return solution(seeds, fanouts, ptr, col, torch.arange(len(owners)) % dist.get_world_size())
+
+
+def destinations_swapped(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Neighbour and destination exchanged."""
+    node, row, destination, edge = solution(seeds, fanouts, ptr, col, owners)
+    return node, destination, row, edge
+
+
+HONEST = {"gathered": gathered, "broadcast": broadcast}
+MUTANTS = {
+    "last_neighbours": last_neighbours,
+    "one_hop": one_hop,
+    "owners_by_remainder": owners_by_remainder,
+    "destinations_swapped": destinations_swapped,
+}
