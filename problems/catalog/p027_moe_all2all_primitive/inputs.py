@@ -20,14 +20,17 @@ def row_counts(call: Call) -> list[list[int]]:
     """How many rows rank r sends to rank d, W x W; every row and every column adds up to M.
 
     A sum of 2 W permutation matrices, each as heavy as a random share of M: uneven, with zeros, the same secret on
-    every rank. The shares are the gaps between random cuts.
+    every rank. The shares are the gaps between random cuts. An eighth of the rows goes to another rank for sure.
     """
-    layers = 2 * call.world_size
-    cuts = call.integers("cuts", (layers - 1,), low=0, high=call.dims["M"] + 1, shared=True).sort().values.tolist()
-    shares = [end - start for start, end in zip([0, *cuts], [*cuts, call.dims["M"]], strict=True)]
-    counts = torch.zeros(call.world_size, call.world_size, dtype=torch.int64)
+    world_size, travelling = call.world_size, call.dims["M"] // 8
+    free, layers = call.dims["M"] - travelling, 2 * world_size
+    cuts = call.integers("cuts", (layers - 1,), low=0, high=free + 1, shared=True).sort().values.tolist()
+    shares = [end - start for start, end in zip([0, *cuts], [*cuts, free], strict=True)]
+    counts = torch.zeros(world_size, world_size, dtype=torch.int64)
+    sources = torch.arange(world_size)
+    hop = int(call.integers("hop", (), low=1, high=world_size, shared=True))
+    counts[sources, (sources + hop) % world_size] += travelling
     for layer, share in enumerate(shares):
-        targets = call.permutation(f"targets{layer}", call.world_size, shared=True).cpu()
-        counts[torch.arange(call.world_size), targets] += share
+        counts[sources, call.permutation(f"targets{layer}", world_size, shared=True).cpu()] += share
     rows: list[list[int]] = counts.tolist()
     return rows
