@@ -17,6 +17,8 @@ from problems.values import Arguments, Call
 
 CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
+from tests.problems import table
+
 PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
 
 
@@ -162,3 +164,7 @@ def test_tolerance_says_how_it_was_found(problem: Problem):
     for output in problem.outputs:
         calibration = output.tolerance.calibration
         assert output.tolerance.is_exact or ("ranks" in calibration and "honest" in calibration)
+
+
+def test_every_problem_has_its_row_in_the_document():
+    assert table.missing() == []
