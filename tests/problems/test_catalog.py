@@ -14,11 +14,10 @@ from problems.groups import Group
 from problems.implementation import dtype_of, load
 from problems.schema import Argument, ArgumentKind, Output, Problem, SizeName
 from problems.values import Arguments, Call
+from tests.problems import table
 
 CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
-from tests.problems import table
-
 PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
 
 
