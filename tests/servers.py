@@ -239,8 +239,9 @@ class RedisServer(TLSServer):
         _program("redis-server")
         tls = ("--tls-port", str(self.tls_port), "--tls-auth-clients", "no")
         files = ("--tls-cert-file", str(self.certificate), "--tls-key-file", str(self.key))
-        start = str(ROOT / "deploy" / "redis-start.sh")
-        return ["sh", start, "--bind", "127.0.0.1", "--port", str(self.port), *tls, *files]
+        # Its text, not its path: the server's user may not be able to read where the checkout lies.
+        start = (ROOT / "deploy" / "redis-start.sh").read_text()
+        return ["sh", "-c", start, "redis-start.sh", "--bind", "127.0.0.1", "--port", str(self.port), *tls, *files]
 
     def environment(self) -> Mapping[str, str]:
         return {"REDIS_DATA": str(self.folder), "PKB_BROKER_ADMIN_PASSWORD": "admin-secret"}
