@@ -18,6 +18,7 @@ from evaluator.host import Judge, JudgeSettings, SandboxChoice, sandbox
 from evaluator.host import probe as machine
 from evaluator.host.baselines import BaselineRun, BaselineTable
 from evaluator.host.baselines import table as baseline_table
+from evaluator.host.judge import no_progress
 from evaluator.host.sources import SourceError, read_source
 from problems import registry
 from problems.schema import Problem, SizeName
@@ -98,7 +99,7 @@ def judge_one(options: argparse.Namespace) -> int:
         warm=False,
     )
     with Judge(settings) as judge:
-        report = judge.evaluate(request, progress=_quiet if options.json else _show_progress)
+        report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)
     sys.stdout.write(report.to_json() + "\n" if options.json else presentation.report_text(report))
     return 0 if report.verdict is Verdict.PASSED else 1
 
@@ -124,10 +125,6 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
 
 def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
     sys.stderr.write(f"{stage.value}: {detail}\n")
-
-
-def _quiet(_stage: Stage, _detail: str, _fraction: float | None) -> None:
-    pass
 
 
 def list_problems(options: argparse.Namespace) -> int:

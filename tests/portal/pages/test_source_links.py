@@ -8,7 +8,7 @@ from portal.submissions.source_links import linked
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('File "/work/solution.py", line 7, in solution', 7),
+        ('File "/source/solution.py", line 7, in solution', 7),
         ("solution.py:12: error", 12),
         ("a/kernels.cu(3): error: expected a ;", 3),
     ],
