@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,7}) in (?P<name>\S{1,200})$')
 _THREAD = re.compile(r"^(Current thread|Thread) 0x")
+_ANSWERS_AT_ONCE = re.compile(r"_?(get|is|has)_")
+"""Functions such as `get_rank`: a loop that calls one is often caught inside it, and waits for nobody there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def waits_in(frames: tuple[Frame, ...], *, source: str) -> str | None:
         is_waiting = "/torch/distributed/" in frame.file or "/torch/cuda/" in frame.file
         if is_waiting and frame.name not in {"wrapper", "_wrapper", "inner"}:
             name = frame.name
-    return name
+    return None if name is None or _ANSWERS_AT_ONCE.match(name) else name
 
 
 def words(frame: Frame) -> str:

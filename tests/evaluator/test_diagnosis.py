@@ -112,3 +112,8 @@ def test_stack_tells_where_a_rank_waits() -> None:
     assert own is not None
     assert (own.line, own.name) == (7, "helper")
     assert waits_in(frames, source="/source") == "all_reduce"
+
+
+def test_a_loop_caught_while_it_asks_for_its_rank_waits_for_nobody() -> None:
+    frames = main_thread(DUMP.replace("in all_reduce", "in get_rank").replace("c10d_logger.py", "distributed_c10d.py"))
+    assert waits_in(frames, source="/source") is None
