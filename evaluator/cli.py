@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from evaluator import presentation
-from evaluator.contract import Backend, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
+from evaluator.contract import Backend, BaselineTable, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
 from evaluator.host import Judge, JudgeSettings, SandboxChoice, sandbox
 from evaluator.host import probe as machine
-from evaluator.host.baselines import BaselineRun, BaselineTable
+from evaluator.host.baselines import BaselineRun
 from evaluator.host.baselines import table as baseline_table
 from evaluator.host.judge import no_progress
 from evaluator.host.sources import SourceError, read_source

@@ -411,3 +411,34 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
     lease: str
     evaluation_id: str
+
+
+class Baseline(Message, frozen=True, kw_only=True):
+    """The reference's time of one problem at one size, in microseconds; each call counts as its slowest rank.
+
+    `low_us` and `high_us` enclose the true median with 95 % probability. `utilisation` is floor over median; both it
+    and the floor are None where the profile has no datasheet peaks.
+    """
+
+    revision: str
+    dims: dict[str, int]
+    dtype: str
+    calls: int
+    median_us: float
+    low_us: float
+    high_us: float
+    p10_us: float
+    p90_us: float
+    rank_medians_us: tuple[float, ...]
+    floor_us: float | None = None
+    bound: str | None = None
+    utilisation: float | None = None
+
+
+class BaselineTable(Message, frozen=True, kw_only=True):
+    """All baselines of a profile with where and when they were measured: slug to size to baseline."""
+
+    profile: str
+    measured_at: str
+    environment: dict[str, str]
+    baselines: dict[str, dict[str, Baseline]]
