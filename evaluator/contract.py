@@ -118,6 +118,39 @@ class SlotKind(StrEnum):
     DEVICE_MEMORY = "device_memory"
 
 
+class Primitive(StrEnum):
+    """A hardware path by which data moves between GPUs."""
+
+    COPY_ENGINE = "copy_engine"
+    SM_LOAD_STORE = "sm_load_store"
+    TMA = "tma"
+    NVLS = "nvls"
+    NVSHMEM = "nvshmem"
+    NCCL = "nccl"
+    NCCL_DEVICE = "nccl_device"
+
+
+class Witness(StrEnum):
+    """What showed a primitive: the text, the machine code of a built extension, or records of a run."""
+
+    SOURCE = "source"
+    COMPILED = "compiled"
+    PROFILER = "profiler"
+
+
+class Sighting(Message, frozen=True, kw_only=True):
+    """One primitive that a submission uses, with its evidence: `detail` quotes what was seen.
+
+    `file` and `line` lead into the source; for machine code `file` is the module and `line` None.
+    """
+
+    primitive: Primitive
+    witness: Witness
+    detail: str
+    file: str | None = None
+    line: int | None = None
+
+
 class SourceFile(Message, frozen=True, kw_only=True):
     """One text file of a submission; `path` is relative, with forward slashes."""
 
@@ -306,7 +339,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     timing: Timing | None = None
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[str, ...] = ()
+    primitives: tuple[Sighting, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     slots: SlotKind = SlotKind.HOST_MEMORY
     commitment: str = ""

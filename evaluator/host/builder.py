@@ -15,14 +15,24 @@ from pathlib import Path
 
 import msgspec
 
-from evaluator.contract import Backend, BuildResult, EvaluationRequest, Finding, Message, SandboxLevel, Verdict
+from evaluator.contract import (
+    Backend,
+    BuildResult,
+    EvaluationRequest,
+    Finding,
+    Message,
+    SandboxLevel,
+    Sighting,
+    Verdict,
+)
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host import build_process
+from evaluator.host import build_process, disassembly
 from evaluator.host.build_messages import Origin, find_errors
 from evaluator.host.build_process import BuildLimitExceeded, BuildLimits, Sent
 from evaluator.host.sandbox import Confinement, command, environment, layout, write_private
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging import primitives
 
 _CALL = "compile_cuda_extension"
 _KEPT = 200
@@ -55,6 +65,7 @@ class BuildRecord(Message, frozen=True, kw_only=True):
 
     result: BuildResult
     findings: tuple[Finding, ...] = ()
+    primitives: tuple[Sighting, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,7 @@ class Built:
     result: BuildResult
     findings: tuple[Finding, ...]
     folder: Path
+    primitives: tuple[Sighting, ...] = ()
 
     def place(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
@@ -108,16 +120,30 @@ class Builder:
         if (kept := _read(entry)) is not None:
             os.utime(entry)
             result = msgspec.structs.replace(kept.result, cached=True, seconds=0.0)
-            return Built(result=result, findings=kept.findings, folder=entry)
+            return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives)
         started = time.monotonic()
         try:
             sent = self._run(request, workdir=workdir, confinement=sandbox)
         except BuildLimitExceeded as exceeded:
             return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
-        record = _judge(sent, seconds=time.monotonic() - started)
+        record = _judge(
+            sent,
+            seconds=time.monotonic() - started,
+            sightings=self._sightings(sent.artefacts, workdir=workdir, confinement=sandbox),
+        )
         _keep(entry, record, sent.artefacts)
         self._prune()
-        return Built(result=record.result, findings=record.findings, folder=entry)
+        return Built(result=record.result, findings=record.findings, folder=entry, primitives=record.primitives)
+
+    def _sightings(
+        self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
+    ) -> tuple[Sighting, ...]:
+        listings = disassembly.listings(
+            artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
+        )
+        return tuple(
+            sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
+        )
 
     def _key(self, request: EvaluationRequest) -> str:
         parts = (request.source.digest, toolchain(), *self._architectures(), str(self._profile.world_size))
@@ -188,7 +214,7 @@ def _version(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
 
 
-def _judge(sent: Sent, *, seconds: float) -> BuildRecord:
+def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> BuildRecord:
     """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
     try:
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
@@ -211,7 +237,7 @@ def _judge(sent: Sent, *, seconds: float) -> BuildRecord:
         log=log[:_LOG_BYTES],
         artefacts=artefacts,
     )
-    return BuildRecord(result=result, findings=tuple(findings))
+    return BuildRecord(result=result, findings=tuple(findings), primitives=sightings)
 
 
 def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:

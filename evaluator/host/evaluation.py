@@ -16,6 +16,7 @@ from evaluator.contract import (
     EvaluationReport,
     EvaluationRequest,
     Finding,
+    Sighting,
     SlotKind,
     Stage,
     Timing,
@@ -31,7 +32,7 @@ from evaluator.host.evidence import Ended, Evidence, SizeEvidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble
 from evaluator.host.oracles import OpenedSize, OracleGang
-from evaluator.judging import source_rules, verdicts
+from evaluator.judging import primitives, source_rules, verdicts
 from problems import registry
 
 DEFAULT_DTYPE = "bfloat16"
@@ -74,6 +75,7 @@ class Evaluation:
         self._oracle: OracleGang | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
+        self._primitives: tuple[Sighting, ...] = ()
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
 
@@ -124,6 +126,8 @@ class Evaluation:
                 problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
             )
         self._evidence.findings += found
+        if self._plan.profile.gpu is not None:
+            self._primitives = primitives.in_source(request.source, collectives=source_rules.COLLECTIVES)
         if verdicts.decide_before_ranks(found) is not None:
             raise Ended
 
@@ -134,6 +138,8 @@ class Evaluation:
         with self._stage(Stage.BUILDING, "compiling"):
             self._built = self._builder.build(self._request, workdir=self._work_dir, sandbox=self._plan.confinement)
         self._evidence.findings += self._built.findings
+        self._primitives += self._built.primitives
+        self._evidence.findings += source_rules.check_machine_code(self._built.primitives, profile=self._plan.profile)
         if verdicts.decide_before_ranks(self._evidence.findings) is not None:
             raise Ended
 
@@ -285,6 +291,7 @@ class Evaluation:
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
+            primitives=self._primitives,
             sandbox=self._plan.confinement.level,
             slots=self._slots,
             commitment=hashlib.sha256(self._key).hexdigest(),

@@ -5,9 +5,19 @@ These rules refuse what is written in the rules of the site; they are never the 
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from evaluator.contract import Backend, Finding, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import (
+    Backend,
+    Finding,
+    Mode,
+    Primitive,
+    Sighting,
+    SourceBundle,
+    SourceFile,
+    Verdict,
+    Witness,
+)
 from evaluator.hardware.profiles import Profile
 from problems.schema import Problem
 
@@ -16,8 +26,7 @@ MAX_BYTES = 512 * 1024
 
 _MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr)\b")
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-# Collectives of torch.distributed that move tensors; object and handle exchange is set-up and stays allowed.
-_COLLECTIVES = frozenset(
+COLLECTIVES = frozenset(
     {
         "all_gather",
         "all_gather_into_tensor",
@@ -37,6 +46,7 @@ _COLLECTIVES = frozenset(
         "send",
     }
 )
+"""Functions of torch.distributed that move tensors; object and handle exchange is set-up and stays allowed."""
 
 
 def check_source(
@@ -52,6 +62,20 @@ def check_source(
         *_check_support(problem, bundle, backend=backend, profile=profile),
         *_check_entry(problem, bundle),
         *_check_collectives(bundle, backend=backend, mode=mode),
+    )
+
+
+def check_machine_code(sightings: Sequence[Sighting], *, profile: Profile) -> tuple[Finding, ...]:
+    """UNSUPPORTED where built code uses multicast that the profile lacks, whatever the source looks like."""
+    if profile.multicast:
+        return ()
+    return tuple(
+        Finding(
+            verdict=Verdict.UNSUPPORTED,
+            message=f"{sighting.detail} of {sighting.file} needs NVLink multicast, which is off on {profile.name}",
+        )
+        for sighting in sightings
+        if sighting.primitive is Primitive.NVLS and sighting.witness is Witness.COMPILED
     )
 
 
@@ -229,4 +253,4 @@ def _distributed_call(node: ast.AST) -> str | None:
         return None
     owner = ast.unparse(node.func.value)
     is_distributed = owner in ("dist", "torch.distributed") or owner.endswith("distributed_c10d")
-    return f"{owner}.{node.func.attr}" if is_distributed and node.func.attr in _COLLECTIVES else None
+    return f"{owner}.{node.func.attr}" if is_distributed and node.func.attr in COLLECTIVES else None

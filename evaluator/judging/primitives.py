@@ -1,0 +1,168 @@
+"""Which hardware paths a submission uses, told from its text and from the machine code of its extensions.
+
+A sighting says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
+the rank's own memory, a mapped peer buffer may stay unused.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+
+from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Witness
+
+_IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
+    (Primitive.NVLS, re.compile(r"\bmultimem[.\w]*|\bcuMulticast\w+|\bmulticast_ptr\w*|\bnvshmemx_mc_ptr\b")),
+    (
+        Primitive.TMA,
+        re.compile(
+            r"\bcp\.(?:reduce\.)?async\.bulk[.\w]*|\bcuTensorMapEncode\w+|\bcp_async_bulk\w*"
+            r"|\bmake_tensor_descriptor\b|\bTensorDescriptor\b"
+        ),
+    ),
+    (Primitive.NVSHMEM, re.compile(r"\bnvshmemx?_\w+|\bnvshmem\.core\b|\blibshmem_device\b")),
+    (
+        Primitive.NCCL_DEVICE,
+        re.compile(r"\bncclDevComm\w*|\bnccl(?:Get)?Lsa\w+|\bncclGetPeerPointer\b|\bncclGin\w*|\bnccl_device\.h\b"),
+    ),
+    (
+        Primitive.NCCL,
+        re.compile(
+            r"\bnccl(?:AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|AlltoAll|AllToAll|Gather|Scatter)\b"
+        ),
+    ),
+    (Primitive.COPY_ENGINE, re.compile(r"\b(?:cudaMemcpyPeer|cuMemcpyPeer|cudaMemcpy3DPeer|cudaMemcpyBatch)\w*")),
+    (
+        Primitive.SM_LOAD_STORE,
+        re.compile(
+            r"\bbuffer_ptrs(?:_dev)?\b|\bsignal_pad_ptrs(?:_dev)?\b|\bget_remote_tensors?\b"
+            r"|\bcudaIpcOpenMemHandle\b|\bcudaDeviceEnablePeerAccess\b|\bTKParallelTensor\b"
+        ),
+    ),
+)
+"""What names in a source show. A copy between mapped buffers is told apart from loads below."""
+
+_PEER_BUFFER = re.compile(r"\.get_(?:buffer|remote_tensor)\s*\(")
+_COPY = re.compile(r"\.copy_\s*\(")
+
+_IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
+    (Primitive.NVLS, re.compile(r"\bLDGMC\b[.\w]*"), "multicast load"),
+    (Primitive.TMA, re.compile(r"\b(?:UBLKCP|UBLKRED|UTMALDG|UTMASTG|UTMAREDG)\b[.\w]*"), "bulk asynchronous copy"),
+    (
+        Primitive.SM_LOAD_STORE,
+        re.compile(r"\b(?:LDG?|STG?|ATOMG?|REDG?)\.[.\w]*STRONG\.SYS\b"),
+        "access at system scope",
+    ),
+)
+"""Instructions of sm_90 and later as `cuobjdump -sass` prints them (seen with CUDA 13.0: tests/evaluator/listings)."""
+
+_FUNCTION = re.compile(r"^\s*Function : (?P<name>\S+)")
+_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COLLECTIVE_OWNERS = ("dist", "torch.distributed")
+
+
+def in_source(bundle: SourceBundle, *, collectives: frozenset[str]) -> tuple[Sighting, ...]:
+    """What the text shows, comments aside; at most one sighting per primitive and file, its first.
+
+    Args:
+        bundle: all files of a submission.
+        collectives: names of torch.distributed's functions that move tensors (NCCL carries them on a GPU).
+    """
+    return tuple(sighting for file in bundle.files for sighting in _in_file(file, collectives))
+
+
+def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
+    """What the disassembly of one module shows; one sighting per primitive, naming the first function and how many.
+
+    Args:
+        listing: what `cuobjdump -sass` printed.
+        module: the module's file name, for the evidence.
+    """
+    function = "?"
+    seen: dict[Primitive, tuple[str, str, int]] = {}
+    for line in listing.splitlines():
+        if found := _FUNCTION.match(line):
+            function = found["name"]
+            if "nvshmem" in function.lower():
+                seen.setdefault(Primitive.NVSHMEM, ("device function", function, 0))
+            continue
+        for primitive, pattern, words in _IN_CODE:
+            if instruction := pattern.search(line):
+                what, where, count = seen.get(primitive, (f"{words} ({instruction[0]})", function, 0))
+                seen[primitive] = (what, where, count + 1)
+    return tuple(
+        Sighting(
+            primitive=primitive,
+            witness=Witness.COMPILED,
+            detail=f"{what} in {where}" + (f", {count} such instructions in the module" if count > 1 else ""),
+            file=module,
+        )
+        for primitive, (what, where, count) in sorted(seen.items())
+    )
+
+
+def _in_file(file: SourceFile, collectives: frozenset[str]) -> Iterator[Sighting]:
+    code = _without_comments(file)
+    for primitive, pattern in _IN_TEXT:
+        if found := pattern.search(code):
+            yield _sighting(primitive, found[0], file, code, found.start())
+    yield from _copies_and_loads(file, code)
+    if file.path.endswith(".py") and (call := _first_collective(file, collectives)) is not None:
+        name, line = call
+        yield Sighting(primitive=Primitive.NCCL, witness=Witness.SOURCE, detail=name, file=file.path, line=line)
+
+
+def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Sighting]:
+    """`get_buffer(peer)` with `copy_` beside it runs on the copy engine or as a kernel; without, kernels read it."""
+    buffer = _PEER_BUFFER.search(code)
+    if buffer is None:
+        return
+    if copy := _COPY.search(code):
+        yield _sighting(Primitive.COPY_ENGINE, "copy_ beside a peer's mapped buffer", file, code, copy.start())
+    elif _IN_TEXT[-1][1].search(code) is None:
+        detail = "a peer's mapped buffer is read or written by kernels"
+        yield _sighting(Primitive.SM_LOAD_STORE, detail, file, code, buffer.start())
+
+
+def _sighting(primitive: Primitive, detail: str, file: SourceFile, code: str, at: int) -> Sighting:
+    line = code.count("\n", 0, at) + 1
+    return Sighting(primitive=primitive, witness=Witness.SOURCE, detail=detail, file=file.path, line=line)
+
+
+def _without_comments(file: SourceFile) -> str:
+    """The text with comments blanked and every line where it was; CUDA inside Python strings loses its own as well."""
+    code = _without_python_comments(file.text) if file.path.endswith(".py") else file.text
+    return _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), code)
+
+
+def _without_python_comments(text: str) -> str:
+    lines = text.splitlines()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+    except (tokenize.TokenError, SyntaxError):
+        return text
+    return "\n".join(lines)
+
+
+def _first_collective(file: SourceFile, collectives: frozenset[str]) -> tuple[str, int] | None:
+    try:
+        tree = ast.parse(file.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    for call in sorted(calls, key=lambda node: node.lineno):
+        assert isinstance(call.func, ast.Attribute)
+        owner = ast.unparse(call.func.value)
+        if owner in _COLLECTIVE_OWNERS and call.func.attr in collectives:
+            return f"{owner}.{call.func.attr}", call.lineno
+    return None
+
+
+def names(sightings: Sequence[Sighting]) -> tuple[Primitive, ...]:
+    """The primitives sighted, each once, in the order of the enumeration."""
+    found = {sighting.primitive for sighting in sightings}
+    return tuple(primitive for primitive in Primitive if primitive in found)
