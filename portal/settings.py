@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "portal.nodes",
     "portal.submissions",
     "portal.ranking",
+    "portal.runs",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -190,6 +191,9 @@ SPECTACULAR_SETTINGS = {
     "TAGS": [
         {"name": "Problems", "description": "The problems and their boards."},
         {"name": "Submissions", "description": "Submitting, following, cancelling and judging again."},
+        {"name": "Runs", "description": "Models and their runs: create, fill, follow, publish."},
+        {"name": "Organisations", "description": "Members, quota and webhooks."},
+        {"name": "Exports", "description": "Public data as CSV, JSON Lines and Parquet."},
         {"name": "Judging", "description": "Where submissions are judged."},
         {"name": "Account", "description": "Who is calling."},
     ],
@@ -207,3 +211,10 @@ SUBMISSION_MAX_BYTES = 512 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
+# What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
+GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)
+# What one waiting evaluation holds of it until it is settled: seconds on every GPU of its profile.
+RESERVED_SECONDS = env.float("PKB_RESERVED_SECONDS", default=30.0)
+BULK_MAX_BYTES = 256 * 1024 * 1024
+# Webhooks to addresses inside the operator's own network would let vendors ask its services.
+WEBHOOKS_TO_PRIVATE_ADDRESSES = env.bool("PKB_WEBHOOKS_TO_PRIVATE_ADDRESSES", default=IS_EMBEDDED)

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.utils import timezone
@@ -19,6 +20,8 @@ class TokenScope(models.TextChoices):
 
     READ = "read", "Read own submissions"
     SUBMIT = "submit", "Submit and cancel"
+    RUNS_READ = "runs:read", "Read own organisations' models and runs"
+    RUNS_WRITE = "runs:write", "Create, fill and publish runs"
 
 
 class ApiToken(models.Model):
@@ -43,3 +46,48 @@ class ApiToken(models.Model):
     def is_live(self, *, now: datetime) -> bool:
         """Whether the token can be used at `now`."""
         return self.revoked_at is None and now < self.expires_at
+
+
+class Organisation(models.Model):
+    """Whoever stands behind models: a vendor, a laboratory, or one person. Owns runs and a quota of GPU time."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=120)
+    gpu_seconds = models.FloatField(
+        null=True, blank=True, help_text="GPU-seconds in any 30 days; empty means the site's own figure."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    members = models.ManyToManyField(User, through="Membership", related_name="organisations")
+
+    class Meta:
+        ordering = ("slug",)
+
+    def __str__(self) -> str:
+        return self.slug
+
+    @property
+    def quota_gpu_s(self) -> float:
+        """GPU-seconds that its runs may use in any 30 days."""
+        return settings.GPU_SECONDS_PER_30_DAYS if self.gpu_seconds is None else self.gpu_seconds
+
+
+class Role(models.TextChoices):
+    """What a member may do: owners also add members and webhooks."""
+
+    OWNER = "owner", "Owner"
+    MEMBER = "member", "Member"
+
+
+class Membership(models.Model):
+    """Somebody's part in an organisation."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
+
+    class Meta:
+        ordering = ("user__username",)
+        constraints = (models.UniqueConstraint(fields=("organisation", "user"), name="one_membership_per_user"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.organisation} ({self.role})"

@@ -50,6 +50,9 @@ class Submission(models.Model):
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PRIVATE)
     note = models.CharField(max_length=200, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
+    is_attempt = models.BooleanField(
+        default=False, help_text="Whether it belongs to a model's run: never on a person's board or in their lists."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
@@ -130,6 +133,20 @@ class Evaluation(models.Model):
     def has_ended(self) -> bool:
         """Whether nothing more will happen to this evaluation."""
         return self.state in State.ended()
+
+
+class ProfileSwitch(models.Model):
+    """Whether the queue of a profile moves. A profile without a row does."""
+
+    profile = models.CharField(primary_key=True, max_length=40)
+    is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
+    note = models.TextField(blank=True, help_text="Why, for other operators.")
+
+    class Meta:
+        verbose_name_plural = "profile switches"
+
+    def __str__(self) -> str:
+        return self.profile
 
 
 class Report(models.Model):

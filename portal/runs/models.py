@@ -1,0 +1,287 @@
+"""Models, their runs and attempts; what happened to them; and who is told of it.
+
+A run is append-only from its first attempt on: nothing in `Attempt` that came from the vendor is ever changed, and the
+result fields follow the attempt's newest finished evaluation.
+"""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from evaluator.contract import Backend, Mode, Verdict
+from portal.accounts.models import Organisation
+from portal.submissions.models import Evaluation, Submission
+
+
+class LanguageModel(models.Model):
+    """A model in one version. `slug` is its address."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="models")
+    slug = models.SlugField(max_length=120, unique=True)
+    name = models.CharField(max_length=80)
+    version = models.CharField(max_length=40, blank=True)
+    provider = models.CharField(max_length=80, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name = "model"
+        ordering = ("slug",)
+        constraints = (
+            models.UniqueConstraint(fields=("organisation", "name", "version"), name="one_model_per_version"),
+        )
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def title(self) -> str:
+        """Name and version as people say them."""
+        return f"{self.name} {self.version}".strip()
+
+
+class RunMode(models.TextChoices):
+    """How a run's attempts came about."""
+
+    SINGLE_SHOT = "single_shot", "Single shot"
+    BEST_OF_K = "best_of_k", "Best of k"
+    AGENTIC = "agentic", "Agentic"
+
+
+class RunState(models.TextChoices):
+    """Whether anybody but the organisation sees a run."""
+
+    DRAFT = "draft", "Draft"
+    PUBLISHED = "published", "Published"
+
+
+class Verification(models.TextChoices):
+    """How far an operator has checked how a run came about. Every attempt was judged here in any case."""
+
+    SELF_REPORTED = "self_reported", "Self-reported"
+    RE_RUN = "re_run", "Re-run"
+    AUDITED = "audited", "Audited"
+
+
+class Run(models.Model):
+    """One model's attempts at the problems on one profile, in one backend."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="runs")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="runs")
+    mode = models.CharField(max_length=12, choices=RunMode.choices)
+    backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
+    profile = models.CharField(max_length=40)
+    k = models.PositiveSmallIntegerField(default=1, help_text="How many samples per problem the run declares.")
+    sampling = models.JSONField(default=dict, blank=True)
+    prompt_version = models.CharField(max_length=80, blank=True)
+    cost_usd = models.FloatField(null=True, blank=True, help_text="Declared for the whole run.")
+    notes = models.TextField(blank=True)
+    idempotency_key = models.CharField(max_length=100, null=True, blank=True)
+    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.DRAFT)
+    are_sources_public = models.BooleanField(default=False)
+    verification = models.CharField(
+        max_length=14, choices=Verification.choices, default=Verification.SELF_REPORTED, editable=False
+    )
+    is_quarantined = models.BooleanField(default=False, editable=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    published_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=("created_by", "idempotency_key"), name="one_run_per_idempotency_key"),
+        )
+        indexes = (models.Index(fields=("state", "profile"), name="runs_of_a_board"),)
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.get_mode_display().lower()}, {self.profile}"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether everybody may see it."""
+        return self.state == RunState.PUBLISHED
+
+
+class AttemptState(models.TextChoices):
+    """Whether the result of an attempt is known."""
+
+    PENDING = "pending", "Pending"
+    ENDED = "ended", "Ended"
+
+
+class Attempt(models.Model):
+    """What a model wrote for one problem in one sample and step.
+
+    `submission` is None where the text alone decided. `evaluation` is the judging that the result fields show: the
+    newest that finished on the run's profile in the attempt's mode, or the first while none has.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="attempts")
+    key = models.CharField(max_length=150)
+    problem = models.SlugField(max_length=100)
+    sample = models.PositiveSmallIntegerField(default=0)
+    step = models.PositiveSmallIntegerField(default=0)
+    mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
+    source_digest = models.CharField(max_length=64)
+    submission = models.OneToOneField(
+        Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="attempt"
+    )
+    evaluation = models.ForeignKey(Evaluation, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    tokens_in = models.PositiveIntegerField(null=True, blank=True)
+    tokens_out = models.PositiveIntegerField(null=True, blank=True)
+    cost_usd = models.FloatField(null=True, blank=True)
+    seconds = models.FloatField(null=True, blank=True, help_text="How long the model took.")
+    has_trajectory = models.BooleanField(default=False)
+    state = models.CharField(max_length=8, choices=AttemptState.choices, default=AttemptState.PENDING)
+    verdict = models.CharField(max_length=30, blank=True, choices=[(v.value, v.value) for v in Verdict])
+    message = models.TextField(blank=True)
+    score = models.FloatField(null=True, blank=True)
+    score_low = models.FloatField(null=True, blank=True)
+    score_high = models.FloatField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("problem", "sample", "step")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "key"), name="one_attempt_per_key"),
+            models.UniqueConstraint(fields=("run", "problem", "sample", "step"), name="one_attempt_per_step"),
+        )
+        indexes = (models.Index(fields=("run", "state"), name="pending_of_a_run"),)
+
+    def __str__(self) -> str:
+        return f"{self.problem}/{self.sample}/{self.step}"
+
+
+class Trajectory(models.Model):
+    """What an agent did on the way to an attempt, without what looks like a credential."""
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="trajectory")
+    text = models.TextField()
+
+    class Meta:
+        verbose_name_plural = "trajectories"
+
+    def __str__(self) -> str:
+        return f"trajectory of {self.attempt_id}"
+
+
+class EventKind(models.TextChoices):
+    """What a results feed and webhooks tell."""
+
+    ATTEMPT_ENDED = "attempt.ended", "An attempt has its result"
+    RUN_COMPLETED = "run.completed", "Every attempt has its result"
+    RUN_PUBLISHED = "run.published", "The run was published"
+
+
+class RunEvent(models.Model):
+    """Something that happened to a run. Its number is the feed's cursor: it grows in the order of commits per run."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=20, choices=EventKind.choices)
+    attempt = models.ForeignKey(Attempt, null=True, blank=True, on_delete=models.CASCADE, related_name="events")
+    verdict = models.CharField(max_length=30, blank=True)
+    message = models.TextField(blank=True)
+    score = models.FloatField(null=True, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("id",)
+        indexes = (models.Index(fields=("run", "id"), name="feed_of_a_run"),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.run_id}"
+
+
+class GpuUse(models.Model):
+    """What one evaluation of an attempt costs its organisation: reserved while it waits, settled when it ends."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="gpu_uses")
+    evaluation = models.OneToOneField(Evaluation, on_delete=models.PROTECT, related_name="gpu_use")
+    reserved_gpu_s = models.FloatField()
+    used_gpu_s = models.FloatField(null=True, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = (models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.organisation_id}: {self.used_gpu_s if self.used_gpu_s is not None else self.reserved_gpu_s} GPU-s"
+        )
+
+
+class Webhook(models.Model):
+    """An address of an organisation that is told of events. The secret signs what is sent."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="webhooks")
+    url = models.URLField(max_length=300)
+    events = models.JSONField(default=list)
+    secret = models.CharField(max_length=64)
+    created_at = models.DateTimeField(default=timezone.now)
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class DeliveryState(models.TextChoices):
+    """How far the telling of one event to one webhook has come."""
+
+    WAITING = "waiting", "Waiting"
+    DELIVERED = "delivered", "Delivered"
+    GIVEN_UP = "given_up", "Given up"
+
+
+class WebhookDelivery(models.Model):
+    """One event for one webhook, and what came of it: the delivery log."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.ForeignKey(RunEvent, on_delete=models.CASCADE, related_name="deliveries")
+    state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING)
+    tries = models.PositiveSmallIntegerField(default=0)
+    next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now, db_index=True)
+    answer_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    error = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    delivered_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name_plural = "webhook deliveries"
+        ordering = ("-created_at",)
+        constraints = (models.UniqueConstraint(fields=("webhook", "event"), name="one_delivery_per_event"),)
+
+    def __str__(self) -> str:
+        return f"{self.event} to {self.webhook} ({self.state})"
+
+
+class DecisionKind(models.TextChoices):
+    """What an operator may decide of a run."""
+
+    RE_RUN = "re_run", "Verified by a re-run"
+    AUDITED = "audited", "Audited"
+    SELF_REPORTED = "self_reported", "Verification withdrawn"
+    QUARANTINED = "quarantined", "Quarantined"
+    RELEASED = "released", "Released from quarantine"
+
+
+class Decision(models.Model):
+    """An operator's decision on a run with its reason: evidence, never changed or deleted."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="decisions")
+    kind = models.CharField(max_length=14, choices=DecisionKind.choices)
+    reason = models.TextField()
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="decisions")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-at",)
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.run}"
