@@ -166,7 +166,7 @@ def _bubblewrap(*, private: Path, profile: Profile, settings: JudgeSettings, gpu
     parts = [
         [bwrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"],
         ["--unshare-cgroup-try", "--disable-userns", "--uid", "65534", "--gid", "65534", "--hostname", "judge"],
-        ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"],
+        ["--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"],
         *_system_binds(private, profile),
         ["--proc", "/proc", "--dev", "/dev"],
         *_gpu_binds(gpus),
