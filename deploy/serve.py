@@ -154,6 +154,7 @@ def prepare(data_dir: Path) -> None:
     django.setup()
     try:
         call_command("migrate", verbosity=0, interactive=False)
+        call_command("rebuild_standings", if_needed=True)
         collect_assets(data_dir)
         call_command("bootstrap")
     except (CommandError, DatabaseError) as error:

@@ -53,7 +53,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "floors": costs.floor_rows(problem),
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
-        "board": ranking.board(slug, profile=shown)[:BOARD_PREVIEW] if shown else (),
+        "board": ranking.board(slug, profile=shown, limit=BOARD_PREVIEW) if shown else (),
     }
     return render(request, "problems/detail.html", context)
 

@@ -1,21 +1,46 @@
-"""Keeping standings in step with the evaluations they are derived from."""
+"""Keeping standings, and what is derived from them, in step with the evaluations."""
 
+import hashlib
+import math
+from datetime import datetime
+from functools import cache
+
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
+from django.db.models import Count, F
 
-from portal.ranking.models import Standing
+from evaluator.contract import EvaluationReport
+from evaluator.hardware import profiles
+from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
+from portal.ranking.sizes import size_times, to_stored
+from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State
+from problems import registry
 
 
 def update_standing(evaluation: Evaluation) -> bool:
     """Let a finished evaluation become its author's standing if it is their best; returns whether it did.
 
-    Runs inside the transaction that ends the evaluation. Only ranked evaluations that PASSED count.
+    Runs inside the transaction that ends the evaluation. Only ranked evaluations that PASSED count. Renews, in this
+    order, the standing, its rows per size, the board with its record, and the author's row among the people.
     """
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
         return False
     if evaluation.score is None or evaluation.score_low is None or evaluation.score_high is None:
         return False
+    with transaction.atomic():
+        standing, is_new = _renewed(evaluation)
+        if standing is None:
+            return False
+        _renew_sizes(standing)
+        _renew_board(standing, is_new=is_new)
+        renew_person(standing.author_id, profile=standing.profile)
+    return True
+
+
+def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
+    """The standing that `evaluation` made or bettered and whether it is new; None where it did neither."""
     submission = evaluation.submission
     place = {
         "author_id": submission.author_id,
@@ -24,29 +49,154 @@ def update_standing(evaluation: Evaluation) -> bool:
         "profile": evaluation.profile,
         "backend": submission.backend,
     }
+    low: float = evaluation.score_low  # type: ignore[assignment]  # the caller has looked
     values = {
         "evaluation": evaluation,
         "score": evaluation.score,
-        "score_low": evaluation.score_low,
+        "score_low": low,
         "score_high": evaluation.score_high,
         "submitted_at": submission.created_at,
+        **_measured(submissions.latest_report(evaluation)),
     }
-    with transaction.atomic():
-        # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
-        standing, is_new = Standing.objects.select_for_update().get_or_create(**place, defaults=values)
-        if is_new:
-            return True
-        if not is_better(evaluation.score_low, submission.created_at, than=(standing.score_low, standing.submitted_at)):
-            return False
-        Standing.objects.filter(pk=standing.pk).update(**values)
-    return True
+    # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
+    standing, is_new = Standing.objects.select_for_update().get_or_create(**place, defaults=values)
+    if is_new:
+        return standing, True
+    if not is_better(low, submission.created_at, than=(standing.score_low, standing.submitted_at)):
+        return None, False
+    Standing.objects.filter(pk=standing.pk).update(**values)
+    standing.refresh_from_db()
+    return standing, False
+
+
+def _measured(report: EvaluationReport | None) -> dict[str, list[object]]:
+    """What a standing keeps of its report."""
+    if report is None or report.timing is None:
+        return {"sizes": [], "primitives": []}
+    return {"sizes": to_stored(size_times(report.timing)), "primitives": [each.value for each in primitives.names(report.primitives)]}
+
+
+def _renew_sizes(standing: Standing) -> None:
+    SizeStanding.objects.filter(standing=standing).delete()
+    SizeStanding.objects.bulk_create(
+        SizeStanding(
+            standing=standing,
+            problem=standing.problem,
+            problem_revision=standing.problem_revision,
+            profile=standing.profile,
+            backend=standing.backend,
+            size=time.size,
+            score=time.score,
+            score_low=time.low,
+            score_high=time.high,
+            submitted_at=standing.submitted_at,
+        )
+        for time in standing.size_times
+    )
+
+
+def _renew_board(standing: Standing, *, is_new: bool) -> None:
+    """Count a new entry, and note a record: the row lock lets one of two that end at the same moment go first."""
+    place = {
+        "problem": standing.problem,
+        "problem_revision": standing.problem_revision,
+        "profile": standing.profile,
+    }
+    board, _ = Board.objects.select_for_update().get_or_create(**place)
+    if is_new:
+        Board.objects.filter(pk=board.pk).update(entries=F("entries") + 1)
+    if not _is_record(standing.score_low, previous=board.record_low, profile=standing.profile):
+        return
+    Board.objects.filter(pk=board.pk).update(record_low=standing.score_low)
+    Record.objects.get_or_create(
+        evaluation=standing.evaluation,
+        defaults=place
+        | {
+            "author_id": standing.author_id,
+            "backend": standing.backend,
+            "score": standing.score,
+            "score_low": standing.score_low,
+            "score_high": standing.score_high,
+            "previous_low": board.record_low,
+            "reached_at": standing.evaluation.finished_at or standing.submitted_at,
+        },
+    )
+
+
+def _is_record(low: float, *, previous: float | None, profile: str) -> bool:
+    if previous is None:
+        return True
+    return profiles.get(profile).is_ranked_by_speed and low > previous
+
+
+def renew_person(author_id: int, *, profile: str) -> None:
+    """Derive an author's row among the people of a profile anew."""
+    rows = Standing.objects.filter(author_id=author_id, profile=profile)
+    best: dict[str, tuple[float, float]] = {}
+    reached: list[datetime] = []
+    known = {problem.slug for problem in registry.problems()}
+    for slug, revision, low, score, submitted_at in rows.values_list(
+        "problem", "problem_revision", "score_low", "score", "submitted_at"
+    ):
+        if slug in known and registry.revision(slug) == revision:
+            best[slug] = max(best.get(slug, (low, score)), (low, score))
+            reached.append(submitted_at)
+    if not best:
+        PersonStanding.objects.filter(author_id=author_id, profile=profile).delete()
+        return
+    by_speed = profiles.get(profile).is_ranked_by_speed
+    PersonStanding.objects.update_or_create(
+        author_id=author_id,
+        profile=profile,
+        defaults={
+            "solved": len(best),
+            "faster": sum(low > 1 for low, _ in best.values()) if by_speed else 0,
+            "mean_score": math.exp(sum(math.log(score) for _, score in best.values()) / len(best)),
+            "reached_at": max(reached),
+            "catalog_digest": catalog_digest(),
+        },
+    )
+
+
+@cache
+def catalog_digest() -> str:
+    """What the present revisions of all problems come to: rows derived under another digest are out of date."""
+    revisions = "".join(f"{problem.slug} {registry.revision(problem.slug)}\n" for problem in registry.problems())
+    return hashlib.sha256(revisions.encode()).hexdigest()[:16]
+
+
+def is_rebuild_needed() -> bool:
+    """Whether problems changed since people were counted, or standings are older than what is derived from them."""
+    if PersonStanding.objects.exclude(catalog_digest=catalog_digest()).exists():
+        return True
+    return Standing.objects.exists() and not Board.objects.exists()
+
+
+def recount_boards(author: AbstractBaseUser) -> None:
+    """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
+    for place in Standing.objects.filter(author=author).values("problem", "problem_revision", "profile").distinct():
+        count = Standing.objects.filter(**place, author__is_active=True).count()
+        Board.objects.filter(**place).update(entries=count)
 
 
 def rebuild_standings() -> int:
-    """Derive every standing anew from the evaluations; returns how many there are."""
+    """Derive every standing, board, record and person anew from the evaluations; returns how many standings there are.
+
+    Needed after an evaluation was taken back, and after problems got a new revision: people count present ones only.
+    """
     with transaction.atomic():
-        Standing.objects.all().delete()
+        for derived in (PersonStanding, Record, Board, SizeStanding, Standing):
+            derived.objects.all().delete()
         passed = Evaluation.objects.filter(state=State.FINISHED, verdict="PASSED", mode="ranked")
-        for evaluation in passed.select_related("submission").order_by("finished_at"):
+        for evaluation in passed.select_related("submission").order_by("finished_at", "id").iterator():
             update_standing(evaluation)
+        _recount_every_board()
         return Standing.objects.count()
+
+
+def _recount_every_board() -> None:
+    place = ("problem", "problem_revision", "profile")
+    closed = Standing.objects.filter(author__is_active=False).values(*place).annotate(lost=Count("id"))
+    for row in closed.order_by():
+        board = Board.objects.filter(**{name: row[name] for name in place})
+        board.update(entries=F("entries") - row["lost"])

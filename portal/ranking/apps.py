@@ -1,6 +1,10 @@
 """Registers the app with Django."""
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.conf import settings
+from django.db.models.signals import post_save
 
 
 class RankingConfig(AppConfig):
@@ -8,3 +12,15 @@ class RankingConfig(AppConfig):
 
     name = "portal.ranking"
     label = "ranking"
+
+    def ready(self) -> None:
+        """Listen for accounts that are closed or opened: their entries count or do not."""
+        post_save.connect(_account_saved, sender=settings.AUTH_USER_MODEL, dispatch_uid="ranking.account_saved")
+
+
+def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_others: Any) -> None:
+    from portal.ranking.actions import recount_boards  # noqa: PLC0415 - models are there only when Django is ready
+
+    # Signing in saves `last_login` alone.
+    if not created and (update_fields is None or "is_active" in update_fields):
+        recount_boards(instance)

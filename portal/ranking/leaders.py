@@ -1,15 +1,18 @@
 """Who leads where: the first entry of every board, for the overview and the problem list."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Count, F, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.hardware.profiles import Profile, profiles
-from portal.ranking.models import Standing
+from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
+from portal.ranking.sizes import SizeTime
 from problems import registry
+from problems.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,61 +28,116 @@ class Leader:
     high: float
     entries: int
     is_ranked_by_speed: bool
+    submitted_at: datetime
+    sizes: tuple[SizeTime, ...]
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the reference is beaten beyond doubt: the whole interval lies above 1, on a board ranked by speed."""
+        return self.is_ranked_by_speed and self.low > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenProblems:
+    """The problems that nobody has solved, and those that were solved and whose reference nobody has beaten."""
+
+    unsolved: tuple[Problem, ...]
+    unbeaten: tuple[tuple[Problem, Leader | None], ...]
 
 
 def _current() -> dict[str, str]:
     return {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
 
 
+def _current_boards(slugs: Iterable[str] | None = None) -> QuerySet[Board]:
+    """The boards with entries of the problems as they are now."""
+    current = _current()
+    chosen = current if slugs is None else {slug: current[slug] for slug in slugs}
+    # A revision is a hash of its own problem's files: no other problem has it.
+    return Board.objects.filter(problem_revision__in=list(chosen.values()), profile__in=list(profiles()), entries__gt=0)
+
+
 def entry_counts() -> dict[str, int]:
     """How many entries each problem has at its present revision, all profiles together."""
-    current = _current()
     counted: Counter[str] = Counter()
-    rows = Standing.objects.filter(author__is_active=True).values_list("problem", "problem_revision")
-    for slug, revision, count in rows.annotate(entries=Count("id")).order_by():
-        if current.get(slug) == revision:
-            counted[slug] += count
+    for slug, entries in _current_boards().values_list("problem", "entries"):
+        counted[slug] += entries
     return dict(counted)
 
 
-def leaders() -> dict[tuple[str, str], Leader]:
-    """The leader of every board that has entries, by problem and profile; one query per kind of ordering."""
-    found = {}
-    for by_speed in (True, False):
-        chosen = [profile.name for profile in profiles().values() if profile.is_ranked_by_speed is by_speed]
-        for leader in _first_of_each(chosen, is_ranked_by_speed=by_speed):
-            found[leader.problem, leader.profile] = leader
-    return found
+def board_counts() -> dict[str, int]:
+    """How many boards have entries, by profile, in the order of the profiles; profiles without any left out."""
+    counted = Counter(_current_boards().values_list("profile", flat=True))
+    return {name: counted[name] for name in profiles() if counted[name]}
 
 
-def _first_of_each(profile_names: list[str], *, is_ranked_by_speed: bool) -> list[Leader]:
-    board = [F("problem"), F("problem_revision"), F("profile")]
-    order = board_order(is_ranked_by_speed=is_ranked_by_speed)
-    current = _current()
-    first = (
-        Standing.objects.filter(profile__in=profile_names, author__is_active=True)
-        .annotate(
-            row=Window(RowNumber(), partition_by=board, order_by=order),
-            entries=Window(Count("id"), partition_by=board),
+def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:
+    """The leader of every board that has entries (of one profile, of one problem), by problem and profile.
+
+    Two queries, whatever the number of boards and entries.
+    """
+    boards = _current_boards(None if problem is None else (problem,))
+    if profile is not None:
+        boards = boards.filter(profile=profile)
+    practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
+    found = list(
+        boards.annotate(
+            leader=Case(
+                When(profile__in=practice, then=_first(is_ranked_by_speed=False)),
+                default=_first(is_ranked_by_speed=True),
+            )
         )
-        .filter(row=1, problem__in=current)
-        .select_related("author")
     )
-    return [
-        Leader(
-            problem=standing.problem,
-            profile=standing.profile,
-            author=standing.author.username,
-            backend=standing.backend,
-            score=standing.score,
-            low=standing.score_low,
-            high=standing.score_high,
-            entries=standing.entries,
-            is_ranked_by_speed=is_ranked_by_speed,
-        )
-        for standing in first
-        if standing.problem_revision == current[standing.problem]
-    ]
+    standings = Standing.objects.select_related("author").in_bulk([board.leader for board in found if board.leader])
+    return {(board.problem, board.profile): _leader(standings[board.leader], board) for board in found if board.leader}
+
+
+def _first(*, is_ranked_by_speed: bool) -> Subquery:
+    entries = Standing.objects.filter(
+        problem=OuterRef("problem"),
+        problem_revision=OuterRef("problem_revision"),
+        profile=OuterRef("profile"),
+        author__is_active=True,
+    )
+    return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])
+
+
+def _leader(standing: Standing, board: Board) -> Leader:
+    return Leader(
+        problem=standing.problem,
+        profile=standing.profile,
+        author=standing.author.username,
+        backend=standing.backend,
+        score=standing.score,
+        low=standing.score_low,
+        high=standing.score_high,
+        entries=board.entries,
+        is_ranked_by_speed=profiles()[standing.profile].is_ranked_by_speed,
+        submitted_at=standing.submitted_at,
+        sizes=standing.size_times,
+    )
+
+
+def open_problems(*, profile: str | None = None) -> OpenProblems:
+    """What is still to be done, on one profile or anywhere.
+
+    A problem counts as beaten where the whole interval of some board's leader lies above 1; practice boards beat
+    nothing.
+    """
+    best: dict[str, Leader] = {}
+    for leader in leaders(profile=profile).values():
+        held = best.get(leader.problem)
+        if held is None or (leader.is_ranked_by_speed, leader.low) > (held.is_ranked_by_speed, held.low):
+            best[leader.problem] = leader
+    every = registry.problems()
+    return OpenProblems(
+        unsolved=tuple(problem for problem in every if problem.slug not in best),
+        unbeaten=tuple(
+            (problem, best[problem.slug] if best[problem.slug].is_ranked_by_speed else None)
+            for problem in every
+            if problem.slug in best and not best[problem.slug].is_faster
+        ),
+    )
 
 
 def profiles_by_speed() -> list[Profile]:

@@ -1,8 +1,9 @@
-"""Standings: every author's best accepted evaluation, derived and rebuildable from the evaluations."""
+"""Standings and what is derived from them; all of it can be rebuilt from the evaluations."""
 
 from django.conf import settings
 from django.db import models
 
+from portal.ranking.sizes import SizeTime, from_stored
 from portal.submissions.models import Evaluation
 
 
@@ -19,6 +20,8 @@ class Standing(models.Model):
     score_low = models.FloatField()
     score_high = models.FloatField()
     submitted_at = models.DateTimeField()
+    sizes = models.JSONField(default=list, help_text="portal.ranking.sizes.SizeTime, one per size.")
+    primitives = models.JSONField(default=list, help_text="The hardware paths that the report found.")
 
     class Meta:
         constraints = (
@@ -28,9 +31,111 @@ class Standing(models.Model):
         )
         indexes = (
             models.Index(
-                fields=("problem", "problem_revision", "profile", "-score_low", "submitted_at"), name="board_order"
+                fields=("problem", "problem_revision", "profile", "-score_low", "submitted_at", "id"),
+                name="board_by_speed",
             ),
+            models.Index(fields=("problem", "problem_revision", "profile", "submitted_at", "id"), name="board_by_time"),
         )
 
     def __str__(self) -> str:
         return f"{self.author} on {self.problem} ({self.profile}, {self.backend})"
+
+    @property
+    def size_times(self) -> tuple[SizeTime, ...]:
+        """What was measured at every size."""
+        return from_stored(self.sizes)
+
+
+class SizeStanding(models.Model):
+    """Where a standing stands at one size: the rows of its board again, in the order of that size's speedup."""
+
+    standing = models.ForeignKey(Standing, on_delete=models.CASCADE, related_name="by_size")
+    problem = models.SlugField(max_length=100)
+    problem_revision = models.CharField(max_length=16)
+    profile = models.CharField(max_length=40)
+    backend = models.CharField(max_length=20)
+    size = models.CharField(max_length=20)
+    score = models.FloatField()
+    score_low = models.FloatField()
+    score_high = models.FloatField()
+    submitted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("standing", "size"), name="one_row_per_standing_and_size"),)
+        indexes = (
+            models.Index(
+                fields=("problem", "problem_revision", "profile", "size", "-score_low", "submitted_at", "id"),
+                name="board_by_size",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.standing_id} at {self.size}"
+
+
+class Board(models.Model):
+    """A board that has or had entries: how many, and the score that a record has to beat."""
+
+    problem = models.SlugField(max_length=100)
+    problem_revision = models.CharField(max_length=16)
+    profile = models.CharField(max_length=40)
+    entries = models.PositiveIntegerField(default=0, help_text="Standings of authors whose account is open.")
+    record_low = models.FloatField(null=True, blank=True, help_text="Lower end of the record's interval.")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("problem", "problem_revision", "profile"), name="one_row_per_board"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.problem} on {self.profile}"
+
+
+class Record(models.Model):
+    """An evaluation that took the first place of its board when it was accepted.
+
+    The first entry of a board is one (`previous_low` is None). Practice boards order nobody by speed, so they have no
+    other.
+    """
+
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="records")
+    evaluation = models.OneToOneField(Evaluation, on_delete=models.CASCADE, related_name="record")
+    problem = models.SlugField(max_length=100)
+    problem_revision = models.CharField(max_length=16)
+    profile = models.CharField(max_length=40)
+    backend = models.CharField(max_length=20)
+    score = models.FloatField()
+    score_low = models.FloatField()
+    score_high = models.FloatField()
+    previous_low = models.FloatField(null=True, blank=True)
+    reached_at = models.DateTimeField()
+
+    class Meta:
+        indexes = (
+            models.Index(fields=("-reached_at", "-id"), name="records_newest_first"),
+            models.Index(fields=("problem", "problem_revision", "profile", "reached_at"), name="records_of_a_board"),
+        )
+
+    def __str__(self) -> str:
+        return f"record on {self.problem} ({self.profile}) by {self.author}"
+
+
+class PersonStanding(models.Model):
+    """What one author has reached on one profile over all problems at their present revisions."""
+
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="person_standings")
+    profile = models.CharField(max_length=40)
+    solved = models.PositiveSmallIntegerField(help_text="Problems with an accepted entry.")
+    faster = models.PositiveSmallIntegerField(help_text="Problems whose whole interval lies above 1.")
+    mean_score = models.FloatField(help_text="Geometric mean of the best speedup per problem solved.")
+    reached_at = models.DateTimeField(help_text="When the last of these entries was submitted.")
+    catalog_digest = models.CharField(max_length=16, help_text="The problems' revisions that this was counted under.")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("author", "profile"), name="one_row_per_person_and_profile"),)
+        indexes = (
+            models.Index(fields=("profile", "-faster", "-solved", "reached_at", "id"), name="people_by_profile"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.author} on {self.profile}"

@@ -4,9 +4,16 @@ Boards of profiles that are ranked by speed go by the lower end of the score's i
 submission comes first when equal. On practice profiles two copies of one program differ by tens of percent, so a
 score orders nothing there: every entry is correct, and the earlier submission comes first, with its times shown as
 indicative.
+
+People go by the number of problems that they solved faster than the reference, then by the number solved, then by
+who was there earlier.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
 
 
 def is_better(score_low: float, submitted_at: datetime, *, than: tuple[float, datetime]) -> bool:
@@ -18,3 +25,24 @@ def is_better(score_low: float, submitted_at: datetime, *, than: tuple[float, da
 def board_order(*, is_ranked_by_speed: bool) -> tuple[str, ...]:
     """The columns of `Standing` by which a board is ordered."""
     return ("-score_low", "submitted_at", "id") if is_ranked_by_speed else ("submitted_at", "id")
+
+
+PEOPLE_ORDER = ("-faster", "-solved", "reached_at", "id")
+"""The columns of `PersonStanding` by which people are ordered."""
+
+
+def beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
+    """The rows that come after the row with these values; `order` names columns, "-" for descending.
+
+    The first column is bounded on its own as well: an index on the order is entered at the right place by it.
+    """
+    found = Q()
+    equal = Q()
+    for name, value in zip(order, values, strict=True):
+        found |= equal & Q(**{_comparison(name): value})
+        equal &= Q(**{name.lstrip("-"): value})
+    return Q(**{f"{_comparison(order[0])}e": values[0]}) & found
+
+
+def _comparison(name: str) -> str:
+    return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"

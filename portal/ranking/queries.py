@@ -1,14 +1,23 @@
-"""Reads of the boards."""
+"""Reads of the boards of problems."""
 
+import math
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
 
 from evaluator.hardware import profiles
-from portal.ranking.models import Standing
-from portal.ranking.order import board_order
+from portal.ranking import cursors
+from portal.ranking.models import Board, Record, SizeStanding, Standing
+from portal.ranking.order import beyond, board_order
+from portal.ranking.sizes import SizeTime
 from portal.submissions.models import Visibility
 from problems import registry
+
+PAGE_ROWS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +25,8 @@ class BoardRow:
     """One line of a board.
 
     `place` is None on practice boards, which order nobody by speed. `overlaps_above` marks an entry whose interval
-    overlaps that of the entry above, so that the two cannot be told apart.
+    overlaps that of the entry above, so that the two cannot be told apart. `score`, `low` and `high` are those of the
+    board's size where it shows one.
     """
 
     place: int | None
@@ -30,12 +40,57 @@ class BoardRow:
     submission_id: uuid.UUID
     evaluation_id: uuid.UUID
     is_source_public: bool
+    sizes: tuple[SizeTime, ...]
+    primitives: tuple[str, ...]
+
+    @property
+    def utilisation(self) -> float | None:
+        """Floor over time, the geometric mean over the sizes; None where a size has no floor."""
+        shares = [size.utilisation for size in self.sizes]
+        if not shares or any(share is None for share in shares):
+            return None
+        return math.exp(sum(math.log(share) for share in shares if share) / len(shares))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardPage:
+    """A part of a board, best first; `after` leads to the next part and is None on the last one."""
+
+    rows: tuple[BoardRow, ...]
+    after: str | None
+    is_first: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardKey:
+    """Which board, and which of its entries: `backend` None means all, `size` None all sizes together."""
+
+    problem: str
+    profile: str
+    revision: str
+    backend: str | None = None
+    size: str | None = None
+
+    @property
+    def is_ranked_by_speed(self) -> bool:
+        """Whether the board orders by speed."""
+        return profiles.get(self.profile).is_ranked_by_speed
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns by which it is ordered."""
+        return board_order(is_ranked_by_speed=self.is_ranked_by_speed)
 
 
 def board(
-    problem_slug: str, *, profile: str, backend: str | None = None, revision: str | None = None
+    problem_slug: str,
+    *,
+    profile: str,
+    backend: str | None = None,
+    revision: str | None = None,
+    limit: int | None = None,
 ) -> tuple[BoardRow, ...]:
-    """The board of a problem on a profile, best first.
+    """The board of a problem on a profile, best first, at most `limit` entries of it.
 
     `backend` None ranks all backends together; `revision` None means the problem as it is now, an older one is the
     archive. Authors whose account is closed are left out.
@@ -43,49 +98,119 @@ def board(
     Raises:
         problems.registry.UnknownProblem, evaluator.hardware.profiles.UnknownProfile.
     """
-    is_ranked_by_speed = profiles.get(profile).is_ranked_by_speed
-    standings = Standing.objects.filter(
+    key = BoardKey(
         problem=problem_slug,
-        problem_revision=revision or registry.revision(problem_slug),
         profile=profile,
-        author__is_active=True,
+        backend=backend,
+        revision=revision or registry.revision(problem_slug),
     )
-    if backend is not None:
-        standings = standings.filter(backend=backend)
-    ordered = standings.select_related("author", "evaluation__submission").order_by(
-        *board_order(is_ranked_by_speed=is_ranked_by_speed)
+    return tuple(_rows(key, _entries(key)[:limit], ahead=0, low_above=None))
+
+
+def board_page(key: BoardKey, *, after: str = "", rows: int = PAGE_ROWS) -> BoardPage:
+    """The part of a board that begins after the row that the cursor `after` names.
+
+    Two queries, or one for the first part: the rows, and how many are ahead of them. Raises Refusal.
+    """
+    entries = _entries(key)
+    ahead, low_above = 0, None
+    if after:
+        kinds = (float, datetime, int) if key.is_ranked_by_speed else (datetime, int)
+        values = cursors.decode(after, kinds=kinds)
+        behind = beyond(key.order, values)
+        if key.is_ranked_by_speed:
+            low_above = values[0]
+            ahead = _count_up_to(entries, key, values)
+        entries = entries.filter(behind)
+    found = list(entries[: rows + 1])
+    shown = found[:rows]
+    return BoardPage(
+        rows=tuple(_rows(key, shown, ahead=ahead, low_above=low_above)),
+        after=_cursor(key, shown[-1]) if len(found) > rows else None,
+        is_first=not after,
     )
-    rows: list[BoardRow] = []
-    for place, standing in enumerate(ordered, start=1):
-        above = rows[-1] if rows and is_ranked_by_speed else None
-        rows.append(_row(standing, place=place if is_ranked_by_speed else None, above=above))
-    return tuple(rows)
+
+
+def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
+    """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
+    rows = Board.objects.filter(
+        problem=problem_slug, problem_revision=revision or registry.revision(problem_slug), entries__gt=0
+    )
+    found = dict(rows.values_list("profile", "entries"))
+    return {name: found[name] for name in profiles.profiles() if name in found}
 
 
 def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> tuple[str, ...]:
     """The profiles on which the problem has at least one entry, in the order of the profiles."""
-    found = set(
-        Standing.objects.filter(
-            problem=problem_slug,
-            problem_revision=revision or registry.revision(problem_slug),
-            author__is_active=True,
-        ).values_list("profile", flat=True)
+    return tuple(boards_of(problem_slug, revision=revision))
+
+
+def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
+    """The records of a board at the problem's present revision, the first one first."""
+    found = Record.objects.filter(
+        problem=problem_slug,
+        problem_revision=registry.revision(problem_slug),
+        profile=profile,
+        author__is_active=True,
     )
-    return tuple(name for name in profiles.profiles() if name in found)
+    return tuple(found.select_related("author", "evaluation__submission").order_by("reached_at", "id"))
 
 
-def _row(standing: Standing, *, place: int | None, above: BoardRow | None) -> BoardRow:
+def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
+    """The records of all boards at the problems' present revisions, the newest first."""
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    found = Record.objects.filter(problem_revision__in=current, author__is_active=True)
+    if profile is not None:
+        found = found.filter(profile=profile)
+    return found.select_related("author", "evaluation__submission").order_by("-reached_at", "-id")
+
+
+def _entries(key: BoardKey) -> QuerySet[Any]:
+    """The rows of a board in its order: standings, or their rows at one size."""
+    chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile}
+    if key.backend is not None:
+        chosen["backend"] = key.backend
+    if key.size is None:
+        found: QuerySet[Any] = Standing.objects.filter(**chosen, author__is_active=True)
+        return found.select_related("author", "evaluation__submission").order_by(*key.order)
+    found = SizeStanding.objects.filter(**chosen, size=key.size, standing__author__is_active=True)
+    return found.select_related("standing__author", "standing__evaluation__submission").order_by(*key.order)
+
+
+def _count_up_to(entries: QuerySet[Any], key: BoardKey, values: Sequence[Any]) -> int:
+    """How many entries stand before or at the row with these ordering values."""
+    reverse = [name[1:] if name.startswith("-") else f"-{name}" for name in key.order]
+    before = entries.order_by().select_related(None).filter(beyond(reverse, values)).count()
+    return before + 1
+
+
+def _cursor(key: BoardKey, entry: Any) -> str:
+    return cursors.encode([getattr(entry, name.lstrip("-")) for name in key.order])
+
+
+def _rows(key: BoardKey, entries: Iterable[Any], *, ahead: int, low_above: float | None) -> Iterable[BoardRow]:
+    by_speed = key.is_ranked_by_speed
+    for place, entry in enumerate(entries, start=ahead + 1):
+        overlaps = by_speed and low_above is not None and entry.score_high >= low_above
+        yield _row(entry, place=place if by_speed else None, overlaps_above=overlaps)
+        low_above = entry.score_low
+
+
+def _row(entry: Any, *, place: int | None, overlaps_above: bool) -> BoardRow:
+    standing: Standing = entry.standing if isinstance(entry, SizeStanding) else entry
     submission = standing.evaluation.submission
     return BoardRow(
         place=place,
         author=standing.author.username,
         backend=standing.backend,
-        score=standing.score,
-        low=standing.score_low,
-        high=standing.score_high,
-        overlaps_above=above is not None and standing.score_high >= above.low,
+        score=entry.score,
+        low=entry.score_low,
+        high=entry.score_high,
+        overlaps_above=overlaps_above,
         submitted_at=standing.submitted_at,
         submission_id=submission.pk,
         evaluation_id=standing.evaluation_id,
         is_source_public=submission.visibility == Visibility.PUBLIC,
+        sizes=standing.size_times,
+        primitives=tuple(standing.primitives),
     )

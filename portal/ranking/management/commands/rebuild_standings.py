@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
 from portal.ranking import actions
 
@@ -10,8 +10,16 @@ from portal.ranking import actions
 class Command(BaseCommand):
     """`manage.py rebuild_standings`."""
 
-    help = "Derive every standing from the evaluations, for instance after an evaluation was taken back."
+    help = "Derive standings, boards, records and people from the evaluations, for instance after one was taken back."
 
-    def handle(self, *_args: Any, **_options: Any) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
+        """One switch, for the start of an installation."""
+        parser.add_argument(
+            "--if-needed", action="store_true", help="Only when problems or the site changed since the last time."
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
         """Rebuild, say how many there are."""
+        if options["if_needed"] and not actions.is_rebuild_needed():
+            return
         self.stdout.write(f"{actions.rebuild_standings()} standings")
