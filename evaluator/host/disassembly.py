@@ -1,7 +1,9 @@
 """The machine code of built extensions as text, made in a sandbox: the modules are a stranger's."""
 
+import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +13,11 @@ from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox import Confinement, command, environment, write_private
 from evaluator.host.settings import JudgeSettings
 
-_EXECUTE = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
+_EXECUTE = """import os, sys
+os.environ["PATH"] = os.path.dirname(sys.argv[1]) + ":" + os.environ["PATH"]
+os.execv(sys.argv[1], sys.argv[1:])"""
+"""cuobjdump starts nvdisasm, which lies beside it and is looked for on PATH."""
+
 _LONGEST_S = 60
 _MOST_BYTES = 64 * 1024**2
 
@@ -72,4 +78,7 @@ def _listing(
 
 
 def _tool() -> str | None:
-    return shutil.which("cuobjdump") or shutil.which("/usr/local/cuda/bin/cuobjdump")
+    """The cuobjdump of the tool kit, or of the package nvidia-cuda-cuobjdump beside the interpreter's others."""
+    packaged = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu*/bin"))
+    folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *map(str, packaged)]
+    return shutil.which("cuobjdump", path=":".join(folders))

@@ -1,0 +1,110 @@
+"""Which hardware paths are told from a source and from real machine code (tests/evaluator/listings)."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import Primitive, SourceBundle, SourceFile, Verdict, Witness
+from evaluator.hardware import profiles
+from evaluator.host import disassembly, sandbox
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import primitives, source_rules
+
+HERE = Path(__file__).parent
+LISTING = (HERE / "listings" / "primitives.sass").read_text()
+
+
+def sighted(text: str, *, path: str = "solution.py") -> list[tuple[Primitive, int | None]]:
+    bundle = SourceBundle(files=(SourceFile(path=path, text=text),))
+    found = primitives.in_source(bundle, collectives=source_rules.COLLECTIVES)
+    assert all(sighting.witness is Witness.SOURCE and sighting.file == path for sighting in found)
+    return [(sighting.primitive, sighting.line) for sighting in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch.distributed as dist\ndist.all_reduce(x)\n", (Primitive.NCCL, 2)),
+        ("A = r'''\nmultimem.ld_reduce.relaxed.sys [%0];\n'''\n", (Primitive.NVLS, 2)),
+        ("A = r'''\ncp.async.bulk.tensor.2d [%0];\n'''\n", (Primitive.TMA, 2)),
+        ("A = 'nvshmem_float_put_nbi(x)'\n", (Primitive.NVSHMEM, 1)),
+        ("A = 'ncclGetLsaPointer(w, 0, 1)'\n", (Primitive.NCCL_DEVICE, 1)),
+        ("A = 'cudaMemcpyPeerAsync(a, 0, b, 1, n, s)'\n", (Primitive.COPY_ENGINE, 1)),
+        ("def f(h, x):\n    h.get_buffer(1, s, d).copy_(x)\n", (Primitive.COPY_ENGINE, 2)),
+        ("def f(h, x):\n    return h.get_buffer(1, s, d) + x\n", (Primitive.SM_LOAD_STORE, 2)),
+        ("def f(h):\n    kernel(h.buffer_ptrs_dev)\n", (Primitive.SM_LOAD_STORE, 2)),
+    ],
+)
+def test_source_shows_a_primitive_and_its_line(text, expected):
+    assert sighted(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("# multimem would be faster, nvshmem_put too\nx = 1\n", "solution.py"),
+        ("A = r'''\n// cp.async.bulk is for later\n/* nvshmem_put\n */\n'''\n", "solution.py"),
+        ("// multimem.st\n__global__ void k() {}\n", "kernel.cu"),
+        ("dist.all_gather_object(names, name)\n", "solution.py"),
+    ],
+)
+def test_comments_and_set_up_show_nothing(text, path):
+    assert sighted(text, path=path) == []
+
+
+def test_a_source_that_does_not_parse_is_still_read():
+    assert sighted("def solution(:\n  multimem.st\n") == [(Primitive.NVLS, 2)]
+
+
+def test_our_own_kernels_load_and_store_over_nvlink():
+    text = (HERE / "submissions" / "gpu_allgather.py").read_text()
+    assert Primitive.SM_LOAD_STORE in {primitive for primitive, _ in sighted(text)}
+
+
+def test_machine_code_shows_primitives_with_the_function_and_the_instruction():
+    found = {each.primitive: each.detail for each in primitives.in_machine_code(LISTING, module="p.so")}
+    assert set(found) == {Primitive.NVLS, Primitive.TMA, Primitive.SM_LOAD_STORE}
+    assert "LDGMC" in found[Primitive.NVLS]
+    assert "in multicast" in found[Primitive.NVLS]
+    assert "in flags" in found[Primitive.SM_LOAD_STORE]
+    assert "3 such instructions" in found[Primitive.TMA]
+
+
+def test_plain_machine_code_shows_nothing():
+    start = LISTING.index("Function : plain")
+    assert primitives.in_machine_code(LISTING[start:].split("Function : ")[1], module="p.so") == ()
+
+
+def test_multicast_in_machine_code_is_unsupported_where_it_is_off():
+    found = primitives.in_machine_code(LISTING, module="p.so")
+    (finding,) = source_rules.check_machine_code(found, profile=profiles.get("h200x8-nomc"))
+    assert finding.verdict is Verdict.UNSUPPORTED
+    assert "h200x8-nomc" in finding.message
+    assert source_rules.check_machine_code(found, profile=profiles.get("h200x8")) == ()
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap on this machine")
+def test_a_compiled_module_is_read_inside_the_sandbox(tmp_path, compiled_primitives):
+    settings, profile = JudgeSettings(profile="h200x8-nomc", work_dir=tmp_path), profiles.get("h200x8-nomc")
+    private = tmp_path / "survey"
+    private.mkdir()
+    sandbox.write_private(private)
+    confinement = sandbox.resolve(profile, settings, private=private)
+    ((name, text),) = disassembly.listings(
+        {"0" * 32 + "/p.so": compiled_primitives},
+        confinement=confinement, profile=profile, settings=settings, workdir=tmp_path,
+    )  # fmt: skip
+    found = primitives.names(primitives.in_machine_code(text, module=name))
+    assert name == "p.so"
+    assert found == (Primitive.SM_LOAD_STORE, Primitive.TMA, Primitive.NVLS)
+
+
+@pytest.fixture
+def compiled_primitives(tmp_path) -> bytes:
+    module = tmp_path / "p.so"
+    source = HERE / "listings" / "primitives.cu"
+    subprocess.run(["nvcc", "-arch=sm_90a", "-shared", "-Xcompiler", "-fPIC", "-o", module, source], check=True)
+    return module.read_bytes()
