@@ -9,6 +9,7 @@ from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage, Verdict
 from portal.submissions.models import Evaluation, State, Submission, Visibility
+from portal.submissions.presentation import verdict_facts
 
 _URI = {"type": "string", "format": "uri"}
 
@@ -67,6 +68,14 @@ class PlaceOutput(serializers.Serializer[Any]):
     has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
 
 
+class VerdictFactsOutput(serializers.Serializer[Any]):
+    """What the site says of a verdict, on its pages too."""
+
+    title = serializers.CharField()
+    explanation = serializers.CharField(help_text="What happened, for a kernel author.")
+    advice = serializers.CharField(help_text="What to try next.")
+
+
 class EvaluationDetail(EvaluationBrief):
     """An evaluation with its stage or place while it lasts, and its report afterwards. Takes a LiveView as context."""
 
@@ -74,6 +83,7 @@ class EvaluationDetail(EvaluationBrief):
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
     queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
     poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to look again; null at the end.")
+    facts = serializers.SerializerMethodField(help_text="The verdict in words; null until there is one.")
     report = serializers.SerializerMethodField(help_text="Findings, timing, ranks; null until it has ended.")
 
     def get_node(self, evaluation: Evaluation) -> str | None:
@@ -96,6 +106,12 @@ class EvaluationDetail(EvaluationBrief):
         """As the live page does."""
         seconds: int | None = self.context["live"].poll_after_s
         return seconds
+
+    @extend_schema_field(VerdictFactsOutput(allow_null=True))
+    def get_facts(self, evaluation: Evaluation) -> Any:
+        """As the submission's page says it."""
+        facts = verdict_facts(evaluation)
+        return VerdictFactsOutput(facts).data if facts else None
 
     @extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]})
     def get_report(self, _evaluation: Evaluation) -> Any:
