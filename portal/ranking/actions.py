@@ -5,12 +5,13 @@ import math
 from datetime import datetime
 from functools import cache
 
-from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Count, F
 
 from evaluator.contract import EvaluationReport
 from evaluator.hardware import profiles
+from evaluator.judging import primitives
+from portal.accounts.models import User
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
 from portal.ranking.sizes import size_times, to_stored
@@ -73,7 +74,8 @@ def _measured(report: EvaluationReport | None) -> dict[str, list[object]]:
     """What a standing keeps of its report."""
     if report is None or report.timing is None:
         return {"sizes": [], "primitives": []}
-    return {"sizes": to_stored(size_times(report.timing)), "primitives": [each.value for each in primitives.names(report.primitives)]}
+    found = [each.value for each in primitives.names(report.primitives)]
+    return {"sizes": to_stored(size_times(report.timing)), "primitives": list(found)}
 
 
 def _renew_sizes(standing: Standing) -> None:
@@ -110,8 +112,8 @@ def _renew_board(standing: Standing, *, is_new: bool) -> None:
     Board.objects.filter(pk=board.pk).update(record_low=standing.score_low)
     Record.objects.get_or_create(
         evaluation=standing.evaluation,
-        defaults=place
-        | {
+        defaults={
+            **place,
             "author_id": standing.author_id,
             "backend": standing.backend,
             "score": standing.score,
@@ -172,7 +174,7 @@ def is_rebuild_needed() -> bool:
     return Standing.objects.exists() and not Board.objects.exists()
 
 
-def recount_boards(author: AbstractBaseUser) -> None:
+def recount_boards(author: User) -> None:
     """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
     for place in Standing.objects.filter(author=author).values("problem", "problem_revision", "profile").distinct():
         count = Standing.objects.filter(**place, author__is_active=True).count()
