@@ -1,0 +1,101 @@
+"""How many submissions a second the API takes in, and whether any is lost.
+
+`python -m tests.bench.intake [--submissions 2000] [--clients 8] [--authors 20] [--web 2]` starts PostgreSQL and the web
+server, sends different sources from several connections that stay open, and counts afterwards what the database holds.
+The clients run on the same machine and use its processors as well.
+"""
+
+import argparse
+import http.client
+import json
+import tempfile
+import threading
+import time
+from itertools import count
+from pathlib import Path
+from statistics import quantiles
+from urllib.parse import urlsplit
+
+from problems import registry
+from tests import servers
+from tests.stack import Stack
+
+_MAKE_AUTHORS = """
+from portal.accounts import actions
+for number in range({authors}):
+    user = actions.sign_up(username=f"author{{number}}", password="a long pass phrase")
+    print(actions.create_token(user, name="bench", scopes=["submit", "read"], lifetime_days=1)[1])
+"""
+_COUNT = "from portal.submissions.models import Submission; print(Submission.objects.count())"
+
+
+class Load:
+    """Clients that send submissions until all are sent."""
+
+    def __init__(self, url: str, tokens: list[str], *, submissions: int, clients: int) -> None:
+        self.refused: list[tuple[int, str]] = []
+        self.seconds: list[float] = []
+        self._address = urlsplit(url).netloc
+        self._tokens = tokens
+        self._submissions = submissions
+        self._numbers = count()
+        self._threads = [threading.Thread(target=self._send_all) for _ in range(clients)]
+
+    def run(self) -> float:
+        """Send everything; the seconds from the first request to the last answer."""
+        start = time.perf_counter()
+        for thread in self._threads:
+            thread.start()
+        for thread in self._threads:
+            thread.join()
+        return time.perf_counter() - start
+
+    def _send_all(self) -> None:
+        connection = http.client.HTTPConnection(self._address, timeout=60)
+        while (number := next(self._numbers)) < self._submissions:
+            start = time.perf_counter()
+            status, text = self._send(connection, number)
+            self.seconds.append(time.perf_counter() - start)
+            if status != 201:
+                self.refused.append((status, text))
+        connection.close()
+
+    def _send(self, connection: http.client.HTTPConnection, number: int) -> tuple[int, str]:
+        source = f"# {number}\n{registry.reference_source('allreduce')}"
+        body = {"problem": "allreduce", "profile": "cpux2", "backend": "pytorch", "mode": "check", "source": source}
+        token = self._tokens[number % len(self._tokens)]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request("POST", "/api/v1/submissions/", json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--submissions", type=int, default=2000)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--authors", type=int, default=20)
+    parser.add_argument("--web", type=int, default=2, help="web processes")
+    chosen = parser.parse_args()
+    environment = {"PKB_MAX_QUEUED_PER_AUTHOR": str(chosen.submissions), "PKB_GPU_SECONDS_PER_30_DAYS": "1e9"}
+    with tempfile.TemporaryDirectory() as folder, servers.postgresql() as database:
+        url = database.create_database("intake")
+        with Stack(Path(folder), database_url=url, environment=environment) as stack:
+            stack.migrate()
+            stack.start_web(workers=chosen.web)
+            printed = stack.manage("shell", "--no-imports", "-c", _MAKE_AUTHORS.format(authors=chosen.authors))
+            load = Load(stack.url, printed.split(), submissions=chosen.submissions, clients=chosen.clients)
+            seconds = load.run()
+            kept = int(stack.manage("shell", "--no-imports", "-c", _COUNT).split()[-1])
+    taken = chosen.submissions - len(load.refused)
+    cuts = quantiles(load.seconds, n=100)
+    print(f"{taken} of {chosen.submissions} accepted in {seconds:.1f} s: {taken / seconds:.0f} a second")
+    print(f"in the database: {kept}; lost: {taken - kept}")
+    print(f"answer within {cuts[49] * 1000:.0f} ms (median), {cuts[94] * 1000:.0f} ms (95th percentile)")
+    for status, text in load.refused[:3]:
+        print(f"refused with {status}: {text[:300]}")
+
+
+if __name__ == "__main__":
+    main()
