@@ -19,6 +19,7 @@ from evaluator.host import probe as machine
 from evaluator.host.baselines import BaselineRun
 from evaluator.host.baselines import table as baseline_table
 from evaluator.host.judge import no_progress
+from evaluator.host.slot_users import SlotUser
 from evaluator.host.sources import SourceError, read_source
 from problems import registry
 from problems.schema import Problem, SizeName
@@ -203,4 +204,9 @@ def _survey(profile: Profile) -> sandbox.Confinement:
         private = Path(directory)
         sandbox.write_private(private)
         settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
-        return sandbox.resolve(profile, settings, private=private)
+        user = SlotUser.take(settings.users)
+        try:
+            return sandbox.resolve(profile, settings, private=private, user=user.number if user is not None else None)
+        finally:
+            if user is not None:
+                user.close()

@@ -74,12 +74,19 @@ def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
     ]
 
 
-def run(line_for: Callable[[int], Sequence[str]], *, environment: Mapping[str, str], limits: BuildLimits) -> Sent:
+def run(
+    line_for: Callable[[int], Sequence[str]],
+    *,
+    environment: Mapping[str, str],
+    limits: BuildLimits,
+    inherited: Sequence[int] = (),
+) -> Sent:
     """Start a builder and take what it sends.
 
     Args:
         line_for: gives the command line, told the number of the descriptor to which the process writes its frames.
         environment: all variables of the process.
+        inherited: descriptors that the process gets beside that one.
         limits: the whole session of the process is killed when it has sent everything, or too much, or taken too long.
 
     Raises:
@@ -93,7 +100,7 @@ def run(line_for: Callable[[int], Sequence[str]], *, environment: Mapping[str, s
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(output,),
+            pass_fds=(output, *inherited),
             env=dict(environment),
             start_new_session=True,
         )

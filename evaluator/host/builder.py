@@ -30,8 +30,18 @@ from evaluator.hardware import profiles
 from evaluator.host import build_process, disassembly
 from evaluator.host.build_messages import Origin, find_errors
 from evaluator.host.build_process import BuildLimitExceeded, BuildLimits, Sent
-from evaluator.host.sandbox import Confinement, command, environment, layout, write_private
+from evaluator.host.cgroups import Group, GroupLimits
+from evaluator.host.sandbox import (
+    Confinement,
+    command,
+    environment,
+    layout,
+    open_filter,
+    readable_file,
+    write_private,
+)
 from evaluator.host.settings import JudgeSettings
+from evaluator.host.slot_users import inside_groups
 from evaluator.judging import primitives
 
 _CALL = "compile_cuda_extension"
@@ -82,7 +92,9 @@ class Built:
         for name in self.result.artefacts:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o755)
             shutil.copyfile(self.folder / name, path)
+            path.chmod(0o755)
 
 
 class Builder:
@@ -158,18 +170,45 @@ class Builder:
             write_private(private)
             for file in request.source.files:
                 path = private / "source" / file.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(file.text, encoding="utf-8")
+                readable_file(path, file.text)
             bare = confinement.level is SandboxLevel.NONE
             home = str(build_process.private_home(private)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
 
-            def line_for(output: int) -> list[str]:
-                return self._line(private, confinement, home=home, output=output)
-
             variables = environment(self._profile, home=home) if bare else {}
-            return build_process.run(line_for, environment=variables, limits=self._limits)
+            call_filter = None if bare else open_filter()
+            inherited = () if call_filter is None else (call_filter,)
+            group = self._group(confinement, name=private.name)
 
-    def _line(self, private: Path, confinement: Confinement, *, home: str, output: int) -> list[str]:
+            def line_for(output: int) -> list[str]:
+                line = self._line(private, confinement, home=home, output=output, call_filter=call_filter)
+                return inside_groups(line, group.entrances) if group is not None else line
+
+            try:
+                return build_process.run(line_for, environment=variables, limits=self._limits, inherited=inherited)
+            finally:
+                for descriptor in inherited:
+                    os.close(descriptor)
+                self._end_group(group)
+
+    def _group(self, confinement: Confinement, *, name: str) -> Group | None:
+        limits = self._limits
+        allowed = GroupLimits(memory_bytes=limits.memory_bytes, processes=limits.processes, cores=limits.cores)
+        hierarchy = confinement.hierarchy
+        return hierarchy.new(name, allowed) if hierarchy is not None else None
+
+    def _end_group(self, group: Group | None) -> None:
+        """End whatever is left of a build; raises BuildLimitExceeded where the kernel had to end something of it."""
+        if group is None:
+            return
+        group.kill()
+        kills = group.memory_kills
+        group.remove()
+        if kills:
+            raise BuildLimitExceeded(f"the build used more than {self._limits.memory_bytes:,} bytes of memory")
+
+    def _line(
+        self, private: Path, confinement: Confinement, *, home: str, output: int, call_filter: int | None
+    ) -> list[str]:
         place = layout(confinement, private=private)
         arguments = {
             "source": place.source,
@@ -181,7 +220,9 @@ class Builder:
         }
         inside = build_process.inside(arguments, program=str(Path(place.launcher).with_name("build.py")))
         settings = dataclasses.replace(self._settings, temporary_bytes=self._limits.scratch_bytes)
-        line = command(confinement, inside, private=private, profile=self._profile, settings=settings)
+        line = command(
+            confinement, inside, private=private, profile=self._profile, settings=settings, call_filter=call_filter
+        )
         return build_process.limited(line, self._limits)
 
     def _prune(self) -> None:

@@ -71,6 +71,7 @@ class Gang:
         sandbox.write_private(self._private)
         self._layout = sandbox.layout(plan.confinement, private=self._private)
         self._marker = f"{_MARKER}={self._private.name}"
+        self._group = sandbox.new_group(plan.confinement, plan.settings, name=self._private.name)
         self._namespace: str | None = None
         self._namespace_held: int | None = None
         self._incidents: list[Incident] = []
@@ -114,6 +115,7 @@ class Gang:
             settings=self.plan.settings,
             gpus=self.plan.gpus,
             call_filter=call_filter,
+            group=self._group,
         )
         self._process = spawner.start(
             command,
@@ -129,7 +131,6 @@ class Gang:
     def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
         profile, settings = self.plan.profile, self.plan.settings
         cores = len(os.sched_getaffinity(0))
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return {
             "ranks": described,
             "exits": exits,
@@ -144,9 +145,7 @@ class Gang:
                 "file_bytes": settings.file_bytes,
                 "open_files": settings.open_files,
                 # A CUDA context reserves far more address space than it uses, so no such limit there.
-                "data_bytes": 0
-                if profile.device == "cuda"
-                else min(settings.memory_bytes, memory * 3 // 4) // profile.world_size,
+                "data_bytes": 0 if profile.device == "cuda" else sandbox.memory_limit(settings) // profile.world_size,
             },
         }
 
@@ -194,8 +193,7 @@ class Gang:
             path = root / file.path
             if not path.resolve().is_relative_to(root.resolve()):
                 raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file.text, encoding="utf-8")
+            sandbox.readable_file(path, file.text)
         if built is not None:
             built.place(self._private / "built")
 
@@ -409,6 +407,8 @@ class Gang:
         """How to list every process of this gang, wherever it has gone."""
         if self.plan.confinement.level is SandboxLevel.NONE:
             marker = self._marker.encode()
+        if self._group is not None:
+            self._group.kill()
             return lambda: processes.members_with_variable(marker)
         namespace = self._namespace
         if namespace is None or namespace == processes.namespace_of(os.getpid()):
@@ -421,9 +421,19 @@ def _memory_file(name: str, size: int) -> int:
     os.ftruncate(descriptor, size)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
+        if self._group is not None:
+            self._group.remove()
 
 
 def _failure_of(report: Report) -> Failure:
+        group = self._group
+        if group is not None:
+            by_namespace = self._members_by_mark()
+            return lambda: sorted({*group.members, *by_namespace()})
+        return self._members_by_mark()
+
+    def _members_by_mark(self) -> Callable[[], list[int]]:
+        """The same without a control group: by the sandbox's namespace, or by a variable of their environment."""
     try:
         return Failure(report.detail)
     except ValueError:

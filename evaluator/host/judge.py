@@ -23,6 +23,7 @@ from evaluator.host.incidents import EvaluationCancelled
 from evaluator.host.oracles import OracleGang
 from evaluator.host.sandbox import Confinement, Probe
 from evaluator.host.settings import JudgeSettings
+from evaluator.host.slot_users import SlotUser
 from evaluator.host.spawner import Spawner
 from evaluator.host.workplace import Workplace
 
@@ -63,6 +64,7 @@ class Judge:
         self._gang: Gang | None = None
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
+        self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
         try:
@@ -139,6 +141,8 @@ class Judge:
         self._gang = self._oracle = None
         self._spawner.close()
         self._workplace.close()
+        if self._user is not None:
+            self._user.close()
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +156,8 @@ class Judge:
         private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_dir))
         sandbox.write_private(private)
         try:
-            return sandbox.resolve(self.profile, self.settings, private=private)
+            user = self._user.number if self._user is not None else None
+            return sandbox.resolve(self.profile, self.settings, private=private, user=user)
         finally:
             shutil.rmtree(private, ignore_errors=True)
 

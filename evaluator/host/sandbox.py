@@ -10,12 +10,16 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import seccomp
+from evaluator.host import cgroups, seccomp
+from evaluator.host.cgroups import Group, GroupLimits, Hierarchy
+from evaluator.host.gpus import gpus_for, present
 from evaluator.host.settings import JudgeSettings, SandboxChoice
+from evaluator.host.slot_users import Stage, inside_groups
 
 _PACKAGE = Path(__file__).parents[1]
 _JUDGE = "/judge"
@@ -28,7 +32,7 @@ _ON_LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB
 
 # Runs inside the sandbox and tells what it could still do. No torch, so it takes some 50 ms.
 _PROBE = """
-import ctypes, json, os, socket
+import ctypes, errno, json, os, resource, socket, sys
 def can(action):
     try:
         action()
@@ -38,24 +42,39 @@ def can(action):
 def write(path):
     with open(path, "w"):
         pass
-def unshare():
-    if ctypes.CDLL(None).unshare(0x10000000):  # CLONE_NEWUSER
-        raise OSError
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+devices = sorted(name for name in os.listdir("/dev") if name not in {
+    "core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero",
+    "console",
+})
+mounts = [line.split() for line in open("/proc/self/mountinfo")]
+writable = sorted(line[4] for line in mounts if "rw" in line[5].split(",") and line[4] not in {"/proc"})
 print(json.dumps({
     "pid": os.getpid(),
     "uid": os.getuid(),
-    "effective": int(status["CapEff"], 16) | int(status["CapPrm"], 16),
+    "effective": int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapInh"], 16),
     "bounding": int(status["CapBnd"], 16),
     "no_new_privileges": status["NoNewPrivs"].strip() == "1",
-    "seccomp": status["Seccomp"].strip() != "0",
+    "seccomp": status["Seccomp"].strip() == "2",
+    "groups": len(os.getgroups()),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+    "namespaces": {name: os.readlink("/proc/self/ns/" + name) for name in sorted(os.listdir("/proc/self/ns"))},
     "interfaces": [name for _, name in socket.if_nameindex()],
     "root_writable": can(lambda: write("/probe")),
     "dev_writable": can(lambda: write("/dev/probe")),
     "tmp_writable": can(lambda: write("/tmp/probe")),
-    "new_namespace": can(unshare),
+    "writable": writable,
+    "devices": devices,
+    "new_namespace": can(lambda: call(272, 0x10000000)),
+    "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+    "stdin_empty": os.read(0, 1) == b"",
     "environment": sorted(os.environ),
-    "host_uid_owner": os.stat("/source").st_uid,
+    "host_name": socket.gethostname(),
+    "core": resource.getrlimit(resource.RLIMIT_CORE)[1],
 }))
 """
 
@@ -71,10 +90,17 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """How gangs will be confined: the level reached, and every probe behind it."""
+    """How gangs will be confined: the level reached, and every probe behind it.
+
+    Attributes:
+        user: the host user that sandboxes are started as; None for the judge's own.
+        hierarchy: where control groups can be made; None where there are none.
+    """
 
     level: SandboxLevel
     probes: tuple[Probe, ...] = ()
+    user: int | None = None
+    hierarchy: Hierarchy | None = None
 
     @property
     def missing(self) -> tuple[Probe, ...]:
@@ -147,43 +173,87 @@ def command(
     settings: JudgeSettings,
     gpus: Sequence[int] = (),
     call_filter: int | None = None,
+    group: Group | None = None,
 ) -> list[str]:
     """The command line that runs `python -I <arguments>` confined as far as `confinement` says.
 
-    `call_filter` is a descriptor of the system call filter that the process will inherit, None for no filter.
+    `call_filter` is a descriptor of the system call filter that the process will inherit, None for no filter; `group`
+    holds all that the process starts.
     """
     python = [sys.executable, "-I", *arguments]
+    entrances = group.entrances if group is not None else ()
     if confinement.level is SandboxLevel.NONE:
-        return python
+        return inside_groups(python, entrances)
     filtered = [] if call_filter is None else ["--seccomp", str(call_filter)]
-    return [*_bubblewrap(private=private, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
+    stage = Stage(confinement.user) if confinement.user is not None else None
+    place = _Sources(private=private, stage=stage)
+    line = [*_bubblewrap(place, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
+    return inside_groups(line if stage is None else stage.command(line), entrances)
 
 
-def _bubblewrap(*, private: Path, profile: Profile, settings: JudgeSettings, gpus: Sequence[int]) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """Where bubblewrap finds what it shows: in its own place, or where a stage shows it to another user."""
+
+    private: Path
+    stage: Stage | None
+
+    def of(self, path: str | Path) -> str:
+        """The path to give to bubblewrap for a folder or file of ours."""
+        return self.stage.shown(str(path)) if self.stage is not None else str(path)
+
+    def own(self, *parts: str) -> str:
+        """The same for something in the gang's private directory."""
+        return "/".join((self.of(self.private), *parts))
+
+
+def memory_limit(settings: JudgeSettings) -> int:
+    """How many bytes of memory a sandbox may use: the settings' number, or three quarters of a smaller machine."""
+    return min(settings.memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4)
+
+
+def new_group(confinement: Confinement, settings: JudgeSettings, *, name: str) -> Group | None:
+    """A control group for one sandbox, or None where there are none here.
+
+    Raises:
+        EvaluatorError: the kernel refuses one now though it gave one when the machine was examined.
+    """
+    if confinement.hierarchy is None:
+        return None
+    limits = GroupLimits(memory_bytes=memory_limit(settings), processes=settings.processes, cores=settings.cores)
+    try:
+        return confinement.hierarchy.new(name, limits)
+    except OSError as error:
+        raise EvaluatorError(f"no control group for the sandbox: {error}") from error
+
+
+def _bubblewrap(sources: _Sources, *, profile: Profile, settings: JudgeSettings, gpus: Sequence[int]) -> list[str]:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise EvaluatorError("bubblewrap (bwrap) is not installed")
+    memory = memory_limit(settings)
+    shared, temporary = min(settings.shared_memory_bytes, memory // 4), min(settings.temporary_bytes, memory // 2)
     parts = [
         [bwrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"],
         ["--unshare-cgroup-try", "--disable-userns", "--uid", "65534", "--gid", "65534", "--hostname", "judge"],
-        ["--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"],
-        *_system_binds(private, profile),
+        ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"],
+        *_system_binds(sources, profile),
         ["--proc", "/proc", "--dev", "/dev"],
         *_gpu_binds(gpus),
-        ["--perms", "1777", "--size", str(settings.shared_memory_bytes), "--tmpfs", "/dev/shm"],  # noqa: S108
-        ["--perms", "1777", "--size", str(settings.temporary_bytes), "--tmpfs", "/tmp"],  # noqa: S108
+        ["--perms", "1777", "--size", str(shared), "--tmpfs", "/dev/shm"],  # noqa: S108
+        ["--perms", "1777", "--size", str(temporary), "--tmpfs", "/tmp"],  # noqa: S108
         # After the empty /tmp: the interpreter may lie in a folder below it.
-        *(["--ro-bind", prefix, prefix] for prefix in _python_prefixes()),
-        ["--ro-bind", str(_PACKAGE / "__init__.py"), f"{_JUDGE}/evaluator/__init__.py"],
-        ["--ro-bind", str(_PACKAGE / "arena"), f"{_JUDGE}/evaluator/arena"],
-        ["--ro-bind", str(private / "source"), "/source", "--ro-bind", str(private / "built"), "/built"],
+        *(["--ro-bind", sources.of(prefix), prefix] for prefix in _python_prefixes()),
+        ["--ro-bind", sources.of(_PACKAGE / "__init__.py"), f"{_JUDGE}/evaluator/__init__.py"],
+        ["--ro-bind", sources.of(_PACKAGE / "arena"), f"{_JUDGE}/evaluator/arena"],
+        ["--ro-bind", sources.own("source"), "/source", "--ro-bind", sources.own("built"), "/built"],
         ["--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/tmp"],  # noqa: S108
         *(["--setenv", name, value] for name, value in environment(profile).items()),
     ]
     return [word for part in parts for word in part]
 
 
-def _system_binds(private: Path, profile: Profile) -> Iterator[list[str]]:
+def _system_binds(sources: _Sources, profile: Profile) -> Iterator[list[str]]:
     """The read-only root: /usr and a few files of /etc."""
     yield ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
@@ -195,7 +265,7 @@ def _system_binds(private: Path, profile: Profile) -> Iterator[list[str]]:
     yield ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     yield ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
     for name in ("hosts", "passwd", "group", "nsswitch.conf"):
-        yield ["--ro-bind", str(private / "etc" / name), f"/etc/{name}"]
+        yield ["--ro-bind", sources.own("etc", name), f"/etc/{name}"]
     if profile.device == "cuda":
         yield ["--ro-bind", "/sys", "/sys"]
 
@@ -220,9 +290,14 @@ def _gpu_binds(gpus: Sequence[int]) -> Iterator[list[str]]:
 
 
 def write_private(private: Path) -> None:
-    """Fill a gang's host directory: an empty `source/` and `built/`, and the few files of `etc/`."""
+    """Fill a gang's host directory: an empty `source/` and `built/`, and the few files of `etc/`.
+
+    The sandbox's user must be able to pass: nothing secret lies in it, and the folder above keeps others out.
+    """
+    private.chmod(0o755)
     for name in ("source", "built", "etc"):
         (private / name).mkdir()
+        (private / name).chmod(0o755)
     files = {
         "hosts": "127.0.0.1 localhost judge\n::1 localhost\n",
         "passwd": "nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n",
@@ -230,7 +305,16 @@ def write_private(private: Path) -> None:
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     }
     for name, text in files.items():
-        (private / "etc" / name).write_text(text, encoding="utf-8")
+        readable_file(private / "etc" / name, text)
+
+
+def readable_file(path: Path, text: str) -> None:
+    """Write a file that the sandbox's user can read, in folders that it can pass, whatever this process's umask."""
+    for folder in reversed([parent for parent in path.parents if not parent.exists()]):
+        folder.mkdir()
+        folder.chmod(0o755)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
 
 
 def open_filter() -> int | None:
@@ -238,43 +322,92 @@ def open_filter() -> int | None:
     return seccomp.open_program() if seccomp.is_available() else None
 
 
-def survey(profile: Profile, settings: JudgeSettings, *, private: Path) -> tuple[Probe, ...]:
+def survey(
+    profile: Profile,
+    settings: JudgeSettings,
+    *,
+    private: Path,
+    user: int | None,
+    hierarchy: Hierarchy | None,
+    why_no_user: str = "the judge does not run as root, so it cannot start a sandbox as somebody else",
+) -> tuple[Probe, ...]:
     """Start the real sandbox with a small probe in it and say which properties hold on this machine."""
     if shutil.which("bwrap") is None:
         return (Probe(name="bubblewrap", holds=False, detail="the program bwrap is not installed"),)
-    confined = Confinement(level=SandboxLevel.REDUCED)
-    call_filter = open_filter()
-    line = command(
-        confined, ["-c", _PROBE], private=private, profile=profile, settings=settings, call_filter=call_filter
-    )
-    inherited = () if call_filter is None else (call_filter,)
+    confined = Confinement(level=SandboxLevel.REDUCED, user=user, hierarchy=hierarchy)
     try:
-        done = subprocess.run(  # noqa: S603 - our own command, without a shell
-            line, capture_output=True, text=True, timeout=30, check=True, env={}, pass_fds=inherited
-        )
-        seen = json.loads(done.stdout)
+        seen = _probed(confined, profile, settings, private=private)
     except subprocess.CalledProcessError as error:
         return (Probe(name="bubblewrap", holds=False, detail=error.stderr.strip()[:500]),)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+    except (OSError, subprocess.TimeoutExpired, ValueError, EvaluatorError) as error:
         return (Probe(name="bubblewrap", holds=False, detail=str(error)[:500]),)
+    return tuple(_judge_probe(seen, confined, expected=environment(profile), why_no_user=why_no_user))
+
+
+def _probed(confined: Confinement, profile: Profile, settings: JudgeSettings, *, private: Path) -> dict[str, Any]:
+    """What the probe saw inside."""
+    call_filter = open_filter()
+    group = new_group(confined, settings, name=private.name)
+    inherited = () if call_filter is None else (call_filter,)
+    line = command(
+        confined,
+        ["-c", _PROBE],
+        private=private,
+        profile=profile,
+        settings=settings,
+        gpus=gpus_for(profile) if _has_gpus(profile) else (),
+        call_filter=call_filter,
+        group=group,
+    )
+    try:
+        done = subprocess.run(  # noqa: S603 - our own command, without a shell
+            line,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            env={},
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+        )
+        seen: dict[str, Any] = json.loads(done.stdout)
+        return seen
     finally:
         for descriptor in inherited:
             os.close(descriptor)
-    return tuple(_judge_probe(seen, expected=environment(profile)))
+        if group is not None:
+            group.remove()
 
 
-def _judge_probe(seen: dict[str, object], *, expected: Mapping[str, str]) -> Iterator[Probe]:
+def _has_gpus(profile: Profile) -> bool:
+    return profile.device == "cuda" and len(present()) >= profile.world_size
+
+
+def _judge_probe(
+    seen: Mapping[str, Any], confined: Confinement, *, expected: Mapping[str, str], why_no_user: str
+) -> Iterator[Probe]:
+    """Every property that JUDGE.md asks of a sandbox, held against what the probe saw."""
     yield Probe(name="bubblewrap", holds=True)
-    yield Probe(name="process namespace", holds=int(str(seen["pid"])) < 10)
+    shared = sorted(name for name in _NAMESPACES if seen["namespaces"].get(name) == _own_namespace(name))
+    few = int(seen["pid"]) < 10 and int(seen["processes"]) < 10
+    yield Probe(name="process namespace", holds="pid" not in shared and few, detail=f"{seen['processes']} visible")
+    yield Probe(name="user, network, IPC, UTS and cgroup namespaces", holds=not shared, detail=", ".join(shared))
     yield Probe(name="network: own loopback only", holds=seen["interfaces"] == ["lo"], detail=str(seen["interfaces"]))
     yield Probe(name="mapped to nobody", holds=seen["uid"] == 65534)
     yield Probe(name="no capability", holds=seen["effective"] == 0 and seen["bounding"] == 0)
     yield Probe(name="no new privileges", holds=bool(seen["no_new_privileges"]))
     yield Probe(name="no further user namespaces", holds=not seen["new_namespace"])
     yield Probe(name="root and /dev read-only", holds=not seen["root_writable"] and not seen["dev_writable"])
+    extra = sorted(set(seen["writable"]) - _MAY_BE_WRITABLE - {f"/dev/{name}" for name in seen["devices"]})
+    yield Probe(name="nothing else writable", holds=not extra, detail=", ".join(extra))
     yield Probe(name="temporary directory writable", holds=bool(seen["tmp_writable"]))
-    foreign = sorted(set(map(str, seen["environment"])) - set(expected) - {"PWD", "LC_CTYPE"})  # type: ignore[call-overload]
-    yield Probe(name="environment cleared", holds=not foreign, detail=", ".join(foreign))
+    foreign = [name for name in seen["devices"] if not name.startswith("nvidia")]
+    yield Probe(name="no other devices", holds=not foreign, detail=", ".join(foreign))
+    # 0 to 2, and the one with which the probe lists them.
+    yield Probe(name="no inherited descriptors", holds=len(seen["descriptors"]) <= 4 and bool(seen["stdin_empty"]))
+    foreign = sorted(set(seen["environment"]) - set(expected) - {"PWD", "LC_CTYPE"})
+    named = seen["host_name"] == "judge"
+    yield Probe(name="environment cleared", holds=not foreign and named, detail=", ".join(foreign))
     yield Probe(
         name="system call filter",
         holds=bool(seen["seccomp"]),
@@ -282,35 +415,34 @@ def _judge_probe(seen: dict[str, object], *, expected: Mapping[str, str]) -> Ite
     )
     yield Probe(
         name="own host user per slot",
-        holds=os.getuid() != 0 and _is_dedicated_user(),
-        detail="" if os.getuid() != 0 else "the judge runs as root, so the ranks are root's outside as well",
+        holds=confined.user is not None,
+        detail=f"user {confined.user}" if confined.user is not None else why_no_user,
     )
-    yield _probe_cgroup()
-
-
-def _is_dedicated_user() -> bool:
-    """A slot has a user of its own when the operator started the node through a set-uid step; not built yet."""
-    return False
-
-
-def _probe_cgroup() -> Probe:
-    root = Path("/sys/fs/cgroup")
-    controllers = root / "cgroup.controllers"
-    if not controllers.is_file():
-        return Probe(name="memory and process limits by cgroup", holds=False, detail="no cgroup v2 hierarchy here")
-    offered = controllers.read_text(encoding="utf-8").split()
-    holds = {"memory", "pids"} <= set(offered) and os.access(root, os.W_OK)
-    return Probe(
+    hierarchy = confined.hierarchy
+    yield Probe(
         name="memory and process limits by cgroup",
-        holds=False,
-        detail="cgroup v2 is writable, but limits are set by rlimits only so far" if holds else "not writable",
+        holds=hierarchy is not None and hierarchy.limits_hold,
+        detail=hierarchy.detail if hierarchy is not None else "no group can be made here; rlimits only",
     )
+
+
+_NAMESPACES = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "console")
+_MAY_BE_WRITABLE = frozenset({"/tmp", "/dev/shm", "/dev/pts", *(f"/dev/{name}" for name in _DEVICES)})  # noqa: S108
+
+
+def _own_namespace(name: str) -> str:
+    return os.readlink(f"/proc/self/ns/{name}")  # noqa: PTH115 - not a path
 
 
 _NEEDED_FOR_REDUCED = frozenset(
     {
         "bubblewrap",
         "process namespace",
+        "user, network, IPC, UTS and cgroup namespaces",
+        "nothing else writable",
+        "no other devices",
+        "no inherited descriptors",
         "network: own loopback only",
         "no capability",
         "no new privileges",
@@ -320,23 +452,30 @@ _NEEDED_FOR_REDUCED = frozenset(
 )
 
 
-def resolve(profile: Profile, settings: JudgeSettings, *, private: Path) -> Confinement:
-    """The confinement that this machine and the settings give.
+def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: int | None = None) -> Confinement:
+    """The confinement that this machine and the settings give; `user` is the host user that the slot holds.
 
     Raises:
         EvaluatorError: the settings demand more than the machine has; the message says what is missing.
     """
     if settings.sandbox is SandboxChoice.NONE:
         return _unconfined(settings, ())
-    probes = survey(profile, settings, private=private)
+    hierarchy = cgroups.find()
+    held = hierarchy if hierarchy.places or hierarchy.core is not None else None
+    probes = survey(profile, settings, private=private, user=user, hierarchy=held)
+    if user is not None and not probes[0].holds:
+        # A container without the right to mount, or to change users.
+        why = f"the sandbox does not start as user {user}: {probes[0].detail}"
+        user = None
+        probes = survey(profile, settings, private=private, user=None, hierarchy=held, why_no_user=why)
     missing = [probe for probe in probes if not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)
     if not missing:
-        return Confinement(level=SandboxLevel.FULL, probes=probes)
+        return Confinement(level=SandboxLevel.FULL, probes=probes, user=user, hierarchy=held)
     if settings.sandbox is SandboxChoice.REQUIRE:
         raise EvaluatorError(f"this machine cannot confine a submission fully: {lacks}")
     if not any(probe.name in _NEEDED_FOR_REDUCED for probe in missing):
-        return Confinement(level=SandboxLevel.REDUCED, probes=probes)
+        return Confinement(level=SandboxLevel.REDUCED, probes=probes, user=user, hierarchy=held)
     return _unconfined(settings, probes, lacks)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from evaluator.host.slot_users import DEFAULT_RANGE
+
 
 class SandboxChoice(StrEnum):
     """What to do about confinement.
@@ -38,6 +40,8 @@ class JudgeSettings:
         first_call_s: extra time for the first call at each size (graphs, autotuning).
         lazy_build_s: the same where sources may be compiled in that call, because nothing was compiled ahead.
         oracle_s: deadline for any single answer of the oracle ranks.
+        memory_bytes, processes, cores: what a sandbox as a whole may use.
+        users: the range of host users from which a judge that runs as root takes one for its sandboxes.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
 
@@ -70,6 +74,9 @@ class JudgeSettings:
     file_bytes: int = 8 * 1024**3
     open_files: int = 65536
     memory_bytes: int = 200 * 1024**3
+    processes: int = 4096
+    cores: int = 32
+    users: tuple[int, int] = DEFAULT_RANGE
 
     def as_record(self) -> dict[str, str]:
         """Every setting as text, for a report's environment."""
