@@ -151,6 +151,15 @@ class Sighting(Message, frozen=True, kw_only=True):
     line: int | None = None
 
 
+class CallKind(StrEnum):
+    """What was special about a call; only plain calls are timed, and a submission is told none of it."""
+
+    PLAIN = "plain"
+    SKEWED = "skewed"
+    NEAR = "near"
+    REPEATED = "repeated"
+
+
 class SourceFile(Message, frozen=True, kw_only=True):
     """One text file of a submission; `path` is relative, with forward slashes."""
 
@@ -260,7 +269,9 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     """Candidate and reference side by side at one size.
 
     `ratios` holds one reference / candidate value per block A B B A; `floor_us` is None where no floor applies.
-    `rank_medians_us` is the candidate's median per rank.
+    `rank_medians_us` is the candidate's median per rank. `window_us` is the median of the host's window around a
+    call, `gap_us` of what lies between the host's clock and the claim, and `band_us` how large that may be: the most
+    that a forged claim could gain per call.
     """
 
     size: str
@@ -270,6 +281,8 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     rank_medians_us: tuple[float, ...]
     floor_us: float | None = None
     window_us: float | None = None
+    gap_us: float | None = None
+    band_us: float | None = None
 
 
 class Timing(Message, frozen=True, kw_only=True):
@@ -314,11 +327,91 @@ class BuildResult(Message, frozen=True, kw_only=True):
     artefacts: dict[str, str] = {}
 
 
+class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
+    """One call as the host saw it; written as an array, for there are hundreds. One entry per rank in the tuples.
+
+    `content` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
+    `is_reused` says that they were written to the addresses of the call before. `window_ns` runs on the host's clock
+    from the moment when contents became readable to the last answer, `answer_ns` from GO. `claimed_ns`, `settled_ns`
+    and `fingerprints` are the ranks' claims. `max_error` is the worst of all ranks, in units of the tolerance.
+    """
+
+    number: int
+    kind: CallKind
+    content: int
+    near: int | None
+    is_reused: bool
+    is_checked: bool
+    delays_us: tuple[int, ...]
+    window_ns: int
+    answer_ns: int
+    claimed_ns: tuple[int, ...]
+    settled_ns: tuple[int, ...]
+    fingerprints: tuple[str, ...]
+    max_error: float | None
+
+    @property
+    def longest_ns(self) -> int:
+        """The time of the call: the slowest rank's."""
+        return max(self.claimed_ns)
+
+
+class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
+    """One call of the reference: the slowest rank's time, and how long the host waited for it."""
+
+    longest_ns: int
+    answer_ns: int
+
+
+class SizeRecord(Message, frozen=True, kw_only=True):
+    """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
+
+    `payload_bytes` is what a rank takes in and gives back per call. `gang` counts the groups of ranks that ran the
+    submission, each in a sandbox of its own.
+    """
+
+    size: str
+    payload_bytes: int
+    floor_us: float | None
+    calls: tuple[CallRecord, ...]
+    blocks: tuple[tuple[int, ...], ...] = ()
+    reference: tuple[tuple[ReferenceCall, ...], ...] = ()
+    gang: int = 1
+
+
+class TimingRules(Message, frozen=True, kw_only=True):
+    """When times count, as data of the profile.
+
+    Attributes:
+        band_us: how much longer than the reference's the time between claim and answer may be at the median.
+        band_bytes_us: bytes of payload per microsecond that are allowed on top: they are copied and compared there.
+        settle_ratio: largest ratio of the time until the device was idle to the time of the call; None: not judged.
+        settle_jitter_us: what it may be longer in any case.
+        baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
+        baseline_jitter_us: drift that is always allowed.
+    """
+
+    band_us: float
+    band_bytes_us: float
+    settle_ratio: float | None
+    settle_jitter_us: float
+    baseline_drift: float | None
+    baseline_jitter_us: float
+
+
+class Record(Message, frozen=True, kw_only=True):
+    """The evidence behind the times: from it anyone can compute score, interval and verdict again."""
+
+    rules: TimingRules
+    sizes: tuple[SizeRecord, ...]
+
+
 class EvaluationReport(Message, frozen=True, kw_only=True):
     """What the judge says of an evaluation. Append-only once recorded.
 
     `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
-    node in plain strings. `message` is the verdict in one sentence for the author.
+    node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
+    spoken against the submission in ranked mode. `record` holds every call.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -337,6 +430,8 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     stages: tuple[StageTime, ...] = ()
     sizes: tuple[SizeResult, ...] = ()
     timing: Timing | None = None
+    record: Record | None = None
+    warnings: tuple[Finding, ...] = ()
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
     primitives: tuple[Sighting, ...] = ()
