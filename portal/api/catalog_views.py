@@ -153,7 +153,9 @@ class Me(Endpoint):
         """Who is calling, by which token, and how much of the queue is theirs."""
         read(NoQuery, request.query_params)
         user = caller(request)
-        waiting = Evaluation.objects.filter(submission__author=user).exclude(state__in=State.ended())
+        waiting = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False).exclude(
+            state__in=State.ended()
+        )
         shown = {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,

@@ -14,7 +14,7 @@ from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, State, Submission, Visibility
+from portal.submissions.models import Evaluation, ProfileSwitch, State, Submission, Visibility
 
 IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
@@ -23,13 +23,14 @@ _RECENT = 20
 
 
 def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
-    """The submissions whose page `viewer` may open: their own and public ones; staff see all."""
+    """The submissions whose page `viewer` may open: own ones, their organisations' attempts, public ones; staff all."""
     submissions = Submission.objects.select_related("author", "source")
     if not isinstance(viewer, User):
         return submissions.filter(visibility=Visibility.PUBLIC)
     if viewer.is_staff:
         return submissions
-    return submissions.filter(Q(visibility=Visibility.PUBLIC) | Q(author=viewer))
+    theirs = Q(attempt__run__model__organisation__in=viewer.organisations.values("pk"))
+    return submissions.filter(Q(visibility=Visibility.PUBLIC) | Q(author=viewer) | theirs)
 
 
 def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission:
@@ -49,8 +50,11 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
 
 
 def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submission]:
-    """The submissions of `user`, the newest first, each with `evaluations` loaded, the newest first."""
-    submissions = Submission.objects.filter(author=user).select_related("source")
+    """The submissions of `user`, the newest first, each with `evaluations` loaded, the newest first.
+
+    Attempts of runs are left out: their run lists them.
+    """
+    submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
     return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
@@ -60,7 +64,12 @@ def may_read_source(viewer: Viewer, submission: Submission) -> bool:
     """Whether `viewer` may read the files of `submission`."""
     if submission.visibility == Visibility.PUBLIC:
         return True
-    return isinstance(viewer, User) and (viewer.is_staff or viewer.pk == submission.author_id)
+    if not isinstance(viewer, User):
+        return False
+    if viewer.is_staff or viewer.pk == submission.author_id:
+        return True
+    # A colleague of the author of an attempt: whoever sees it privately belongs to its organisation.
+    return submission.is_attempt and visible_submissions(viewer).filter(pk=submission.pk).exists()
 
 
 def readable_source(viewer: Viewer, submission: Submission) -> SourceBundle | None:
@@ -106,6 +115,7 @@ def queue_order(profile: str) -> QuerySet[Evaluation]:
     return (
         Evaluation.objects.filter(profile=profile, state=State.QUEUED)
         .exclude(submission__problem__in=paused_slugs())
+        .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
         .annotate(
             waits_for_others=Case(
                 When(submission__author__in=working, then=Value(1)), default=Value(0), output_field=IntegerField()
@@ -190,9 +200,13 @@ def live_view(evaluation: Evaluation) -> LiveView:
 
 
 def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
-    """Every finished PASSED evaluation in `mode` by an author whose account is open."""
+    """Every finished PASSED evaluation in `mode` by an author whose account is open; attempts of runs are left out."""
     return Evaluation.objects.filter(
-        state=State.FINISHED, verdict="PASSED", mode=mode.value, submission__author__is_active=True
+        state=State.FINISHED,
+        verdict="PASSED",
+        mode=mode.value,
+        submission__author__is_active=True,
+        submission__is_attempt=False,
     ).select_related("submission", "submission__author")
 
 

@@ -60,7 +60,8 @@ def queue_lengths() -> list[Queue]:
 
 def own_places(user: User) -> list[tuple[Evaluation, QueuePlace | None]]:
     """The reader's own unfinished evaluations, the oldest first, with their places in the queue."""
-    unfinished = Evaluation.objects.filter(submission__author=user).exclude(state__in=State.ended())
+    own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
+    unfinished = own.exclude(state__in=State.ended())
     chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
     return [(evaluation, place_in_queue(evaluation)) for evaluation in chosen]
 

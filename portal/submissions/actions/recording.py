@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from evaluator.contract import Delivery, EvaluationReport, Progress
 from evaluator.judging.verdicts import FACTS
 from portal.ranking import actions as ranking
+from portal.runs import events as runs
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, Report, State
 
@@ -128,5 +129,8 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     )
     if moved:
         evaluation.refresh_from_db()
-        ranking.update_standing(evaluation)
+        if evaluation.submission.is_attempt:
+            runs.note_end(evaluation)
+        else:
+            ranking.update_standing(evaluation)
     return bool(moved)

@@ -15,6 +15,7 @@ from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.nodes import messages
 from portal.refusals import Refusal
+from portal.runs import events as runs
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
@@ -77,6 +78,7 @@ def queue_evaluation(submission: Submission, *, profile: str, mode: str, priorit
     """
     spec = catalog.get_problem(submission.problem)
     chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
+    _refuse_attempt(submission, remedy="Ask the operator to judge it again; its run counts the newest result.")
     with transaction.atomic():
         author = User.objects.select_for_update().get(pk=submission.author_id)
         _check_open(submission.problem)
@@ -111,15 +113,16 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
             .exclude(state__in=State.ended())
             .update(state=State.CANCELLED, finished_at=timezone.now(), lease=None, lease_expires_at=None)
         )
-    if not moved:
-        raise Refusal(
-            field="evaluation",
-            value=str(evaluation.pk),
-            message="This evaluation has already ended.",
-            remedy="There is nothing left to cancel; submit again to have it judged anew.",
-            status=409,
-        )
-    evaluation.refresh_from_db()
+        if not moved:
+            raise Refusal(
+                field="evaluation",
+                value=str(evaluation.pk),
+                message="This evaluation has already ended.",
+                remedy="There is nothing left to cancel; submit again to have it judged anew.",
+                status=409,
+            )
+        evaluation.refresh_from_db()
+        runs.note_end(evaluation)
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
@@ -137,6 +140,7 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             remedy="Only its author can change who reads it.",
             status=403,
         )
+    _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
     submission.visibility = visibility
     submission.save(update_fields=["visibility"])
 
@@ -200,8 +204,21 @@ def _check_open(slug: str) -> None:
         )
 
 
+def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
+    # Judging until the dice fall well would be another benchmark, and a run is published as a whole.
+    if submission.is_attempt:
+        raise Refusal(
+            field="submission",
+            value=str(submission.pk),
+            message="This submission is an attempt of a model's run.",
+            remedy=remedy,
+            status=409,
+        )
+
+
 def _check_room(author: User) -> None:
-    queued = Evaluation.objects.filter(submission__author=author).exclude(state__in=State.ended()).count()
+    own = Evaluation.objects.filter(submission__author=author, submission__is_attempt=False)
+    queued = own.exclude(state__in=State.ended()).count()
     if queued >= settings.MAX_QUEUED_PER_AUTHOR:
         raise Refusal(
             field="",
@@ -219,6 +236,7 @@ def _check_not_waiting(
         Evaluation.objects.exclude(state__in=State.ended())
         .filter(
             submission__author=author,
+            submission__is_attempt=False,
             submission__problem=problem,
             submission__backend=backend,
             submission__source__digest=files.digest,

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 
 from evaluator.contract import Cancellation, Verdict
 from portal.nodes import messages
 from portal.nodes.models import Node
+from portal.runs import events as runs
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
 from problems import registry
@@ -78,14 +80,17 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
             **lease_gone,
         )
     else:
-        moved = unchanged.update(
-            state=State.FINISHED,
-            finished_at=now,
-            verdict=Verdict.JUDGE_FAILURE.value,
-            message=f"The node stopped answering in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
-            "not of the submission; submit it again or ask the operator.",
-            **lease_gone,
-        )
+        with transaction.atomic():
+            moved = unchanged.update(
+                state=State.FINISHED,
+                finished_at=now,
+                verdict=Verdict.JUDGE_FAILURE.value,
+                message=f"The node stopped answering in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
+                "not of the submission; submit it again or ask the operator.",
+                **lease_gone,
+            )
+            if moved:
+                runs.note_end(Evaluation.objects.get(pk=evaluation.pk))
     if moved and evaluation.node is not None and evaluation.lease is not None:
         logger.warning("evaluation %s lost its node %s in try %d", evaluation.pk, evaluation.node, evaluation.attempt)
         messages.send_cancellation(

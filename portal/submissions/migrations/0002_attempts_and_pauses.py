@@ -4,26 +4,31 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('submissions', '0001_initial'),
+        ("submissions", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ProfileSwitch',
+            name="ProfileSwitch",
             fields=[
-                ('profile', models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ('is_paused', models.BooleanField(default=False, help_text='A paused queue takes submissions but judges none.')),
-                ('note', models.TextField(blank=True, help_text='Why, for other operators.')),
+                ("profile", models.CharField(max_length=40, primary_key=True, serialize=False)),
+                (
+                    "is_paused",
+                    models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none."),
+                ),
+                ("note", models.TextField(blank=True, help_text="Why, for other operators.")),
             ],
             options={
-                'verbose_name_plural': 'profile switches',
+                "verbose_name_plural": "profile switches",
             },
         ),
         migrations.AddField(
-            model_name='submission',
-            name='is_attempt',
-            field=models.BooleanField(default=False, help_text="Whether it belongs to a model's run: never on a person's board or in their lists."),
+            model_name="submission",
+            name="is_attempt",
+            field=models.BooleanField(
+                default=False,
+                help_text="Whether it belongs to a model's run: never on a person's board or in their lists.",
+            ),
         ),
     ]

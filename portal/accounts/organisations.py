@@ -1,0 +1,152 @@
+"""Organisations: who belongs to which, and every change to that."""
+
+import re
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from portal.accounts.models import Membership, Organisation, Role, User
+from portal.refusals import Refusal
+
+MAX_OWNED = 10
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+
+
+def own_organisations(user: User) -> QuerySet[Organisation]:
+    """The organisations that `user` belongs to, with their members."""
+    return Organisation.objects.filter(memberships__user=user).prefetch_related("memberships__user")
+
+
+def get_organisation(user: User, slug: str) -> Organisation:
+    """An organisation that `user` belongs to; staff reach every one.
+
+    Raises:
+        Refusal: there is none, or it is not theirs (404 in both cases).
+    """
+    reachable = Organisation.objects.all() if user.is_staff else own_organisations(user)
+    found = reachable.filter(slug=slug).first()
+    if found is None:
+        raise Refusal(
+            field="organisation",
+            value=slug,
+            message="You belong to no such organisation.",
+            remedy="Check its short name, or ask one of its owners to add you.",
+            status=404,
+        )
+    return found
+
+
+def role_in(user: User, organisation: Organisation) -> str:
+    """The role of `user`, empty where they are no member."""
+    membership = organisation.memberships.filter(user=user).first()
+    return membership.role if membership else ""
+
+
+def require_owner(user: User, organisation: Organisation) -> None:
+    """Refuse (403) whoever does not own the organisation."""
+    if not user.is_staff and role_in(user, organisation) != Role.OWNER:
+        raise Refusal(
+            field="organisation",
+            value=organisation.slug,
+            message="Only an owner of the organisation may do this.",
+            remedy="Ask one of its owners.",
+            status=403,
+        )
+
+
+def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
+    """Create an organisation that `owner` owns.
+
+    Raises:
+        Refusal: the short name is malformed or taken (409), the name is empty, or they own too many (409).
+    """
+    if not _SLUG.fullmatch(slug):
+        raise Refusal(
+            field="slug",
+            value=slug,
+            message="This is no short name.",
+            remedy="Use 1 to 60 lower-case letters, digits and hyphens.",
+        )
+    if not name.strip() or not name.isprintable():
+        raise Refusal(field="name", value=name, message="The organisation has no readable name.", remedy="Give it one.")
+    if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
+        raise Refusal(
+            field="slug",
+            value=slug,
+            message=f"You own {MAX_OWNED} organisations, which is the most there can be.",
+            remedy="Use one of them.",
+            status=409,
+        )
+    try:
+        with transaction.atomic():
+            organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120])
+            Membership.objects.create(organisation=organisation, user=owner, role=Role.OWNER)
+    except IntegrityError as error:
+        raise Refusal(
+            field="slug", value=slug, message="This short name is taken.", remedy="Choose another.", status=409
+        ) from error
+    return organisation
+
+
+def add_member(organisation: Organisation, *, username: str, role: str, by: User) -> Membership:
+    """Let somebody belong to the organisation, or change their role.
+
+    Raises:
+        Refusal: `by` is no owner (403), there is no such account (404) or role, or nobody would own it any more (409).
+    """
+    require_owner(by, organisation)
+    if role not in Role.values:
+        raise Refusal(
+            field="role", value=role, message="There is no such role.", remedy=f"Known are {', '.join(Role.values)}."
+        )
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        raise Refusal(
+            field="username",
+            value=username,
+            message="There is no such account.",
+            remedy="Check the name, or ask them to sign up first.",
+            status=404,
+        )
+    with transaction.atomic():
+        Organisation.objects.select_for_update().get(pk=organisation.pk)
+        owners = organisation.memberships.filter(role=Role.OWNER).exclude(user=user)
+        if role != Role.OWNER and not owners.exists():
+            raise Refusal(
+                field="role",
+                value=role,
+                message="The organisation would have no owner.",
+                remedy="Make somebody else an owner first.",
+                status=409,
+            )
+        membership, _ = Membership.objects.update_or_create(
+            organisation=organisation, user=user, defaults={"role": role}
+        )
+    return membership
+
+
+def home_of(user: User, slug: str | None) -> Organisation:
+    """The organisation in which `user` makes a run: the named one, their only one, or a new one of their own.
+
+    Raises:
+        Refusal: the named one is not theirs (404), or they have several and named none (409).
+    """
+    if slug:
+        return get_organisation(user, slug)
+    own = list(own_organisations(user)[:2])
+    if len(own) > 1:
+        raise Refusal(
+            field="organisation",
+            value="",
+            message="You belong to several organisations.",
+            remedy="Name the one that the run belongs to.",
+            status=409,
+        )
+    return own[0] if own else _personal(user)
+
+
+def _personal(user: User) -> Organisation:
+    wanted = re.sub(r"[^a-z0-9]+", "-", user.username.lower()).strip("-")[:50] or "person"
+    taken = set(Organisation.objects.filter(slug__startswith=wanted).values_list("slug", flat=True))
+    free = next(slug for slug in (wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))) if slug not in taken)
+    return create_organisation(user, slug=free, name=user.username)

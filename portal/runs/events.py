@@ -1,0 +1,85 @@
+"""What happens to runs by itself: an evaluation of an attempt ends. Feeds and webhooks tell of it.
+
+Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
+which they become visible, and a feed's cursor passes none by.
+"""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.utils import timezone
+
+from portal.runs import quotas
+from portal.runs.models import (
+    Attempt,
+    AttemptState,
+    EventKind,
+    Run,
+    RunEvent,
+    Webhook,
+    WebhookDelivery,
+)
+from portal.submissions.models import Evaluation, State
+
+
+def note_end(evaluation: Evaluation) -> None:
+    """Take the end of an attempt's evaluation: settle its quota, renew the attempt's result, tell of it.
+
+    Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
+    do those of an attempt on another profile, in another mode, or older than the one it shows.
+    """
+    quotas.settle(evaluation)
+    with transaction.atomic():
+        attempt = (
+            Attempt.objects.select_related("evaluation", "run").filter(submission=evaluation.submission_id).first()
+        )
+        if attempt is None or not _counts(evaluation, attempt):
+            return
+        Run.objects.select_for_update().get(pk=attempt.run_id)
+        message = evaluation.message or ("Cancelled." if evaluation.state == State.CANCELLED else "")
+        Attempt.objects.filter(pk=attempt.pk).update(
+            evaluation=evaluation,
+            state=AttemptState.ENDED,
+            verdict=evaluation.verdict,
+            message=message,
+            score=evaluation.score,
+            score_low=evaluation.score_low,
+            score_high=evaluation.score_high,
+            ended_at=evaluation.finished_at,
+        )
+        ended = RunEvent(
+            run_id=attempt.run_id,
+            kind=EventKind.ATTEMPT_ENDED,
+            attempt=attempt,
+            verdict=evaluation.verdict,
+            message=message,
+            score=evaluation.score,
+        )
+        tell(attempt.run, [ended])
+
+
+def tell(run: Run, events: Sequence[RunEvent]) -> None:
+    """Write events of a run whose row the caller has locked, and queue what its webhooks are to be told.
+
+    Adds `run.completed` where nothing is pending any more.
+    """
+    written = list(RunEvent.objects.bulk_create(events))
+    has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
+    if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
+        written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
+    webhooks = Webhook.objects.filter(organisation=run.model.organisation_id, removed_at=None)
+    WebhookDelivery.objects.bulk_create(
+        WebhookDelivery(webhook=webhook, event=event, next_try_at=timezone.now())
+        for webhook in webhooks
+        for event in written
+        if event.kind in webhook.events
+    )
+
+
+def _counts(evaluation: Evaluation, attempt: Attempt) -> bool:
+    if evaluation.profile != attempt.run.profile or evaluation.mode != attempt.mode:
+        return False
+    shown = attempt.evaluation
+    if attempt.state == AttemptState.PENDING or shown is None or shown.pk == evaluation.pk:
+        return True
+    return evaluation.state == State.FINISHED and evaluation.queued_at >= shown.queued_at

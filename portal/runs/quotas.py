@@ -1,0 +1,97 @@
+"""How much GPU time an organisation's runs have used, hold reserved and have left.
+
+GPU-seconds are seconds of judging times the GPUs of the profile. A waiting evaluation holds a reservation; its end
+replaces that by what it took, or by nothing where the fault was ours. Practice profiles have no GPUs and cost none.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F, Sum
+
+from evaluator.contract import Verdict
+from evaluator.hardware import profiles
+from evaluator.judging.verdicts import FACTS
+from portal.accounts.models import Organisation
+from portal.runs.models import GpuUse
+from portal.submissions.models import Evaluation, State
+
+WINDOW = timedelta(days=30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """An organisation's GPU-seconds in the last 30 days; `next_release_at` is when the oldest use leaves them."""
+
+    organisation: str
+    limit_gpu_s: float
+    used_gpu_s: float
+    reserved_gpu_s: float
+    next_release_at: datetime | None
+    window_days: int = WINDOW.days
+
+    @property
+    def remaining_gpu_s(self) -> float:
+        """What may still be used; never negative."""
+        return max(0.0, self.limit_gpu_s - self.used_gpu_s - self.reserved_gpu_s)
+
+    def retry_after_s(self, now: datetime) -> int:
+        """Seconds after which some of it comes back: the oldest use leaves the window, or waiting work is settled."""
+        if self.reserved_gpu_s > 0:
+            return 60
+        if self.next_release_at is None:
+            return int(WINDOW.total_seconds())
+        return max(1, int((self.next_release_at - now).total_seconds()))
+
+
+def quota_of(organisation: Organisation, *, now: datetime) -> Quota:
+    """The organisation's quota at `now`."""
+    uses = GpuUse.objects.filter(organisation=organisation, at__gt=now - WINDOW)
+    settled = uses.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
+    held = uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0
+    oldest = uses.filter(used_gpu_s__gt=0).order_by("at").values_list("at", flat=True).first()
+    return Quota(
+        organisation=organisation.slug,
+        limit_gpu_s=organisation.quota_gpu_s,
+        used_gpu_s=settled,
+        reserved_gpu_s=held,
+        next_release_at=oldest + WINDOW if oldest else None,
+    )
+
+
+def reservation_gpu_s(profile: str) -> float:
+    """What one evaluation on `profile` holds while it waits."""
+    return float(settings.RESERVED_SECONDS * _gpus(profile))
+
+
+def settle(evaluation: Evaluation) -> None:
+    """Replace the reservation of an evaluation that has ended by what it took."""
+    GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=_charge(evaluation))
+
+
+def expected_gpu_s(profile: str, *, evaluations: int) -> float:
+    """About what judging so many on `profile` takes: by the mean of what was judged there, else by the reservation."""
+    took = (
+        Evaluation.objects.filter(profile=profile, state=State.FINISHED)
+        .exclude(started_at=None)
+        .order_by("-finished_at")
+        .annotate(took=F("finished_at") - F("started_at"))
+        .values_list("took", flat=True)[:200]
+    )
+    seconds = [value.total_seconds() for value in took]
+    mean = sum(seconds) / len(seconds) if seconds else settings.RESERVED_SECONDS
+    return float(mean * _gpus(profile) * evaluations)
+
+
+def _gpus(profile: str) -> int:
+    chosen = profiles.get(profile)
+    return chosen.world_size if chosen.gpu else 0
+
+
+def _charge(evaluation: Evaluation) -> float:
+    if not evaluation.verdict or not FACTS[Verdict(evaluation.verdict)].is_charged:
+        return 0.0
+    if evaluation.started_at is None or evaluation.finished_at is None:
+        return 0.0
+    return (evaluation.finished_at - evaluation.started_at).total_seconds() * _gpus(evaluation.profile)

@@ -1,0 +1,106 @@
+"""Submissions that belong to a model's run: stored and queued many at a time, judged once, published together."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from evaluator.contract import SourceBundle
+from portal.accounts.models import User
+from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from problems import registry
+
+BULK_PRIORITY = -1
+"""Runs wait for people: a person's submission goes before hundreds of attempts."""
+REJUDGE_PRIORITY = -2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptSource:
+    """What one attempt submits: a problem, a mode and the files."""
+
+    problem: str
+    mode: str
+    files: SourceBundle
+
+
+def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
+    """Store every bundle once per content; the rows by digest."""
+    wanted = {bundle.digest: bundle for bundle in bundles}
+    Source.objects.bulk_create(
+        (
+            Source(
+                digest=digest,
+                bundle=json.loads(bundle.to_json()),
+                size_bytes=sum(len(file.text.encode()) for file in bundle.files),
+            )
+            for digest, bundle in wanted.items()
+        ),
+        ignore_conflicts=True,
+    )
+    return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
+
+
+def submit_attempts(
+    author: User, wanted: Sequence[AttemptSource], *, backend: str, profile: str, priority: int
+) -> list[Evaluation]:
+    """Store a submission for each attempt and queue its evaluation, in the given order.
+
+    What may be judged at all was decided by the caller; nothing is refused here.
+    """
+    with transaction.atomic():
+        sources = store_sources(attempt.files for attempt in wanted)
+        submissions = Submission.objects.bulk_create(
+            Submission(
+                author=author,
+                problem=attempt.problem,
+                source=sources[attempt.files.digest],
+                backend=backend,
+                is_attempt=True,
+            )
+            for attempt in wanted
+        )
+        return Evaluation.objects.bulk_create(
+            Evaluation(
+                submission=submission,
+                problem_revision=registry.revision(attempt.problem),
+                profile=profile,
+                mode=attempt.mode,
+                priority=priority,
+            )
+            for submission, attempt in zip(submissions, wanted, strict=True)
+        )
+
+
+def publish_sources(submission_ids: Iterable[object]) -> None:
+    """Let everybody open the submissions of a published run."""
+    Submission.objects.filter(pk__in=list(submission_ids)).update(visibility=Visibility.PUBLIC)
+
+
+def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """Queue each submission once more at the problem's present revision, after everybody else's work.
+
+    One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
+    found before stays beside what will be found.
+    """
+    known = {problem.slug for problem in registry.problems()}
+    chosen: dict[tuple[object, str, str], Evaluation] = {}
+    for evaluation in evaluations:
+        if evaluation.submission.problem in known:
+            chosen[evaluation.submission_id, evaluation.profile, evaluation.mode] = evaluation
+    with transaction.atomic():
+        waiting = set(
+            Evaluation.objects.exclude(state__in=State.ended()).values_list("submission_id", "profile", "mode")
+        )
+        return Evaluation.objects.bulk_create(
+            Evaluation(
+                submission=evaluation.submission,
+                problem_revision=registry.revision(evaluation.submission.problem),
+                profile=evaluation.profile,
+                mode=evaluation.mode,
+                priority=REJUDGE_PRIORITY,
+            )
+            for key, evaluation in chosen.items()
+            if key not in waiting
+        )
