@@ -1,0 +1,5 @@
+"""`python -m pkb`."""
+
+from .cli import main
+
+main()

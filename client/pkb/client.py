@@ -1,0 +1,163 @@
+"""The site as a Python object: every call takes and gives typed values."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+from .errors import UsageError
+from .packing import Upload, upload_of, upload_of_text
+from .results import Me, Problem, ProblemBrief, Profile, Submission, SubmissionBrief, SubmissionPage
+from .transport import Transport, decode
+
+
+class Client:
+    """One site, one token; a context manager.
+
+    with Client("https://pkb.example.org", token="pkb_...") as pkb:
+        submission = pkb.submit("allreduce", "solution.py", profile="cpux2")
+        print(pkb.wait(submission.id).evaluation.verdict)
+    """
+
+    def __init__(
+        self,
+        site: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 60.0,
+        patience_s: float = 120.0,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """`patience_s` is how long one call may wait and try again; `say` hears of it.
+
+        Raises:
+            UsageError: `site` is no address.
+        """
+        self.transport = Transport(site, token=token, timeout_s=timeout_s, patience_s=patience_s, say=say)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.transport.close()
+
+    @property
+    def site(self) -> str:
+        """The address of the site."""
+        return self.transport.site
+
+    def me(self) -> Me:
+        """Who is calling, and how much of the queue is theirs."""
+        return self.transport.get("me/", Me)
+
+    def problems(self) -> list[ProblemBrief]:
+        """Every problem by number."""
+        return self.transport.get("problems/", list[ProblemBrief])
+
+    def problem(self, slug: str) -> Problem:
+        """One problem with statement and reference."""
+        return self.transport.get(f"problems/{slug}/", Problem)
+
+    def profiles(self) -> list[Profile]:
+        """Every profile, and how many slots take work there now."""
+        return self.transport.get("profiles/", list[Profile])
+
+    def submit(
+        self,
+        problem: str,
+        source: str | Path,
+        *,
+        profile: str,
+        backend: str = "pytorch",
+        mode: str = "ranked",
+        visibility: str = "private",
+        note: str = "",
+        key: str | None = None,
+    ) -> Submission:
+        """Submit a .py file, a .zip or a folder by its path. The same `key` again gives the same submission."""
+        upload = upload_of(Path(source))
+        return self._submit(
+            upload, key, problem=problem, profile=profile, backend=backend, mode=mode, visibility=visibility, note=note
+        )
+
+    def submit_text(
+        self,
+        problem: str,
+        text: str,
+        *,
+        profile: str,
+        backend: str = "pytorch",
+        mode: str = "ranked",
+        visibility: str = "private",
+        note: str = "",
+        key: str | None = None,
+    ) -> Submission:
+        """Submit the text of solution.py."""
+        upload = upload_of_text(text)
+        return self._submit(
+            upload, key, problem=problem, profile=profile, backend=backend, mode=mode, visibility=visibility, note=note
+        )
+
+    def _submit(self, upload: Upload, key: str | None, **fields: str) -> Submission:
+        # A key of our own lets a call whose answer got lost be sent again.
+        headers = {"Idempotency-Key": key or f"pkb-{uuid.uuid4()}"}
+        answer = self.transport.request("POST", "submissions/", form=fields, file=upload, headers=headers)
+        return decode(answer, Submission)
+
+    def submission(self, submission_id: str) -> Submission:
+        """One submission with its newest evaluation."""
+        return self.transport.get(f"submissions/{_identifier(submission_id)}/", Submission)
+
+    def submissions(
+        self, *, problem: str | None = None, state: str | None = None, verdict: str | None = None
+    ) -> Iterator[SubmissionBrief]:
+        """One's own submissions, the newest first; further pages are fetched as one goes on."""
+        wanted = {"problem": problem, "state": state, "verdict": verdict}
+        params = {name: value for name, value in wanted.items() if value is not None}
+        page = self.transport.get("submissions/", SubmissionPage, params={**params, "page_size": 100})
+        yield from page.results
+        while page.next:
+            page = self.transport.get(page.next, SubmissionPage)
+            yield from page.results
+
+    def watch(self, submission_id: str) -> Iterator[Submission]:
+        """The submission now, and again each time that something of it changed, until its evaluation has ended."""
+        address = f"submissions/{_identifier(submission_id)}/"
+        tag = ""
+        # Something that just changed often changes again at once; then as slowly as the site asks for.
+        pause_s, longest_s = 0.5, 2.0
+        while True:
+            answer = self.transport.request("GET", address, headers={"If-None-Match": tag} if tag else None)
+            if answer.status_code != 304:
+                tag = answer.headers.get("ETag", "")
+                submission = decode(answer, Submission)
+                yield submission
+                if submission.evaluation.has_ended:
+                    return
+                pause_s, longest_s = 0.5, submission.evaluation.poll_after_s or longest_s
+            time.sleep(min(pause_s, longest_s))
+            pause_s *= 1.5
+
+    def wait(self, submission_id: str) -> Submission:
+        """The submission once its newest evaluation has ended."""
+        *_, last = self.watch(submission_id)
+        return last
+
+    def cancel(self, submission_id: str) -> Submission:
+        """End the newest evaluation of a submission."""
+        address = f"submissions/{_identifier(submission_id)}/cancel/"
+        return decode(self.transport.request("POST", address), Submission)
+
+
+def _identifier(text: str) -> str:
+    """An identifier as the site writes it, also from the address of a page; raises UsageError."""
+    last = text.rstrip("/").rpartition("/")[2]
+    try:
+        return str(uuid.UUID(last))
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no identifier; copy it from the page's address or from `pkb submit`.") from error

@@ -1,0 +1,141 @@
+"""What a person reads on a submission's page, as plain text: for the terminal, and for a model that revises."""
+
+from collections.abc import Iterator
+
+from .results import Evaluation, Finding, OutputCheck, RankState, Report
+
+MOST_CHARACTERS = 12_000
+"""A compiler can say more than a model can use; what lies in the middle of a longer text is left out."""
+
+
+def diagnosis(evaluation: Evaluation, *, most_characters: int = MOST_CHARACTERS) -> str:
+    """The verdict, what it means, what to try next, every finding, and where every rank was."""
+    return shortened("\n".join(_lines(evaluation)), most_characters)
+
+
+def _lines(evaluation: Evaluation) -> Iterator[str]:
+    yield headline(evaluation)
+    if evaluation.message:
+        yield capitalised(evaluation.message)
+    facts, report = evaluation.facts, evaluation.report
+    if facts:
+        if facts.explanation != evaluation.message:
+            yield facts.explanation
+        yield f"Next: {facts.advice}"
+    if report is None:
+        return
+    if len(report.findings) > 1 or (report.findings and report.verdict != "PASSED"):
+        yield "\nWhat was found:"
+        yield from (f"- {finding.verdict}, {_where(finding)}: {finding.message}" for finding in report.findings)
+    if report.verdict != "PASSED":
+        yield from _checks(report)
+        yield from _ranks(report)
+    else:
+        yield from _times(report)
+    if report.build and not report.build.succeeded:
+        yield f"\nThe compiler's words:\n{report.build.log}"
+
+
+def headline(evaluation: Evaluation) -> str:
+    """Verdict and score in one line."""
+    if not evaluation.has_ended:
+        return _whereabouts(evaluation)
+    if evaluation.verdict is None:
+        return "CANCELLED"
+    title = f" ({evaluation.facts.title})" if evaluation.facts else ""
+    score = ""
+    if evaluation.score is not None:
+        score = f": {evaluation.score:.3f}x"
+        if evaluation.score_low is not None and evaluation.score_high is not None:
+            score += f" ({evaluation.score_low:.3f} to {evaluation.score_high:.3f})"
+        score += " over the reference"
+    return f"{evaluation.verdict}{title}{score}"
+
+
+def _whereabouts(evaluation: Evaluation) -> str:
+    """Where an evaluation is that has not ended."""
+    if evaluation.stage:
+        return f"{evaluation.stage.name} {evaluation.stage.detail}".strip()
+    place = evaluation.queue
+    if place is None:
+        return evaluation.state
+    text = f"queued, {place.ahead} ahead of {place.total}"
+    if place.is_paused:
+        return f"{text}; judging of this problem is paused"
+    if not place.has_node:
+        return f"{text}; no node is online for {evaluation.profile}"
+    return text if place.expected_wait_s is None else f"{text}, about {place.expected_wait_s:.0f} s to wait"
+
+
+def _where(finding: Finding) -> str:
+    parts = [
+        f"rank {finding.rank}" if finding.rank is not None else "",
+        f"size {finding.size}" if finding.size else "",
+        f"output {finding.output}" if finding.output else "",
+        f"{finding.file}:{finding.line}" if finding.file and finding.line else finding.file or "",
+    ]
+    return ", ".join(part for part in parts if part) or "everywhere"
+
+
+def _checks(report: Report) -> Iterator[str]:
+    wrong = [(size.size, check) for size in report.sizes for check in size.outputs if not check.is_right]
+    if not wrong:
+        return
+    yield "\nOutputs beyond the tolerance (an error of 1 is the limit):"
+    yield from (_check(size, check) for size, check in wrong)
+
+
+def _check(size: str, check: OutputCheck) -> str:
+    index = ", ".join(map(str, check.first_wrong or ()))
+    first = f", the first at [{index}]" if check.first_wrong is not None else ""
+    return (
+        f"- size {size}, rank {check.rank}, output {check.output}: {check.wrong_elements} of {check.elements} elements "
+        f"wrong{first}; largest error {check.max_error:.3g}, rms error {check.rms_error:.3g}"
+    )
+
+
+def _ranks(report: Report) -> Iterator[str]:
+    if not report.ranks:
+        return
+    yield "\nRanks:"
+    for rank in report.ranks:
+        yield from _rank(rank)
+
+
+def _rank(rank: RankState) -> Iterator[str]:
+    ended = "alive at the end" if rank.exit == "running" else rank.exit
+    yield f"- rank {rank.rank}: {ended}, {rank.calls_done} calls done, {rank.phase}"
+    if rank.error:
+        yield f"  error: {rank.error}"
+    if rank.stack:
+        yield f"  where it was:\n{_indented(rank.stack)}"
+    if rank.log:
+        yield f"  what it printed:\n{_indented(rank.log)}"
+
+
+def _times(report: Report) -> Iterator[str]:
+    if report.timing is None:
+        return
+    yield "\nMedian time of a call, the slowest rank counting:"
+    for size in report.timing.sizes:
+        floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
+        mine, reference = size.candidate.median_us, size.baseline.median_us
+        yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us{floor}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+
+
+def capitalised(text: str) -> str:
+    """The text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, its middle left out where it is longer than `most` characters."""
+    if len(text) <= most:
+        return text
+    head = most * 2 // 3
+    tail = most - head
+    return f"{text[:head]}\n... {len(text) - most} characters left out ...\n{text[-tail:]}"

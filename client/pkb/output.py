@@ -1,0 +1,54 @@
+"""What the command prints: results on standard output, for people or as JSON; everything else on standard error."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+errors = Console(stderr=True, highlight=False)
+results = Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    click.echo(msgspec.json.encode(value))
+
+
+def print_text(text: str) -> None:
+    """Text as it is."""
+    click.echo(text)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows below their names; as tab-separated lines where nobody looks at it."""
+    if not results.is_terminal:
+        for row in [columns, *rows]:
+            click.echo("\t".join(row))
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
+
+
+def say(text: str) -> None:
+    """A remark beside the result."""
+    errors.print(text, markup=False)
+
+
+def progress() -> Progress:
+    """A bar that shows itself on a terminal only and leaves nothing behind."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )

@@ -1,0 +1,266 @@
+"""What the site answers, typed. Fields that a newer site adds are ignored, so an older client goes on working."""
+
+from datetime import datetime
+
+import msgspec
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of the site."""
+
+
+class Token(Result, frozen=True, kw_only=True):
+    """The token of the call."""
+
+    name: str
+    prefix: str
+    scopes: tuple[str, ...]
+    expires_at: datetime
+
+
+class Me(Result, frozen=True, kw_only=True):
+    """Who is calling."""
+
+    username: str
+    queued: int
+    queued_limit: int
+    token: Token | None = None
+
+
+class ProblemBrief(Result, frozen=True, kw_only=True):
+    """A problem as a list shows it."""
+
+    number: int
+    slug: str
+    title: str
+    summary: str
+    block: str
+    parallelism: tuple[str, ...]
+    profiles: tuple[str, ...]
+    revision: str
+    is_open: bool
+    url: str
+
+
+class Problem(ProblemBrief, frozen=True, kw_only=True):
+    """A problem with all that one needs to solve it."""
+
+    signature: str
+    statement: str
+    reference: str
+    groups: str
+    world_size_rule: str
+    origin: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Profile(Result, frozen=True, kw_only=True):
+    """Hardware and world size together."""
+
+    name: str
+    title: str
+    world_size: int
+    backends: tuple[str, ...]
+    sizes: dict[str, tuple[str, ...]]
+    is_ranked_by_speed: bool
+    slots_online: int
+
+
+class Finding(Result, frozen=True, kw_only=True):
+    """One verdict that the evidence supports, with where and why."""
+
+    verdict: str
+    message: str
+    rank: int | None = None
+    size: str | None = None
+    output: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class OutputCheck(Result, frozen=True, kw_only=True):
+    """How one rank's output compared; `max_error` is in units of the tolerance."""
+
+    rank: int
+    output: str
+    elements: int
+    wrong_elements: int
+    max_error: float
+    rms_error: float
+    first_wrong: tuple[int, ...] | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every compared element was right."""
+        return not self.wrong_elements and self.max_error <= 1
+
+
+class SizeResult(Result, frozen=True, kw_only=True):
+    """What was run and compared at one size."""
+
+    size: str
+    calls: int
+    checked_calls: int
+    dims: dict[str, int] = {}
+    outputs: tuple[OutputCheck, ...] = ()
+
+
+class TimeSummary(Result, frozen=True, kw_only=True):
+    """Times of a series of calls in microseconds, the slowest rank counting."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    calls: int
+
+
+class SizeTiming(Result, frozen=True, kw_only=True):
+    """Submission (`candidate`) and reference (`baseline`) side by side at one size."""
+
+    size: str
+    candidate: TimeSummary
+    baseline: TimeSummary
+    ratios: tuple[float, ...] = ()
+    floor_us: float | None = None
+
+
+class Timing(Result, frozen=True, kw_only=True):
+    """The speedup over the reference with its interval."""
+
+    score: float
+    low: float
+    high: float
+    sizes: tuple[SizeTiming, ...] = ()
+
+
+class RankState(Result, frozen=True, kw_only=True):
+    """Where one rank was when the evaluation ended."""
+
+    rank: int
+    exit: str
+    phase: str
+    calls_done: int
+    error: str | None = None
+    stack: str | None = None
+    log: str = ""
+
+
+class BuildResult(Result, frozen=True, kw_only=True):
+    """What the compiler said."""
+
+    succeeded: bool
+    seconds: float
+    cached: bool
+    command: str = ""
+    log: str = ""
+
+
+class Report(Result, frozen=True, kw_only=True):
+    """The judge's record of an evaluation."""
+
+    verdict: str
+    message: str
+    profile: str
+    world_size: int
+    mode: str
+    dtype: str
+    findings: tuple[Finding, ...] = ()
+    sizes: tuple[SizeResult, ...] = ()
+    timing: Timing | None = None
+    ranks: tuple[RankState, ...] = ()
+    build: BuildResult | None = None
+    primitives: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+
+
+class VerdictFacts(Result, frozen=True, kw_only=True):
+    """What the site says of a verdict: its name, what it means, what to try next."""
+
+    title: str
+    explanation: str
+    advice: str
+
+
+class Stage(Result, frozen=True, kw_only=True):
+    """What the judge is doing."""
+
+    name: str
+    detail: str = ""
+    fraction: float | None = None
+
+
+class Place(Result, frozen=True, kw_only=True):
+    """Where a queued evaluation stands."""
+
+    ahead: int
+    total: int
+    expected_wait_s: float | None
+    is_paused: bool
+    has_node: bool
+
+
+class EvaluationBrief(Result, frozen=True, kw_only=True):
+    """One judging of a submission on a profile."""
+
+    id: str
+    url: str
+    profile: str
+    mode: str
+    state: str
+    verdict: str | None
+    message: str
+    score: float | None
+    score_low: float | None
+    score_high: float | None
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will not change any more."""
+        return self.state in {"finished", "cancelled"}
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the verdict is PASSED."""
+        return self.verdict == "PASSED"
+
+
+class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
+    """An evaluation with its stage or place while it lasts, and its report afterwards."""
+
+    node: str | None = None
+    stage: Stage | None = None
+    queue: Place | None = None
+    poll_after_s: int | None = None
+    facts: VerdictFacts | None = None
+    report: Report | None = None
+
+
+class SubmissionBrief(Result, frozen=True, kw_only=True):
+    """A submission as a list shows it."""
+
+    id: str
+    url: str
+    author: str
+    problem: str
+    backend: str
+    visibility: str
+    note: str
+    source_digest: str
+    created_at: datetime
+    evaluations: tuple[EvaluationBrief, ...]
+
+
+class Submission(SubmissionBrief, frozen=True, kw_only=True):
+    """A submission with its newest evaluation in full."""
+
+    evaluation: Evaluation
+
+
+class SubmissionPage(Result, frozen=True, kw_only=True):
+    """Some of one's submissions, the newest first."""
+
+    results: tuple[SubmissionBrief, ...]
+    next: str | None

@@ -1,0 +1,71 @@
+"""`pkb login`, `logout`, `problems` and `prompt`."""
+
+import sys
+
+import click
+
+from . import credentials, output
+from .client import Client
+from .context import Context, with_context
+from .errors import UsageError
+from .transport import site_address
+
+
+@click.command()
+@click.argument("address", required=False)
+@with_context
+def login(context: Context, address: str | None) -> None:
+    """Store a token for the site at ADDRESS; it is asked for, or read from standard input."""
+    site = site_address(address or context.site or _asked("Site", is_secret=False))
+    token = context.token or _asked(f"Token (made at {site}/accounts/)", is_secret=True)
+    if not token.isascii() or not token.isprintable() or not token:
+        raise UsageError("That is no token. Copy it whole; it starts with pkb_.")
+    with Client(site, token=token, patience_s=context.patience_s, say=output.say) as pkb:
+        me = pkb.me()
+    path = credentials.store(credentials.load().with_token(site, token))
+    if context.as_json:
+        output.print_json(me)
+        return
+    scopes = ", ".join(me.token.scopes) if me.token else "none"
+    output.print_text(f"Signed in to {site} as {me.username} (scopes {scopes}); the token is in {path}.")
+
+
+@click.command()
+@with_context
+def logout(context: Context) -> None:
+    """Forget the token of a site. It stays valid until it is revoked on the account page."""
+    site, _ = credentials.site_and_token(context.site, None)
+    credentials.store(credentials.load().without(site))
+    if context.as_json:
+        output.print_json({"site": site})
+    else:
+        output.print_text(f"Forgot the token of {site}.")
+
+
+@click.command()
+@click.argument("slug", required=False)
+@with_context
+def problems(context: Context, slug: str | None) -> None:
+    """List the problems; with SLUG show one, with its statement and reference."""
+    with context.client() as pkb:
+        if slug is not None:
+            problem = pkb.problem(slug)
+            if context.as_json:
+                output.print_json(problem)
+            else:
+                output.print_text(f"{problem.number} {problem.title}\n\n{problem.statement}\n\n{problem.reference}")
+            return
+        every = pkb.problems()
+    if context.as_json:
+        output.print_json(every)
+        return
+    rows = [(str(entry.number), entry.slug, entry.block, "open" if entry.is_open else "paused") for entry in every]
+    output.print_table(("number", "slug", "block", "state"), rows)
+
+
+def _asked(what: str, *, is_secret: bool) -> str:
+    """An answer from the terminal, or the next line of standard input."""
+    if sys.stdin.isatty():
+        answer: str = click.prompt(what, hide_input=is_secret, err=True)
+        return answer.strip()
+    return sys.stdin.readline().strip()

@@ -1,0 +1,131 @@
+"""`pkb submit`, `status`, `submissions` and `cancel`."""
+
+from pathlib import Path
+
+import click
+
+from . import output
+from .client import Client
+from .context import Context, with_context
+from .diagnosis import diagnosis, headline
+from .errors import ExitCode, UsageError
+from .results import Submission
+
+BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
+MODES = ("check", "benchmark", "ranked")
+profile_option = click.option(
+    "--profile", envvar="PKB_PROFILE", help="Where to judge it, such as h200x8-nomc; the only one online if left out."
+)
+backend_option = click.option("--backend", type=click.Choice(BACKENDS), default="pytorch", show_default=True)
+
+
+@click.command()
+@click.argument("slug")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@profile_option
+@backend_option
+@click.option("--mode", type=click.Choice(MODES), default="ranked", show_default=True)
+@click.option("--visibility", type=click.Choice(("private", "public")), default="private", show_default=True)
+@click.option("--note", default="", help="A line for yourself.")
+@click.option("--key", help="An idempotency key: the same key again gives the same submission.")
+@click.option("--watch", is_flag=True, help="Wait for the verdict; the exit status is 0 exactly when it is PASSED.")
+@with_context
+def submit(
+    context: Context,
+    slug: str,
+    path: Path,
+    *,
+    profile: str | None,
+    backend: str,
+    mode: str,
+    visibility: str,
+    note: str,
+    key: str | None,
+    watch: bool,
+) -> ExitCode:
+    """Submit PATH (a .py file, a .zip or a folder with solution.py) for the problem SLUG."""
+    with context.client() as pkb:
+        submission = pkb.submit(
+            slug,
+            path,
+            profile=profile or only_profile(pkb),
+            backend=backend,
+            mode=mode,
+            visibility=visibility,
+            note=note,
+            key=key,
+        )
+        if watch:
+            output.say(f"Submission {submission.id}; `pkb status {submission.id} --watch` follows it too.")
+            submission = followed(pkb, submission.id)
+    return shown(context, submission)
+
+
+@click.command()
+@click.argument("submission_id", metavar="ID")
+@click.option("--watch", is_flag=True, help="Wait for the verdict.")
+@with_context
+def status(context: Context, submission_id: str, *, watch: bool) -> ExitCode:
+    """Say how the submission ID stands: its place, its stage, or its verdict with the diagnosis."""
+    with context.client() as pkb:
+        submission = followed(pkb, submission_id) if watch else pkb.submission(submission_id)
+    return shown(context, submission)
+
+
+@click.command()
+@click.argument("submission_id", metavar="ID")
+@with_context
+def cancel(context: Context, submission_id: str) -> None:
+    """End the newest evaluation of the submission ID."""
+    with context.client() as pkb:
+        submission = pkb.cancel(submission_id)
+    if context.as_json:
+        output.print_json(submission)
+    else:
+        output.print_text(headline(submission.evaluation))
+
+
+@click.command()
+@click.option("--problem", help="Only for this problem.")
+@click.option("--state", help="Only where the newest evaluation is in this state.")
+@click.option("--verdict", help="Only where the newest evaluation has this verdict.")
+@with_context
+def submissions(context: Context, *, problem: str | None, state: str | None, verdict: str | None) -> None:
+    """List one's own submissions, the newest first; with --json one per line."""
+    with context.client() as pkb:
+        rows = []
+        for entry in pkb.submissions(problem=problem, state=state, verdict=verdict):
+            if context.as_json:
+                output.print_json(entry)
+            newest = entry.evaluations[0]
+            score = "" if newest.score is None else f"{newest.score:.3f}"
+            rows.append((entry.id, entry.problem, newest.profile, newest.mode, newest.verdict or newest.state, score))
+    if not context.as_json:
+        output.print_table(("id", "problem", "profile", "mode", "verdict", "score"), rows)
+
+
+def followed(pkb: Client, submission_id: str) -> Submission:
+    """The submission once it has ended, with what the judge does on a line of its own until then."""
+    with output.errors.status("asking ...") as line:
+        for submission in pkb.watch(submission_id):
+            line.update(headline(submission.evaluation))
+    return submission
+
+
+def shown(context: Context, submission: Submission) -> ExitCode:
+    """Print a submission; the exit status that its verdict deserves."""
+    if context.as_json:
+        output.print_json(submission)
+    else:
+        output.print_text(f"{submission.id} {submission.problem}\n{diagnosis(submission.evaluation)}")
+    has_failed = submission.evaluation.has_ended and not submission.evaluation.has_passed
+    return ExitCode.NOT_PASSED if has_failed else ExitCode.OK
+
+
+def only_profile(pkb: Client) -> str:
+    """The one profile that a node judges now; raises UsageError where there are several or none."""
+    online = [profile.name for profile in pkb.profiles() if profile.slots_online]
+    if len(online) == 1:
+        return online[0]
+    known = f"Online are {', '.join(online)}." if online else "No node is online; `pkb submit --profile` queues anyway."
+    raise UsageError(f"Say with --profile where to judge it. {known}")

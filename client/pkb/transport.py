@@ -1,0 +1,186 @@
+"""HTTP to the site: the token, errors in the site's words, and patience where trying again is right.
+
+What may be tried again: reads, and writes that carry an idempotency key or say that they are repeatable. A connection
+that broke or a 502, 503 or 504 waits a little longer each time; 429 and 503 wait as long as `Retry-After` says.
+"""
+
+import email.utils
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import IO, Any, TypeVar
+
+import httpx
+import msgspec
+
+from .errors import FieldError, Refused, Unreachable, UsageError
+from .version import VERSION
+
+USER_AGENT = f"pkb-client/{VERSION}"
+Decoded = TypeVar("Decoded")
+
+
+class _ProblemBody(msgspec.Struct, kw_only=True):
+    """application/problem+json as the site writes it."""
+
+    title: str = ""
+    detail: str = ""
+    errors: tuple[FieldError, ...] = ()
+
+
+class Transport:
+    """One site, one token. Use it from several threads at once as you like."""
+
+    def __init__(
+        self,
+        site: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 60.0,
+        patience_s: float = 120.0,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """`site` is the address of its front page; `patience_s` how long one call may wait and try again in all."""
+        self.site = site_address(site)
+        self._patience_s = patience_s
+        self._say = say
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(base_url=f"{self.site}/api/v1/", headers=headers, timeout=timeout_s)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def get(self, path: str, into: type[Decoded], **options: Any) -> Decoded:
+        """A read, decoded."""
+        return decode(self.request("GET", path, **options), into)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+        file: tuple[str, bytes] | None = None,
+        body: Callable[[], IO[bytes]] | None = None,
+        is_repeatable: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> httpx.Response:
+        """Call the site; any answer below 400 comes back.
+
+        `body` opens what is streamed, anew for each try. `is_repeatable` says whether trying again is safe; without it
+        reads and calls with an Idempotency-Key are.
+
+        Raises:
+            Refused: the site answered with an error.
+            Unreachable: it did not answer in time.
+        """
+        sent = dict(headers or {})
+        if is_repeatable is None:
+            is_repeatable = method in {"GET", "HEAD"} or "Idempotency-Key" in sent
+        content: Any = msgspec.json.encode(json) if json is not None else None
+        if json is not None:
+            sent["Content-Type"] = "application/json"
+        deadline = time.monotonic() + self._patience_s
+        tries = 0
+        while True:
+            tries += 1
+            stream = body() if body else None
+            try:
+                response = self._http.request(
+                    method,
+                    path,
+                    params=params,
+                    headers=sent,
+                    content=stream or content,
+                    data=form,
+                    files={"file": file} if file else None,
+                    timeout=self._http.timeout if timeout_s is None else timeout_s,
+                )
+            except (httpx.TransportError, httpx.DecodingError) as error:
+                wait_s = backoff_s(tries) if is_repeatable else None
+                failure: Refused | Unreachable = Unreachable(_unanswered(self.site, error))
+                failure.__cause__ = error
+            else:
+                if response.status_code < 400:
+                    return response
+                failure = refusal_of(response)
+                wait_s = _wait_after(failure, tries=tries, is_repeatable=is_repeatable)
+            finally:
+                if stream:
+                    stream.close()
+            if wait_s is None or time.monotonic() + wait_s > deadline:
+                raise failure
+            self._say(f"{str(failure).splitlines()[0]} Trying again in {wait_s:.0f} s.")
+            time.sleep(wait_s)
+
+
+def site_address(text: str) -> str:
+    """The address of a site without a slash at its end; raises UsageError where it is none."""
+    address = httpx.URL(text.strip().rstrip("/")) if text.strip() else httpx.URL("")
+    if address.scheme not in {"http", "https"} or not address.host:
+        raise UsageError(f"{text!r} is no site's address; write it as https://pkb.example.org")
+    return str(address).removesuffix("/api/v1").rstrip("/")
+
+
+def decode(response: httpx.Response, into: type[Decoded]) -> Decoded:
+    """The body as the type; raises Unreachable where the answer is not what the API promises."""
+    try:
+        return msgspec.json.decode(response.content, type=into)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        address = str(response.request.url)
+        raise Unreachable(f"{address} answered what this version of pkb cannot read ({error}). Update pkb.") from error
+
+
+def refusal_of(response: httpx.Response) -> Refused:
+    """The site's error in its own words."""
+    try:
+        said = msgspec.json.decode(response.content, type=_ProblemBody)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        said = _ProblemBody(detail=f"{response.request.url} answered {response.reason_phrase or 'with an error'}.")
+    return Refused(
+        status=response.status_code,
+        detail=said.detail or said.title or "The site gave no reason.",
+        errors=said.errors,
+        retry_after_s=retry_after_s(response.headers.get("Retry-After")),
+    )
+
+
+def retry_after_s(text: str | None) -> float | None:
+    """Seconds that a Retry-After header asks for, given as a number or as a date; None where it says neither."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def backoff_s(tries: int) -> float:
+    """How long to wait after so many failed tries: doubling from half a second to 30 s, spread by a quarter."""
+    return float(min(30.0, 0.5 * 2 ** (tries - 1)) * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+
+
+def _wait_after(failure: Refused, *, tries: int, is_repeatable: bool) -> float | None:
+    """Seconds to wait before the next try; None where an error is final."""
+    if failure.status == 429 or (failure.status == 503 and failure.retry_after_s is not None):
+        # The site did nothing of the call, so even a write that is not repeatable may be sent again.
+        return failure.retry_after_s if failure.retry_after_s is not None else backoff_s(tries)
+    if failure.status in {502, 503, 504} and is_repeatable:
+        return backoff_s(tries)
+    return None
+
+
+def _unanswered(site: str, error: Exception) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return f"{site} did not answer in time."
+    return f"{site} cannot be reached ({error or type(error).__name__})."

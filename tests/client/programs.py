@@ -1,0 +1,23 @@
+"""Programs for all-reduce that the tests hand in, right and wrong in known ways."""
+
+RIGHT = """import torch.distributed as dist
+
+
+def solution(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+NO_COMMUNICATION = """def solution(tensor):
+    return tensor.clone()
+"""
+RAISES_ON_RANK_ONE = """import torch.distributed as dist
+
+
+def solution(tensor):
+    if dist.get_rank() == 1:
+        raise ValueError("rank one gives up")
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
