@@ -126,7 +126,7 @@ def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
         raise WrongStructure(f"{problem.slug} returned {len(parts)} values, expected {owed}")
     remaining = iter(parts)
     outputs = tuple(
-        as_tensor(next(remaining)) if output.argument is None else output.written_in(arguments)
+        as_tensor(next(remaining) if output.argument is None else output.written_in(arguments), output)
         for output in problem.outputs
     )
     for output, value in zip(problem.outputs, outputs, strict=True):
@@ -147,6 +147,13 @@ def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:
     return [part for place, part in enumerate(parts) if place not in places or part is not None]
 
 
-def as_tensor(value: Any) -> Any:
-    """A torch.Size as the int64 tensor it counts as; anything else as it is."""
-    return torch.tensor(list(value)) if type(value) is torch.Size else value
+def as_tensor(value: Any, output: Output) -> Any:
+    """The tensor that `value` counts as: a torch.Size as int64, the list that `output` is as its stack."""
+    if type(value) is torch.Size:
+        return torch.tensor(list(value))
+    if not output.is_list or not isinstance(value, (list, tuple)):
+        return value
+    likenesses = {(tensor.shape, tensor.dtype) for tensor in value}
+    if len(likenesses) != 1:
+        raise WrongStructure(f"output {output.name!r} is a list of {len(value)} tensors that are not of one shape")
+    return torch.stack(tuple(value))

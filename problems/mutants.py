@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.implementation import Implementation, Outputs, dtype_of
+from problems.implementation import Implementation, Outputs, as_tensor, dtype_of
 from problems.schema import Argument, ArgumentKind, Output, Placement, Problem
 from problems.taxonomy import Communication
 from problems.values import Call
@@ -107,7 +107,7 @@ def no_update(implementation: Implementation, call: Call) -> Outputs:
     outputs = implementation.run(implementation.solution, call)
     untouched = implementation.make_inputs(call)
     return tuple(
-        tensor if output.argument is None else output.written_in(untouched)
+        tensor if output.argument is None else as_tensor(output.written_in(untouched), output)
         for output, tensor in zip(implementation.problem.outputs, outputs, strict=True)
     )
 
@@ -190,7 +190,7 @@ _GENERIC: dict[str, Mutant] = {
 
 def generic(problem: Problem) -> dict[str, Mutant]:
     """Every generic mutant of `problem` by name, whether it applies or not."""
-    with_tensors = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.MODULE)
+    with_tensors = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE, ArgumentKind.MODULE)
     tensors = [argument.name for argument in problem.arguments if argument.kind in with_tensors]
     return _GENERIC | {f"{STALE_ARGUMENT}{name}": _stale_argument(name) for name in tensors}
 

@@ -41,6 +41,7 @@ class ArgumentKind(StrEnum):
 
     TENSOR = "tensor"
     TENSORS = "tensors"
+    SPARSE = "sparse tensor"
     INTEGER = "integer"
     REAL = "real"
     BOOLEAN = "boolean"
@@ -56,7 +57,9 @@ class Argument:
     """One parameter of `solution`.
 
     `shape` names dimension symbols (or integers); a name that is no dimension is a length that the data of a call
-    decide. `dtype` is a torch dtype's name, or `input` for the run's dtype.
+    decide. For `tensors` it is that of each of them and `count` says how many there are; for a `sparse tensor`
+    (coalesced COO) it is that of the dense tensor.
+    `dtype` is a torch dtype's name, or `input` for the run's dtype.
     `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
     solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
     looks at it afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective,
@@ -67,6 +70,7 @@ class Argument:
     name: str
     kind: ArgumentKind = ArgumentKind.TENSOR
     shape: tuple[str | int, ...] = ()
+    count: str | int | None = None
     shape_elsewhere: tuple[str | int, ...] | None = None
     dtype: str = "input"
     values: str
@@ -130,6 +134,10 @@ class Output:
     the CPU whatever the run's device, and has to be complete when `solution` returns; a torch.Size counts as such a
     tensor of int64.
 
+    With `is_list` the output is a list (or tuple) of tensors of one shape and dtype, and `shape` begins with their
+    number; it is compared as one tensor, their stack. Where `argument` names a list, its entries after the call count:
+    a solution may write to them or replace them.
+
     The order of a problem's outputs is the order in the returned tuple; a single returned output is returned bare.
     `sharding` says in words how a sharded output is laid out. `layout` is "any" where strides are free and
     "contiguous" where the card demands it. `shape_elsewhere` is the shape on the ranks that are not the root of a
@@ -145,6 +153,7 @@ class Output:
     sharding: str = ""
     argument: str | None = None
     element: int | None = None
+    is_list: bool = False
     on_host: bool = False
     layout: str = "any"
 
@@ -254,6 +263,14 @@ class Problem:
         written = {output.argument for output in self.outputs if output.argument is not None}
         if written != mutable:
             raise ValueError(f"problem {self.slug}: mutable arguments {mutable} and written outputs {written} differ")
+        returned = [output for output in self.outputs if output.argument is None]
+        if len(returned) == 1 and returned[0].is_list:
+            raise ValueError(f"problem {self.slug}: a list cannot be the only returned output, it would look like many")
+
+    @property
+    def list_places(self) -> tuple[int, ...]:
+        """The places of those outputs that are lists of tensors."""
+        return tuple(place for place, output in enumerate(self.outputs) if output.is_list)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:

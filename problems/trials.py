@@ -94,6 +94,8 @@ def _changed(implementation: Implementation, call: Call, arguments: dict[str, ob
 
 def _same(left: object, right: object) -> bool:
     """Whether two arguments are equal; only tensors, alone, in lists or in modules, can differ."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor) and left.is_sparse:
+        return _same(left.indices(), right.indices()) and _same(left.values(), right.values())
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return left.shape == right.shape and torch.equal(_bytes(left), _bytes(right))
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):

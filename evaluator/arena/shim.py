@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import FileStore
 from evaluator.arena import device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, is_plain_tensor
 from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
-from evaluator.arena.structure import Area, Unpacker, align, copy_into, read_head
+from evaluator.arena.structure import Area, Unpacker, align, copy_into, joined, read_head
 
 _MAX_TEXT = records.DIARY_STACK_START - records.DIARY_TEXT_START - 1
 
@@ -95,6 +95,7 @@ class Slot:
     mutable: frozenset[int]
     written: list[Any]
     nothing: frozenset[int]
+    lists: frozenset[int]
     names: list[str]
     output: mmap.mmap
     area: Area
@@ -237,6 +238,7 @@ class Shim:
             mutable=frozenset(mutable),
             written=written,
             nothing=frozenset(tree["nothing"]),
+            lists=frozenset(tree["lists"]),
             names=tree["names"],
             output=output,
             area=output if self._output_area is None else self._output_area.bytes,
@@ -290,7 +292,7 @@ class Shim:
             return value
 
         def collect(value: Any) -> list[Any]:
-            return interleave(value, slot.written, nothing=slot.nothing, names=slot.names)
+            return interleave(value, slot.written, nothing=slot.nothing, lists=slot.lists, names=slot.names)
 
         try:
             return self._stopwatch.run(called, slot.arguments, collect=collect)
@@ -355,13 +357,19 @@ def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
 
 
 def interleave(
-    value: Any, written: Sequence[Any], *, nothing: Collection[int] = (), names: Sequence[str] = ()
+    value: Any,
+    written: Sequence[Any],
+    *,
+    nothing: Collection[int] = (),
+    lists: Collection[int] = (),
+    names: Sequence[str] = (),
 ) -> list[Any]:
     """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
 
     `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
     places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64,
-    a dict as its values in the order of the outputs' `names`, then any others.
+    a dict as its values in the order of the outputs' `names`, then any others. The outputs numbered in `lists` are
+    lists of tensors, taken as their stack; a written one has the entries that the call left in it.
     """
     if type(value) is dict:
         value = [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
@@ -374,7 +382,8 @@ def interleave(
     if len(returned) != expected:
         return [*returned, *(item for item in written if item is not None)]
     rest = iter(returned)
-    return [next(rest) if item is None else item for item in written]
+    outputs = [next(rest) if item is None else item for item in written]
+    return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
 
 
 def store_outputs(output: mmap.mmap, area: Area, timed: Timed) -> None:

@@ -4,8 +4,8 @@ On GPUs the bytes lie in device memory that both sides have mapped, and the file
 
 In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
 `t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
-`d` dict, `s` torch.Size, `g` process group (its ranks), `m` module (kind and named tensors). The trusted side
-writes, the sandbox side reads.
+`d` dict, `s` torch.Size, `g` process group (its ranks), `m` module (kind and named tensors), `o` coalesced sparse COO
+tensor (its shape, its indices and values as tensors). The trusted side writes, the sandbox side reads.
 """
 
 import json
@@ -21,6 +21,7 @@ _ALIGNMENT = 64
 MAX_DEPTH = 8
 MAX_LEAVES = 4096
 MAX_TREE_BYTES = 256 * 1024
+_SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"l": list, "u": tuple, "s": torch.Size}
 
 Tree = Any
 """A JSON value as described above."""
@@ -51,7 +52,7 @@ class Packer:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, torch.Tensor):
-            return {"t": self._place(value)}
+            return {"t": self._place(value)} if value.layout is torch.strided else {"o": self._sparse(value, depth)}
         if isinstance(value, (list, tuple)):
             kind = "l" if isinstance(value, list) else "s" if isinstance(value, torch.Size) else "u"
             return {kind: [self.pack(item, depth + 1) for item in value]}
@@ -65,6 +66,12 @@ class Packer:
             self.groups.append(list(ranks))
             return {"g": list(ranks)}
         raise StructureError(f"an argument of type {type(value).__name__} cannot be handed to a rank")
+
+    def _sparse(self, tensor: torch.Tensor, depth: int) -> Tree:
+        if tensor.layout is not torch.sparse_coo or not tensor.is_coalesced():
+            raise StructureError(f"a tensor of layout {tensor.layout} cannot be handed to a rank, only coalesced COO")
+        parts = {"indices": tensor.indices(), "values": tensor.values()}
+        return {"shape": list(tensor.shape)} | {name: self.pack(part, depth + 1) for name, part in parts.items()}
 
     def _place(self, tensor: torch.Tensor) -> Tree:
         """Keep the stretch of storage that `tensor` spans, so that strides survive."""
@@ -135,6 +142,18 @@ def view_of(area: Area, *, dtype: torch.dtype, start: int, count: int) -> torch.
     return _stretch(area, start, count * dtype.itemsize).view(dtype)
 
 
+def _is_plain(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
+def joined(value: Any) -> Any:
+    """A list or tuple of tensors of one shape, dtype and device as their stack; anything else as it is."""
+    if type(value) not in (list, tuple) or not value or not all(map(_is_plain, value)):
+        return value
+    likenesses = {(item.shape, item.dtype, item.device, item.layout) for item in value}
+    return torch.stack(tuple(value)) if len(likenesses) == 1 and value[0].layout is torch.strided else value
+
+
 def _module(kind: str, tensors: dict[str, torch.Tensor]) -> torch.nn.Module:
     """A module of `kind` over `tensors` themselves; no gradient is asked for."""
     if kind != "linear":
@@ -173,16 +192,24 @@ class Unpacker:
         if not isinstance(tree, dict):
             return tree
         ((kind, body),) = tree.items()
-        if kind == "t":
-            return self._tensor(body)
-        if kind == "g":
-            return self._group_of(tuple(body))
-        if kind == "m":
-            return _module(body["kind"], {name: self.unpack(item) for name, item in body["tensors"].items()})
-        if kind == "d":
-            return {key: self.unpack(item) for key, item in body.items()}
-        sequence = {"l": list, "u": tuple, "s": torch.Size}[kind]
-        return sequence([self.unpack(item) for item in body])
+        if kind in _SEQUENCES:
+            return _SEQUENCES[kind]([self.unpack(item) for item in body])
+        makers: dict[str, Callable[[Tree], Any]] = {
+            "t": self._tensor,
+            "o": self._sparse,
+            "g": lambda ranks: self._group_of(tuple(ranks)),
+            "m": lambda module: _module(module["kind"], self._named(module["tensors"])),
+            "d": self._named,
+        }
+        return makers[kind](body)
+
+    def _named(self, items: dict[str, Tree]) -> dict[str, Any]:
+        return {name: self.unpack(item) for name, item in items.items()}
+
+    def _sparse(self, body: Tree) -> torch.Tensor:
+        """A sparse tensor over the very indices and values, so that a change of either is seen in what is watched."""
+        indices, values = self.unpack(body["indices"]), self.unpack(body["values"])
+        return torch.sparse_coo_tensor(indices, values, body["shape"], is_coalesced=True, check_invariants=False)
 
     def _tensor(self, body: Tree) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, body["dtype"])

@@ -80,6 +80,7 @@ def write_inputs(
         "mutable": [argument.name for argument in problem.arguments if argument.mutable or argument.scratch],
         "outputs": [None if out.argument is None else [out.argument, out.element] for out in problem.outputs],
         "nothing": list(problem.nothing_at),
+        "lists": list(problem.list_places),
         "names": [output.name for output in problem.outputs],
     }
     if slot is not None:

@@ -120,7 +120,8 @@ def output_dtype(call: Call, output: Output) -> torch.dtype:
 
 def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: Tensor) -> str | None:
     if "other" in entry:
-        return f"output {output.name!r} is a {entry['other']}, expected a tensor"
+        owed = f"a list of {right.shape[0]} tensors of one shape and dtype" if output.is_list else "a tensor"
+        return f"output {output.name!r} is a {entry['other']}, expected {owed}"
     dtype = str(output_dtype(call, output)).removeprefix("torch.")
     wanted = f"{dtype}{list(right.shape)} on {'cpu' if output.on_host else call.device.type}"
     received = f"{entry['dtype']}{entry['shape']} on {entry['device']}"

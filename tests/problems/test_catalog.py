@@ -18,6 +18,7 @@ from tests.problems import table
 
 CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
+TENSORS = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE)
 PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
 
 
@@ -45,6 +46,8 @@ def test_base_has_the_shapes_of_the_card(problem: Problem):
         return
     symbols = {output.name: output.shape for output in problem.outputs}
     symbols |= {argument.name: argument.shape for argument in problem.arguments}
+    symbols |= {argument.name: (argument.count, *argument.shape) for argument in problem.arguments if argument.count}
+    symbols |= {output.name: output.shape for output in problem.outputs if output.is_list}
     for world_size, shapes in json.loads(card.read_text()).items():
         call = make_call(problem, SizeName.BASE, world_size=int(world_size))
         assert {name: resolved(call, symbols[name]) for name in shapes} == shapes
@@ -73,10 +76,14 @@ def test_inputs_are_what_the_spec_says(problem: Problem, size: SizeName):
     assert tuple(arguments) == problem.parameter_names
     for argument in problem.arguments:
         value = arguments[argument.name]
-        if argument.kind is ArgumentKind.TENSOR:
+        if argument.kind in TENSORS:
             expected = call.dtype if argument.dtype == "input" else getattr(torch, argument.dtype)
-            assert fits(call, value, argument), argument.name
-            assert value.dtype == expected, argument.name
+            tensors = value if argument.kind is ArgumentKind.TENSORS else [value]
+            assert resolved(call, (argument.count or len(tensors),)) == [len(tensors)], argument.name
+            assert all(fits(call, tensor, argument) for tensor in tensors), argument.name
+            assert {tensor.dtype for tensor in tensors} == {expected}, argument.name
+            is_sparse = argument.kind is ArgumentKind.SPARSE
+            assert all(tensor.is_sparse == is_sparse for tensor in tensors), argument.name
         elif argument.kind is ArgumentKind.GROUP:
             assert value is None or isinstance(value, Group)
 
@@ -98,7 +105,7 @@ def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(proble
     here, peers = make_inputs(call), [make_inputs(call.at_rank(rank)) for rank in range(1, call.world_size)]
     later = make_inputs(make_call(problem, SizeName.TINY, world_size=call.world_size, index=1))
     for argument in problem.arguments:
-        if argument.kind is ArgumentKind.TENSOR:
+        if argument.kind in TENSORS:
             name = argument.name
             assert not _equal(here[name], later[name]), name
             is_equal = [_equal(here[name], peer[name]) for peer in peers]
@@ -117,12 +124,14 @@ def test_same_key_gives_the_same_inputs(problem: Problem):
     make_inputs = load(problem.slug).make_inputs
     call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
     once, again = make_inputs(call), make_inputs(call)
-    tensors = [name for name, value in once.items() if isinstance(value, torch.Tensor)]
+    tensors = [argument.name for argument in problem.arguments if argument.kind in TENSORS]
     assert all(_equal(once[name], again[name]) for name in tensors)
 
 
-def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left.shape == right.shape and torch.equal(left, right)
+def _equal(left: torch.Tensor | list[torch.Tensor], right: torch.Tensor | list[torch.Tensor]) -> bool:
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return left.shape == right.shape and torch.equal(left.to_dense(), right.to_dense())
 
 
 @PROBLEMS

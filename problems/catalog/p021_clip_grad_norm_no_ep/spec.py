@@ -72,6 +72,7 @@ PROBLEM = Problem(
             name="grad_tensors",
             kind=ArgumentKind.TENSORS,
             shape=("M", "N"),
+            count=3,
             mutable=True,
             values="three tensors, normal with a secret scale between 1/8 and 8 each, different on every rank",
         ),

@@ -69,6 +69,7 @@ def _gradient(name: str, scale: str) -> Argument:
         name=name,
         kind=ArgumentKind.TENSORS,
         shape=("M", "N"),
+        count=1,
         mutable=True,
         values=f"one tensor, normal with a secret scale {scale}, different on every rank",
     )

@@ -1,0 +1,1 @@
+"""Distributed discrete-continuous convolution on the sphere."""

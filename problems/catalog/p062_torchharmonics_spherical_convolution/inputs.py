@@ -1,0 +1,40 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.catalog.p062_torchharmonics_spherical_convolution.spec import ENTRIES
+from problems.groups import contiguous, strided
+from problems.values import Arguments, Call
+
+
+def make_inputs(call: Call) -> Arguments:
+    """The rank's block of the field, its filter, weight and bias, and the groups of the process grid."""
+    world_size, polar = call.world_size, call.dims["P"]
+    return {
+        "x": call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32),
+        "psi": _filter(call),
+        "weight": call.normal("weight", ("Cout", "C1", "Kk"), dtype=torch.float32),
+        "groups": 1,
+        "nlon_out": call.dims["nlon"],
+        "nlon_in": call.dims["nlon"],
+        "azimuth_group": contiguous(call.rank, world_size=world_size, group_size=world_size // polar),
+        "polar_group": strided(call.rank, world_size=world_size, group_size=polar),
+        "bias": call.normal("bias", ("Cout",), dtype=torch.float32),
+    }
+
+
+def _filter(call: Call) -> Tensor:
+    """`psi` (Kk, nlat, nlat_l * nlon), sparse: one entry in each quarter of the longitudes, latitudes at random."""
+    shape = ("Kk", "nlat", ENTRIES)
+    quarter = call.dims["nlon"] // ENTRIES
+    longitudes = call.integers("longitudes", shape, low=0, high=quarter)
+    longitudes += quarter * torch.arange(ENTRIES, device=call.device)
+    latitudes = call.integers("latitudes", shape, low=0, high=call.dims["nlat_l"])
+    # In ascending order, as a coalesced tensor has its entries.
+    columns = (latitudes * call.dims["nlon"] + longitudes).sort(dim=2).values
+    grid = torch.meshgrid(*(torch.arange(size, device=call.device) for size in columns.shape), indexing="ij")
+    indices = torch.stack([grid[0].flatten(), grid[1].flatten(), columns.flatten()])
+    values = call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32)
+    whole = call.shape(("Kk", "nlat", "columns"))
+    return torch.sparse_coo_tensor(indices, values, whole, is_coalesced=True, check_invariants=False)

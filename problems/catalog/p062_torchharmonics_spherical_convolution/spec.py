@@ -1,0 +1,179 @@
+"""Distributed discrete-continuous convolution on the sphere (DISCO), described."""
+
+from collections.abc import Callable
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+ENTRIES = 4
+"""Entries of the filter per basis function, output latitude and rank."""
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Every entry of the filter meets every longitude of the rank's channels; then the channels are mixed.
+
+    Least on the wire, of two ways found: every rank receives the whole field (filters and weights of peers are tiny);
+    or channels change places with longitudes, latitudes are gathered, and partial sums over channels go back.
+    """
+    del element_bytes  # float32 whatever the run's dtype
+    block, columns, polar = dims["B"] * dims["nlat_l"], dims["nlon_l"], dims["P"]
+    azimuth = world_size // polar
+    field, result = (4 * block * columns * dims[channels] for channels in ("Cin", "Cout"))
+    elsewhere = (azimuth - 1) / azimuth
+    transposed = field * (elsewhere + polar - 1) + result * (azimuth - 1)
+    return Cost(
+        flops={
+            "fp32": 2 * dims["nnz"] * dims["B"] * dims["Cin"] // azimuth * dims["nlon"]
+            + 2 * block * columns * dims["Cout"] * dims["Cin"] * dims["Kk"],
+        },
+        memory_bytes=field + result + 28 * dims["nnz"] + 4 * dims["Cout"] * (dims["Cin"] * dims["Kk"] + 1),
+        wire_bytes=min(transposed, (world_size - 1) * field),
+        reference_wire_bytes=field * (elsewhere + dims["Kk"] * (2 * (polar - 1) + elsewhere)),
+        note="The reference adds up the contracted field, Kk times as large as the input, over the polar group, and "
+        "throws away all of the sum but one latitude block; its second transposition is Kk times as large too.",
+    )
+
+
+def _grid(*, batch: int, channels: tuple[int, int], latitudes: int) -> Callable[[int], Dims]:
+    """A grid of at least `latitudes`, rounded up so that the process grid cuts it evenly."""
+
+    def dims(world_size: int) -> Dims:
+        azimuth = 2 if world_size % 2 == 0 else 1
+        polar = world_size // azimuth
+        nlat = -(-latitudes // polar) * polar
+        nlon = -(-2 * nlat // azimuth) * azimuth
+        return {
+            "B": batch,
+            "Cin": channels[0],
+            "Cout": channels[1],
+            "C1": channels[0],  # Cin // G with one group
+            "Kk": 3,
+            "P": polar,
+            "nlat": nlat,
+            "nlon": nlon,
+            "nlat_l": nlat // polar,
+            "nlon_l": nlon // azimuth,
+            "columns": nlat // polar * nlon,
+            "nnz": 3 * nlat * ENTRIES,
+        }
+
+    return dims
+
+
+PROBLEM = Problem(
+    number=62,
+    slug="torchharmonics_spherical_convolution",
+    title="Distributed discrete-continuous convolution on the sphere (DISCO)",
+    summary="A sparse filter is contracted with a field on a latitude x longitude process grid, for all shifts in "
+    "longitude, and a weight mixes the channels.",
+    origin="torch-harmonics (distributed discrete-continuous S2 convolution)",
+    parallelism=(Parallelism.SPATIAL,),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_REDUCE),
+    block=Block.CONVOLUTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.SCIENCE,
+    signature="solution(x: Tensor, psi: Tensor, weight: Tensor, groups: int, nlon_out: int, nlon_in: int, "
+    "azimuth_group: Optional[ProcessGroup] = None, polar_group: Optional[ProcessGroup] = None, "
+    "bias: Optional[Tensor] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="x",
+            shape=("B", "Cin", "nlat_l", "nlon_l"),
+            dtype="float32",
+            values="standard normal; the rank's latitudes and longitudes",
+        ),
+        Argument(
+            name="psi",
+            kind=ArgumentKind.SPARSE,
+            shape=("Kk", "nlat", "columns"),
+            dtype="float32",
+            values="coalesced COO, 4 entries per filter and output latitude, one in each quarter of the longitudes, at "
+            "secret places in the rank's latitudes; values 0.5 times standard normal, all different on every rank",
+        ),
+        Argument(name="weight", shape=("Cout", "C1", "Kk"), dtype="float32", values="standard normal"),
+        Argument(name="groups", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="nlon_out", kind=ArgumentKind.INTEGER, dtype="int", values="nlon", replicated=True),
+        Argument(name="nlon_in", kind=ArgumentKind.INTEGER, dtype="int", values="nlon", replicated=True),
+        Argument(
+            name="azimuth_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="the ranks that share this rank's latitudes: 2 neighbours, 1 rank where W is odd",
+        ),
+        Argument(
+            name="polar_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="the P ranks that share this rank's longitudes",
+        ),
+        Argument(name="bias", shape=("Cout",), dtype="float32", values="standard normal"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "Cout", "nlat_l", "nlon_l"),
+            dtype="float32",
+            placement=Placement.SHARDED,
+            sharding="latitude block p and longitude block a on rank p*A + a, A being the size of the azimuth group",
+            tolerance=Tolerance(
+                atol=1e-4,
+                rtol=0.0,
+                rms=1.5e-5,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny, 4 calls: honest programs "
+                "(gathered, by rolling the field, in float64) err by at most 7.4e-7 and 9.3e-8 rms of the output's "
+                "size, the cheapest cheat (bfloat16 payload) by at least 1.1e-2 and 2.2e-3 rms; base, "
+                "2 ranks: 9.4e-7 and 8.6e-8 against 2e-2 and 2.3e-3 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=_grid(batch=2, channels=(4, 6), latitudes=12), system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=_grid(batch=32, channels=(8, 8), latitudes=128), system="32 samples of 8 channels on 128 x 256 points"
+        ),
+        SizeName.LARGE: Size(
+            dims=_grid(batch=1, channels=(384, 384), latitudes=720),
+            system="a 0.25 degree global weather grid (720 x 1440) with 384 channels, the embedding dimension of "
+            "spherical Fourier neural operators trained on ERA5",
+        ),
+    },
+    cost=cost,
+    groups="rank = p*A + a with A = 2 for an even world, else 1: azimuth groups are blocks of A neighbours, polar "
+    "groups the ranks of equal a",
+    hops=(
+        Hop(
+            source="every rank",
+            target="its azimuth group",
+            payload="its longitudes of the channels that the peer takes",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="every rank",
+            target="its polar group",
+            payload="what its latitudes contribute to all output latitudes",
+            pattern=Communication.ALL_REDUCE,
+        ),
+        Hop(
+            source="every rank",
+            target="its azimuth group",
+            payload="its channels of the longitudes that the peer returns",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+    ),
+    notes=(
+        "weight, bias and the ranks' parts of psi differ even where a real layer has replicas: each rank's own count.",
+        "One channel group, and as many output as input longitudes.",
+    ),
+)

@@ -1,0 +1,133 @@
+"""Programs that must pass and programs that must fail."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p062_torchharmonics_spherical_convolution.reference import contract, mix, solution
+
+Group = dist.ProcessGroup | None
+
+
+def _gather(tensor: Tensor, group: Group) -> list[Tensor]:
+    """The tensors of all ranks of the group, in order."""
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, tensor.contiguous(), group=group)
+    return parts
+
+
+def _with(psi: Tensor, *, values: Tensor, indices: Tensor | None = None) -> Tensor:
+    """`psi` with other values and, where given, other places."""
+    places = psi.indices() if indices is None else indices
+    return torch.sparse_coo_tensor(places, values, psi.shape, is_coalesced=True, check_invariants=False)
+
+
+def step_by_step(
+    x: Tensor,
+    psi: Tensor,
+    weight: Tensor,
+    groups: int,
+    nlon_out: int,
+    nlon_in: int,
+    azimuth_group: Group = None,
+    polar_group: Group = None,
+    bias: Tensor | None = None,
+    *,
+    payload: Callable[[Tensor], Tensor] = torch.clone,
+    contracted: Callable[[Tensor, Tensor, int, int], Tensor] = contract,
+    adds: Callable[[list[Tensor]], Tensor] = sum,  # type: ignore[assignment]
+) -> Tensor:
+    """Gathers in place of transposing and reducing, and adds in rank order; other parts can be put in."""
+    azimuth, here = dist.get_world_size(azimuth_group), dist.get_rank(azimuth_group)
+    circles = torch.cat(_gather(payload(x), azimuth_group), dim=3)
+    y = contracted(circles.chunk(azimuth, dim=1)[here].contiguous(), psi, nlon_out, nlon_in // nlon_out)
+    total = adds(_gather(payload(y), polar_group))
+    block = total.chunk(dist.get_world_size(polar_group), dim=1)[dist.get_rank(polar_group)]
+    joined = torch.cat(_gather(payload(block), azimuth_group), dim=3)
+    return mix(joined.chunk(azimuth, dim=4)[here], weight, groups, bias)
+
+
+def by_rolling(x: Tensor, psi: Tensor, nlon_out: int, step: int) -> Tensor:
+    """One sparse product per output longitude, the field rolled in between."""
+    filters, latitudes, columns = psi.shape
+    rows = torch.sparse_coo_tensor(
+        torch.stack([psi.indices()[0] * latitudes + psi.indices()[1], psi.indices()[2]]),
+        psi.values(),
+        (filters * latitudes, columns),
+        check_invariants=False,
+    )
+    circles = x.permute(2, 3, 0, 1)
+    shifts = [
+        torch.sparse.mm(rows, circles.roll(-place * step, dims=1).reshape(columns, -1)) for place in range(nlon_out)
+    ]
+    return torch.stack(shifts, dim=-1).view(filters, latitudes, *x.shape[:2], nlon_out)
+
+
+def in_double(x: Tensor, psi: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    """The reference in float64."""
+    *numbers, bias = rest
+    wide = _with(psi, values=psi.values().double())
+    return solution(x.double(), wide, weight.double(), *numbers, bias.double()).float()
+
+
+def shifted_back(x: Tensor, psi: Tensor, nlon_out: int, step: int) -> Tensor:
+    """Turns the filter the other way round the globe."""
+    return contract(x.flip(3), psi, nlon_out, step).flip(4)
+
+
+def one_longitude_off(x: Tensor, psi: Tensor, nlon_out: int, step: int) -> Tensor:
+    """Every entry one longitude east of where it is."""
+    return contract(x.roll(-1, dims=3), psi, nlon_out, step)
+
+
+def not_wrapped(x: Tensor, psi: Tensor, nlon_out: int, step: int) -> Tensor:
+    """Zeros beyond the last longitude in place of the first ones."""
+    nlon = x.shape[3]
+    padded = torch.cat([x, torch.zeros_like(x)], dim=3)
+    basis, latitude, column = psi.indices()
+    wider = torch.stack([basis, latitude, column // nlon * 2 * nlon + column % nlon])
+    shape = (*psi.shape[:2], 2 * psi.shape[2])
+    wide = torch.sparse_coo_tensor(wider, psi.values(), shape, is_coalesced=True, check_invariants=False)
+    return contract(padded, wide, nlon_out, step)
+
+
+def of_first_rank(x: Tensor, psi: Tensor, *rest: Any) -> Tensor:
+    """Takes the filter of rank 0 for everybody's."""
+    indices, values = psi.indices().clone(), psi.values().clone()
+    dist.broadcast(indices, 0)
+    dist.broadcast(values, 0)
+    return solution(x, _with(psi, indices=indices, values=values), *rest)
+
+
+def replicated_layer(x: Tensor, psi: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    """Takes weight and bias of rank 0 for everybody's."""
+    *others, bias = rest
+    weight, bias = weight.clone(), bias.clone()
+    dist.broadcast(weight, 0)
+    dist.broadcast(bias, 0)
+    return solution(x, psi, weight, *others, bias)
+
+
+def without_bias(*arguments: Any) -> Tensor:
+    """Leaves the bias out."""
+    return solution(*arguments[:-1])
+
+
+HONEST = {
+    "gathered": step_by_step,
+    "by_rolling": partial(step_by_step, contracted=by_rolling),
+    "in_double": in_double,
+}
+MUTANTS = {
+    "shifted_back": partial(step_by_step, contracted=shifted_back),
+    "one_longitude_off": partial(step_by_step, contracted=one_longitude_off),
+    "not_wrapped": partial(step_by_step, contracted=not_wrapped),
+    "filter_of_first_rank": of_first_rank,
+    "replicated_layer": replicated_layer,
+    "without_bias": without_bias,
+    "bfloat16_payload": partial(step_by_step, payload=lambda tensor: tensor.bfloat16().float()),
+}
