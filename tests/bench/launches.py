@@ -1,0 +1,50 @@
+"""What judging costs when every program and trial gets a launch of its own, for comparison with `tests.bench.judging`.
+
+`python -m tests.bench.launches [--profile cpux2] [--trials 5] [--size tiny] SLUG FILE` starts torchrun twice per trial,
+once for the reference and once for the program, each with imports, process group, warm-up, timed calls and end: the
+usual way of a benchmark script. The ranks run in this machine's own environment without a sandbox: only for one's own
+programs.
+"""
+
+import argparse
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from evaluator.hardware import profiles
+from problems import registry
+
+
+def launch(slug: str, program: Path, *, profile: str, size: str, key: str) -> float:
+    """One launch from start to end in seconds."""
+    world_size = profiles.get(profile).world_size
+    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"]
+    start = time.perf_counter()
+    subprocess.run([*ranks, "-m", "tests.bench.launched", slug, str(program), profile, size, key], check=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Parse the command line, launch and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", default="cpux2")
+    parser.add_argument("--trials", type=int, default=5)
+    parser.add_argument("--size", default="tiny")
+    parser.add_argument("slug", nargs="?", default="allreduce")
+    parser.add_argument("file", nargs="?", type=Path)
+    chosen = parser.parse_args()
+    reference = registry.folder(chosen.slug) / "reference.py"
+    seconds = []
+    for trial in range(chosen.trials):
+        for program in (reference, chosen.file or reference):
+            key = secrets.token_hex(32)
+            took = launch(chosen.slug, program, profile=chosen.profile, size=chosen.size, key=key)
+            print(f"trial {trial + 1} {program.name}: {took:.2f} s")
+            seconds.append(took)
+    print(f"{len(seconds)} launches: {sum(seconds):.1f} s, {sum(seconds) / len(seconds):.2f} s each")
+
+
+if __name__ == "__main__":
+    main()
