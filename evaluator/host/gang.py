@@ -390,6 +390,8 @@ class Gang:
 
     def _kill(self) -> None:
         members = self._members()
+        if self._group is not None:
+            self._group.kill()
         # The members first: the outermost process then reaps the sandbox's own first process, and ends by itself.
         for pid in members():
             with contextlib.suppress(OSError):
@@ -402,13 +404,21 @@ class Gang:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(timeout=_CLEAN_S)
         processes.wait_until_gone(members, seconds=_CLEAN_S)
+        if self._group is not None:
+            self._group.remove()
 
     def _members(self) -> Callable[[], list[int]]:
         """How to list every process of this gang, wherever it has gone."""
+        group = self._group
+        if group is not None:
+            by_namespace = self._members_by_mark()
+            return lambda: sorted({*group.members, *by_namespace()})
+        return self._members_by_mark()
+
+    def _members_by_mark(self) -> Callable[[], list[int]]:
+        """The same without a control group: by the sandbox's namespace, or by a variable of their environment."""
         if self.plan.confinement.level is SandboxLevel.NONE:
             marker = self._marker.encode()
-        if self._group is not None:
-            self._group.kill()
             return lambda: processes.members_with_variable(marker)
         namespace = self._namespace
         if namespace is None or namespace == processes.namespace_of(os.getpid()):
@@ -421,19 +431,9 @@ def _memory_file(name: str, size: int) -> int:
     os.ftruncate(descriptor, size)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
-        if self._group is not None:
-            self._group.remove()
 
 
 def _failure_of(report: Report) -> Failure:
-        group = self._group
-        if group is not None:
-            by_namespace = self._members_by_mark()
-            return lambda: sorted({*group.members, *by_namespace()})
-        return self._members_by_mark()
-
-    def _members_by_mark(self) -> Callable[[], list[int]]:
-        """The same without a control group: by the sandbox's namespace, or by a variable of their environment."""
     try:
         return Failure(report.detail)
     except ValueError:
