@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.catalog.roofline_views import roofline, roofline_csv
 from portal.pages import views
 
 urlpatterns = [
@@ -10,6 +11,8 @@ urlpatterns = [
     path("problems/", include("portal.catalog.urls")),
     path("", include("portal.submissions.urls")),
     path("", include("portal.ranking.urls")),
+    path("roofline/", roofline, name="roofline"),
+    path("roofline/data.csv", roofline_csv, name="roofline-csv"),
     path("nodes/", include("portal.nodes.urls")),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),

@@ -42,14 +42,61 @@
     return result;
   };
 
+  // A finger that drags over a plot wants to scroll the page.
+  const isTouch = matchMedia("(pointer: coarse)").matches;
+  const config = { displayModeBar: false, responsive: true, showTips: false };
+  const read = (id) => {
+    const figure = JSON.parse(document.getElementById(id).textContent);
+    const shown = layout(figure.layout);
+    shown.uirevision = id; // a change of colours keeps the zoom
+    if (isTouch) shown.dragmode = false;
+    return { data: figure.data.map(toned), layout: shown };
+  };
+
+  // The part of the plane that is shown belongs to the address, so that the link restores it.
+  const rememberWindow = (box) => {
+    const { xaxis, yaxis } = box.layout;
+    const shown = xaxis.autorange && yaxis.autorange ? "" : [...xaxis.range, ...yaxis.range].map((end) => end.toFixed(3)).join(",");
+    const change = (address) => {
+      const url = new URL(address, location.href);
+      if (shown) url.searchParams.set("window", shown);
+      else url.searchParams.delete("window");
+      return url.pathname + url.search + url.hash;
+    };
+    history.replaceState(history.state, "", change(location.href));
+    for (const link of document.querySelectorAll("[data-view-link]")) link.href = change(link.href);
+  };
+  const wire = (box) => {
+    if (box.dataset.wired) return;
+    box.dataset.wired = "yes";
+    box.on("plotly_click", (event) => {
+      const address = event.points[0]?.customdata?.[0];
+      if (address) location.assign(address);
+    });
+    if ("plotWindow" in box.dataset) box.on("plotly_relayout", () => rememberWindow(box));
+  };
+
   const draw = () => {
     if (!window.Plotly) return;
     for (const box of document.querySelectorAll("[data-plot]")) {
-      const figure = JSON.parse(document.getElementById(box.dataset.plot).textContent);
-      window.Plotly.react(box, figure.data.map(toned), layout(figure.layout), { displayModeBar: false, responsive: true });
+      const { data, layout: shown } = read(box.dataset.plot);
+      if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
+      window.Plotly.react(box, data, shown, config);
+      wire(box);
       box.setAttribute("role", "img");
     }
   };
+
+  // Saves a plot as it is shown, on the page's own ground: a picture has no page behind it.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-plot-save]");
+    if (!button || !window.Plotly) return;
+    const box = document.querySelector(`[data-plot="${button.dataset.plotOf}"]`);
+    const ground = colour("surface");
+    const picture = { data: box.data, layout: { ...box.layout, paper_bgcolor: ground, plot_bgcolor: ground } };
+    const format = button.dataset.plotSave;
+    window.Plotly.downloadImage(picture, { format, filename: box.dataset.plotName, width: 1200, height: 800, scale: format === "png" ? 2 : 1 });
+  });
   const start = () => {
     document.body.append(probe);
     draw();

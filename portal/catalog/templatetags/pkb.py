@@ -116,6 +116,12 @@ def _scaled(value: float, *, units: tuple[str, ...], base: float) -> str:
 
 
 @register.filter
+def percent(value: float | None) -> str:
+    """A share as a percentage with two significant digits; empty where it is unknown."""
+    return "" if value is None else f"{float(f'{100 * value:.2g}'):,.10g} %"
+
+
+@register.filter
 def flops(value: float) -> str:
     """A number of operations."""
     return _scaled(value, units=("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), base=1000)
@@ -137,6 +143,18 @@ def score(value: float | None) -> str:
 def item(mapping: dict[Any, Any], key: Any) -> Any:
     """`mapping[key]`, or None."""
     return mapping.get(key)
+
+
+@register.filter
+def rate(value: float) -> str:
+    """Bytes per second in decimal units, as datasheets count them."""
+    return f"{_scaled(value, units=('B', 'kB', 'MB', 'GB', 'TB'), base=1000)}/s"
+
+
+@register.simple_tag
+def view_query(view: Any, **changes: str) -> str:
+    """The query string of a page's view with `changes`."""
+    return str(view.query(**changes))
 
 
 @register.simple_tag

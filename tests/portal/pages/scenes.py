@@ -24,6 +24,7 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
+from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions
@@ -60,13 +61,23 @@ def node(*, profile: str = "cpux2", state: str = "free", name: str = "local") ->
     return made
 
 
-def submit(author: User, *, remark: str = "", visibility: str = "private", mode: str = "ranked") -> Submission:
-    text = SOLUTION.format(remark=remark or uuid.uuid4().hex)
+def submit(
+    author: User,
+    *,
+    remark: str = "",
+    visibility: str = "private",
+    mode: str = "ranked",
+    problem: str = "allreduce",
+    profile: str = "cpux2",
+) -> Submission:
+    remark = remark or uuid.uuid4().hex
+    own = SOLUTION.format(remark=remark) if problem == "allreduce" else None
+    text = own or f"{registry.reference_source(problem)}\n# {remark}\n"
     return actions.create_submission(
         author,
-        problem="allreduce",
+        problem=problem,
         backend="pytorch",
-        profile="cpux2",
+        profile=profile,
         mode=mode,
         files=SourceBundle(files=(SourceFile(path="solution.py", text=text),)),
         visibility=visibility,
@@ -93,14 +104,17 @@ def lease(submission: Submission, at: Node, *, state: str = State.RUNNING, stage
     return evaluation
 
 
-def timing(score: float = 1.25) -> Timing:
+def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",)) -> Timing:
     blocks = tuple(score + 0.01 * (index - 6) for index in range(12))
     ordered = sorted(blocks)
     median = (ordered[5] + ordered[6]) / 2
     candidate = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
     baseline = TimeSummary(median_us=100.0, p10_us=95.0, p90_us=110.0, calls=240)
-    size = SizeTiming(size="tiny", candidate=candidate, baseline=baseline, ratios=blocks, rank_medians_us=(79.0, 80.0))
-    return Timing(score=median, low=ordered[2], high=ordered[9], blocks=blocks, sizes=(size,))
+    timings = tuple(
+        SizeTiming(size=size, candidate=candidate, baseline=baseline, ratios=blocks, rank_medians_us=(79.0, 80.0))
+        for size in sizes
+    )
+    return Timing(score=median, low=ordered[2], high=ordered[9], blocks=blocks, sizes=timings)
 
 
 def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25) -> EvaluationReport:
@@ -151,7 +165,7 @@ def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: 
         findings=(Finding(verdict=verdict, message=message, rank=0, size="tiny", file="solution.py", line=7),),
         stages=tuple(StageTime(stage=stage, seconds=0.5) for stage in Stage),
         sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
-        timing=timing(score) if is_timed else None,
+        timing=timing(score, sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED]) if is_timed else None,
         ranks=ranks,
         build=contract.BuildResult(
             succeeded=False, seconds=3.1, cached=False, command="nvcc x.cu", log="x.cu(3): error"
@@ -173,9 +187,11 @@ def judged(
     score: float = 1.25,
     visibility: str = "private",
     mode: str = "ranked",
+    problem: str = "allreduce",
+    profile: str = "cpux2",
 ) -> Submission:
     """A submission whose evaluation ended with `verdict`, through the same action that hears from nodes."""
-    submission = submit(author, visibility=visibility, mode=mode)
+    submission = submit(author, visibility=visibility, mode=mode, problem=problem, profile=profile)
     evaluation = lease(submission, at)
     delivery = Delivery(
         lease=evaluation.lease or "", node=at.name, report=report(evaluation, verdict=verdict, score=score)

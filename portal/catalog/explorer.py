@@ -1,0 +1,184 @@
+"""What the roofline explorer shows: a view read from the query string, its rows in order, and the way back to it."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+from portal.catalog import measurements
+from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
+from portal.charts.rooflines import Window
+from portal.refusals import Refusal
+from problems.taxonomy import Block
+
+ALL_SIZES = "all"
+_FARTHEST = 30.0
+
+
+def default_profile() -> str:
+    """The profile that the explorer opens with: one with measured times where there is any."""
+    return measurements.best_measured_profile([profile.name for profile in gpu_profiles()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of the table that one may sort by; rows without a value go last in either direction."""
+
+    name: str
+    label: str
+    value: Callable[[Point], Any]
+    is_number: bool = True
+
+
+COLUMNS = (
+    Column(name="number", label="No.", value=lambda point: point.work.problem.number),
+    Column(name="title", label="Problem", value=lambda point: point.work.problem.title.lower(), is_number=False),
+    Column(name="block", label="Block", value=lambda point: point.work.problem.block.label, is_number=False),
+    Column(name="size", label="Size", value=lambda point: point.work.size, is_number=False),
+    Column(name="wire", label="FLOP / wire B", value=lambda point: point.work.x(Axis.WIRE) or None),
+    Column(name="memory", label="FLOP / memory B", value=lambda point: point.work.x(Axis.MEMORY) or None),
+    Column(name="floor", label="Floor", value=lambda point: point.work.floor.us),
+    Column(name="bound", label="Bound by", value=lambda point: str(point.work.floor.bound), is_number=False),
+    Column(name="public", label="Public reference", value=lambda point: point.public_us),
+    Column(name="reference", label="Our reference", value=lambda point: point.reference_us),
+    Column(name="best", label="Best entry", value=lambda point: point.best_us),
+    Column(name="speedup", label="Speedup", value=lambda point: point.speedup),
+)
+_BY_NAME = {column.name: column for column in COLUMNS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One way to look at the rooflines. Every field is a parameter of the page's address, in plain words."""
+
+    profile: str
+    size: str = "base"
+    block: str = ""
+    axis: str = Axis.WIRE.value
+    public: str = "shown"
+    sort: str = "number"
+    order: str = "ascending"
+    window: str = ""
+
+    @classmethod
+    def from_query(cls, query: QueryDict) -> Self:
+        """The view that an address asks for; what it leaves out is as the page opens.
+
+        Raises:
+            Refusal: a parameter has a value that does not exist (404), with the known ones.
+        """
+        known = {
+            "profile": [profile.name for profile in gpu_profiles()],
+            "size": [*RANKED_SIZES, ALL_SIZES],
+            "block": ["", *Block],
+            "axis": list(Axis),
+            "public": ["shown", "hidden"],
+            "sort": list(_BY_NAME),
+            "order": ["ascending", "descending"],
+        }
+        given = {name: value for name in known if (value := str(query.get(name, "")))}
+        for name, value in given.items():
+            if value not in known[name]:
+                raise _unknown(name, value, f"Known are {', '.join(str(item) for item in known[name] if item)}.")
+        window = str(query.get("window", ""))
+        parse_window(window)
+        return cls(**({"profile": default_profile()} | given), window=window)
+
+    def query(self, **changes: str) -> str:
+        """The query string of this view with `changes`, without what is as the page opens."""
+        changed = replace(self, **changes)
+        opening = View(profile=default_profile())
+        return urlencode(
+            {
+                item.name: getattr(changed, item.name)
+                for item in fields(changed)
+                if getattr(changed, item.name) != getattr(opening, item.name)
+            }
+        )
+
+    def sort_query(self, column: Column) -> str:
+        """The query that sorts by `column`, turning round where it already does."""
+        turns = self.sort == column.name and self.order == "ascending"
+        return self.query(sort=column.name, order="descending" if turns else "ascending")
+
+
+def parse_window(text: str) -> Window | None:
+    """The part of the plane that `text` asks for, as four powers of ten; None where it is empty.
+
+    Raises:
+        Refusal: it is anything else (404).
+    """
+    if not text:
+        return None
+    try:
+        left, right, bottom, top = (float(part) for part in text.split(","))
+    except ValueError:
+        raise _unknown("window", text, _WINDOW_REMEDY) from None
+    corners = (left, right, bottom, top)
+    if not all(math.isfinite(value) and abs(value) <= _FARTHEST for value in corners) or left >= right or bottom >= top:
+        raise _unknown("window", text, _WINDOW_REMEDY)
+    return Window(left=left, right=right, bottom=bottom, top=top)
+
+
+_WINDOW_REMEDY = "It is left, right, bottom and top as powers of ten, such as 0,4,-2,3; leave it out to see everything."
+
+
+def _unknown(field: str, value: str, remedy: str) -> Refusal:
+    message = f"The rooflines have no {field} {value[:40]!r}."
+    return Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
+
+
+def narrowed(points: Iterable[Point], view: View) -> list[Point]:
+    """The points of the view's size and block, in its order."""
+    chosen = [
+        _without_public(point) if view.public == "hidden" else point
+        for point in points
+        if view.size in (ALL_SIZES, point.work.size) and view.block in ("", point.work.problem.block)
+    ]
+    return _ordered(chosen, _BY_NAME[view.sort], descending=view.order == "descending")
+
+
+def _without_public(point: Point) -> Point:
+    return replace(point, public_us=None)
+
+
+def _ordered(points: Sequence[Point], column: Column, *, descending: bool) -> list[Point]:
+    known = [point for point in points if column.value(point) is not None]
+    unknown = [point for point in points if column.value(point) is None]
+    return sorted(known, key=column.value, reverse=descending) + unknown
+
+
+_CSV_COLUMNS: tuple[tuple[str, Callable[[Point], Any]], ...] = (
+    ("number", lambda point: point.work.problem.number),
+    ("slug", lambda point: point.work.problem.slug),
+    ("title", lambda point: point.work.problem.title),
+    ("block", lambda point: point.work.problem.block),
+    ("size", lambda point: point.work.size),
+    ("flops_per_rank", lambda point: point.work.flops),
+    ("memory_bytes", lambda point: point.work.cost.memory_bytes),
+    ("wire_bytes", lambda point: point.work.cost.wire_bytes),
+    ("floor_us", lambda point: point.work.floor.us),
+    ("bound", lambda point: point.work.floor.bound),
+    ("public_reference_us", lambda point: point.public_us),
+    ("reference_us", lambda point: point.reference_us),
+    ("reference_source", lambda point: point.reference_source),
+    ("best_us", lambda point: point.best_us),
+    ("best_author", lambda point: point.entry.author if point.entry else ""),
+    ("best_backend", lambda point: point.entry.backend if point.entry else ""),
+)
+
+
+def csv_text(points: Iterable[Point], *, profile: str) -> str:
+    """The points as CSV with one header line, times in microseconds; unknown values are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["profile", *(name for name, _ in _CSV_COLUMNS)])
+    for point in points:
+        values = (read(point) for _, read in _CSV_COLUMNS)
+        writer.writerow([profile, *("" if value is None else value for value in values)])
+    return text.getvalue()

@@ -1,0 +1,70 @@
+"""Measured times that ship with the problems: our baselines per profile, and the public references' times apart.
+
+`problems/baselines/<profile>.json` is what `python -m evaluator baseline` writes. A file `public_references_*.json`
+beside it holds times of somebody else's references on somebody else's inputs; it is never a baseline.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from evaluator.contract import Baseline, BaselineTable, Message
+from evaluator.hardware import profiles
+from problems import registry
+
+FOLDER = Path(registry.__file__).parent / "baselines"
+
+
+class MeasuredCeilings(Message, frozen=True, kw_only=True):
+    """What the interconnect of a machine reached, in bytes per second one way per GPU; None where not measured."""
+
+    peer_copy_bytes_s: float | None = None
+    all_reduce_bus_bytes_s: float | None = None
+
+
+class PublicReferences(Message, frozen=True, kw_only=True):
+    """Times of the public references on their public inputs, in microseconds by slug, with their circumstances."""
+
+    what: str
+    profile: str
+    size: str
+    measured_at: str
+    environment: dict[str, str]
+    caveat: str
+    left_out: dict[str, str]
+    ceilings: MeasuredCeilings
+    median_us: dict[str, float]
+
+
+@cache
+def baselines(profile: str, *, folder: Path = FOLDER) -> BaselineTable | None:
+    """The measured baselines of `profile`; None where nobody has measured them yet."""
+    path = folder / f"{profiles.get(profile).name}.json"
+    return BaselineTable.from_json(path.read_bytes()) if path.is_file() else None
+
+
+@cache
+def public_references(profile: str, *, folder: Path = FOLDER) -> PublicReferences | None:
+    """The newest times of public references taken on `profile`; None where there are none."""
+    tables = [PublicReferences.from_json(path.read_bytes()) for path in folder.glob("public_references_*.json")]
+    found = [table for table in tables if table.profile == profile]
+    return max(found, key=lambda table: table.measured_at, default=None)
+
+
+def baseline(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> Baseline | None:
+    """The baseline of a problem's present revision; None where it was not measured or is of an older revision."""
+    table = baselines(profile, folder=folder)
+    found = table.baselines.get(slug, {}).get(size) if table else None
+    return found if found is not None and found.revision == registry.revision(slug) else None
+
+
+def public_reference_us(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> float | None:
+    """The public reference's time of a problem at the size that it was measured at."""
+    table = public_references(profile, folder=folder)
+    return table.median_us.get(slug) if table is not None and table.size == size else None
+
+
+def best_measured_profile(names: list[str], *, folder: Path = FOLDER) -> str:
+    """The last of `names` with measured times, our baselines counting more than public references; else the last."""
+    ours = [name for name in names if baselines(name, folder=folder) is not None]
+    public = [name for name in names if public_references(name, folder=folder) is not None]
+    return (ours or public or names)[-1]

@@ -1,0 +1,331 @@
+"""Every problem and size on a GPU profile with its floor and its measured times, and the charts of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+import plotly.graph_objects as go
+from django.urls import reverse
+
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Peaks, Profile
+from evaluator.judging.floors import Floor, floor
+from portal.catalog import measurements
+from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog.entries import TimedEntry
+from portal.catalog.templatetags.pkb import flops as flops_text
+from portal.catalog.templatetags.pkb import microseconds, percent
+from portal.charts import rooflines as charts
+from problems import registry
+from problems.schema import Cost, Problem, SizeName
+
+RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
+
+
+class Axis(StrEnum):
+    """What stands on a roofline's horizontal axis."""
+
+    WIRE = "wire"
+    MEMORY = "memory"
+    TRAFFIC = "traffic"
+
+    @property
+    def label(self) -> str:
+        """What a reader chooses."""
+        return _AXIS_TEXTS[self][0]
+
+    @property
+    def titles(self) -> charts.Axes:
+        """What stands at the axes."""
+        return charts.Axes(x_title=_AXIS_TEXTS[self][1], y_title=_AXIS_TEXTS[self][2])
+
+
+_AXIS_TEXTS = {
+    Axis.WIRE: ("FLOP per wire byte", "FLOP per byte on the wire", "Achieved FLOP/s per GPU"),
+    Axis.MEMORY: ("FLOP per memory byte", "FLOP per byte of device memory", "Achieved FLOP/s per GPU"),
+    Axis.TRAFFIC: ("Bytes on the wire", "Least bytes on the wire per rank", "Achieved bytes/s on the wire per GPU"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The least work of one call of a problem at one size on one profile."""
+
+    problem: Problem
+    size: str
+    cost: Cost
+    floor: Floor
+
+    @property
+    def flops(self) -> float:
+        """Operations per rank, all kinds of arithmetic together."""
+        return sum(self.cost.flops.values())
+
+    def x(self, axis: Axis) -> float:
+        """Where this work stands on `axis`; 0 where it has no place there."""
+        if axis is Axis.TRAFFIC:
+            return self.cost.wire_bytes
+        moved = self.cost.wire_bytes if axis is Axis.WIRE else self.cost.memory_bytes
+        return self.flops / moved if moved else 0.0
+
+    @property
+    def intensities(self) -> tuple[float, float]:
+        """Operations per byte on the wire and per byte of device memory; 0 where there is none of either."""
+        return self.x(Axis.WIRE), self.x(Axis.MEMORY)
+
+    def y(self, axis: Axis, us: float) -> float:
+        """What a call of `us` microseconds achieves per second: bytes on the axis of bytes, operations elsewhere."""
+        return (self.cost.wire_bytes if axis is Axis.TRAFFIC else self.flops) / us * 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Work with the times that are known of it, in microseconds.
+
+    `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline.
+    `public_us` is the public reference's on its own inputs and is never mixed with ours.
+    """
+
+    work: Work
+    reference_us: float | None = None
+    reference_source: str = ""
+    public_us: float | None = None
+    best_us: float | None = None
+    entry: TimedEntry | None = None
+
+    def utilisation(self, us: float | None) -> float | None:
+        """Floor over time; None where there is no time."""
+        return self.work.floor.us / us if us else None
+
+    @property
+    def reference_utilisation(self) -> float | None:
+        """How much of the roofline our reference reaches."""
+        return self.utilisation(self.reference_us)
+
+    @property
+    def public_utilisation(self) -> float | None:
+        """How much of the roofline the public reference reaches."""
+        return self.utilisation(self.public_us)
+
+    @property
+    def best_utilisation(self) -> float | None:
+        """How much of the roofline the best entry reaches."""
+        return self.utilisation(self.best_us)
+
+    @property
+    def speedup(self) -> float | None:
+        """Reference over best entry, measured side by side."""
+        return self.reference_us / self.best_us if self.reference_us and self.best_us else None
+
+
+def gpu_profiles() -> list[Profile]:
+    """The profiles that have a roofline."""
+    return [profile for profile in profiles.profiles().values() if profile.peaks is not None]
+
+
+@cache
+def works(profile_name: str) -> tuple[Work, ...]:
+    """Every problem that runs on the profile at its ranked sizes, by number.
+
+    Raises:
+        ValueError: the profile has no peaks, so that nothing bounds a time there.
+    """
+    profile = profiles.get(profile_name)
+    if profile.peaks is None:
+        raise ValueError(f"{profile_name} has no roofline")
+    found = []
+    for problem in registry.problems():
+        if problem.refuses_world_size(profile.world_size) is None:
+            for size in RANKED_SIZES:
+                cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, ELEMENT_BYTES)
+                found.append(Work(problem=problem, size=size.value, cost=cost, floor=floor(cost, profile.peaks)))
+    return tuple(found)
+
+
+def points(profile_name: str, best: Mapping[str, TimedEntry]) -> list[Point]:
+    """Every work of the profile with its times; `best` holds the first entry of each board by slug."""
+    return [point(work, profile=profile_name, entry=best.get(work.problem.slug)) for work in works(profile_name)]
+
+
+def point(work: Work, *, profile: str, entry: TimedEntry | None) -> Point:
+    """`work` with what is known of its times on `profile`; `entry` is the best one, if any."""
+    slug = work.problem.slug
+    timing = entry.sizes.get(work.size) if entry else None
+    table = measurements.baselines(profile)
+    baseline = measurements.baseline(slug, profile=profile, size=work.size)
+    if timing is not None:
+        reference_us: float | None = timing.baseline.median_us
+        source = "side by side with the best entry"
+    elif baseline is not None and table is not None:
+        reference_us, source = baseline.median_us, f"baseline of {table.measured_at[:10]}"
+    else:
+        reference_us, source = None, ""
+    return Point(
+        work=work,
+        reference_us=reference_us,
+        reference_source=source,
+        public_us=measurements.public_reference_us(slug, profile=profile, size=work.size),
+        best_us=timing.candidate.median_us if timing else None,
+        entry=entry if timing else None,
+    )
+
+
+def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
+    """The datasheet's ceilings of `axis`, and the measured ones where some are stored."""
+    if profile.peaks is None:
+        return []
+    if axis is Axis.TRAFFIC:
+        return _wire_levels(profile, profile.peaks)
+    peaks, tensor, vector = profile.peaks, profile.peaks.bf16_flops, profile.peaks.fp32_flops
+    if axis is Axis.MEMORY:
+        rate, name = peaks.memory_bytes_s, f"memory {peaks.memory_bytes_s / 1e12:.3g} TB/s"
+    else:
+        rate, name = peaks.wire_bytes_s, f"wire {peaks.wire_bytes_s / 1e9:.0f} GB/s"
+    found = [
+        charts.Ceiling(name=f"{name} (datasheet)", level=tensor, rate=rate),
+        charts.Ceiling(name=f"bf16 {tensor / 1e12:.0f} TFLOP/s (datasheet)", level=tensor, start=tensor / rate),
+        charts.Ceiling(
+            name=f"fp32 {vector / 1e12:.0f} TFLOP/s (datasheet)", level=vector, start=vector / rate, dash="dash"
+        ),
+    ]
+    if axis is Axis.WIRE:
+        found += [
+            charts.Ceiling(name=f"{what} (measured)", level=tensor, rate=bytes_s, dash="dot")
+            for what, bytes_s in _measured_wire(profile)
+        ]
+    return found
+
+
+def _wire_levels(profile: Profile, peaks: Peaks) -> list[charts.Ceiling]:
+    sheet = f"wire {peaks.wire_bytes_s / 1e9:.0f} GB/s one way (datasheet)"
+    return [
+        charts.Ceiling(name=sheet, level=peaks.wire_bytes_s),
+        *(
+            charts.Ceiling(name=f"{what} (measured)", level=bytes_s, dash="dot")
+            for what, bytes_s in _measured_wire(profile)
+        ),
+    ]
+
+
+def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
+    table = measurements.public_references(profile.name)
+    reached = table.ceilings.peer_copy_bytes_s if table else None
+    return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
+
+
+def explorer_figure(
+    chosen: Sequence[Point], *, profile: Profile, axis: Axis, window: charts.Window | None
+) -> go.Figure:
+    """References, best entries and public references under the profile's ceilings."""
+    placed = [item for item in chosen if item.work.x(axis) > 0]
+    references = {id(item): _mark(item, axis, item.reference_us, "our reference") for item in placed}
+    bests = {id(item): _mark(item, axis, item.best_us, _author(item)) for item in placed}
+    joins = [
+        (reference, best)
+        for item in placed
+        if (reference := references[id(item)]) is not None and (best := bests[id(item)]) is not None
+    ]
+    public = [_mark(item, axis, item.public_us, "public reference, public inputs") for item in placed]
+    floors = [_mark(item, axis, item.work.floor.us, "floor by the cost model") for item in placed]
+    series = [
+        _series("floor of the problem (cost model)", "text-faint", "line-ew-open", floors, is_hidden=True),
+        _series("public reference, public inputs", "warning", "diamond-open", public),
+        _series("our reference", "accent", "circle-open", references.values()),
+        _series("best entry", "success", "star", bests.values()),
+    ]
+    return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, joins=joins, window=window)
+
+
+def problem_figure(chosen: Sequence[Point], entries: Sequence[TimedEntry], *, profile: Profile) -> go.Figure:
+    """One problem at its sizes: floors, reference, public reference and the entries of its board.
+
+    Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there.
+    """
+    axis = problem_axis(chosen)
+    by_size = {item.work.size: item for item in chosen}
+    marks = [
+        _at(by_size[size].work, axis, timing.candidate.median_us, f"{entry.author} ({entry.backend})")
+        for entry in entries
+        for size, timing in entry.sizes.items()
+        if size in by_size
+    ]
+    series = [
+        _series(
+            "floor (cost model)",
+            "text-faint",
+            "line-ew-open",
+            [_mark(item, axis, item.work.floor.us, "floor by the cost model") for item in chosen],
+        ),
+        _series(
+            "public reference, public inputs",
+            "warning",
+            "diamond-open",
+            [_mark(item, axis, item.public_us, "public reference, public inputs") for item in chosen],
+        ),
+        _series(
+            "our reference",
+            "accent",
+            "circle-open",
+            [_mark(item, axis, item.reference_us, "our reference") for item in chosen],
+        ),
+        _series("entries", "success", "star", marks),
+    ]
+    return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, height=420)
+
+
+def problem_axis(chosen: Iterable[Point]) -> Axis:
+    """The first axis on which every size has a place."""
+    for axis in Axis:
+        if all(item.work.x(axis) > 0 for item in chosen):
+            return axis
+    return Axis.MEMORY
+
+
+def _author(item: Point) -> str:
+    return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
+
+
+def _mark(item: Point, axis: Axis, us: float | None, what: str) -> charts.Mark | None:
+    return _at(item.work, axis, us, what) if us and item.work.x(axis) > 0 else None
+
+
+def _at(work: Work, axis: Axis, us: float, what: str) -> charts.Mark:
+    share = f", {percent(work.floor.us / us)} of the roofline" if us > work.floor.us else ""
+    return charts.Mark(
+        x=work.x(axis),
+        y=work.y(axis, us),
+        name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
+        detail=f"{what}: {microseconds(us)}{share}<br>{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
+        href=reverse("catalog:problem", args=[work.problem.slug]),
+    )
+
+
+def _series(
+    name: str, tone: str, symbol: str, marks: Iterable[charts.Mark | None], *, is_hidden: bool = False
+) -> charts.Series:
+    present = tuple(mark for mark in marks if mark is not None and mark.y > 0)
+    return charts.Series(name=name, tone=tone, symbol=symbol, marks=present, is_hidden=is_hidden)
+
+
+_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+BINS = ("below 0.1 %", "0.1 to 0.3 %", "0.3 to 1 %", "1 to 3 %", "3 to 10 %", "10 to 30 %", "30 to 100 %", "above")
+"""Bins of utilisation; the last one holds times below the floor, which only other inputs than ours can reach."""
+
+
+def distribution_bars(chosen: Sequence[Point]) -> list[charts.Bars]:
+    """How many problems fall into each bin, per kind of time that is known."""
+    kinds = (
+        ("public reference, public inputs", "warning", "/", [item.public_utilisation for item in chosen]),
+        ("our reference", "accent", "", [item.reference_utilisation for item in chosen]),
+        ("best entry", "success", "x", [item.best_utilisation for item in chosen]),
+    )
+    bars = []
+    for name, tone, pattern, shares in kinds:
+        known = [share for share in shares if share is not None]
+        if known:
+            counts = [0] * len(BINS)
+            for share in known:
+                counts[sum(share >= edge for edge in _EDGES)] += 1
+            bars.append(charts.Bars(name=name, tone=tone, pattern=pattern, counts=tuple(counts)))
+    return bars

@@ -1,0 +1,162 @@
+"""The roofline explorer: its views, its numbers and what it never mixes."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from evaluator.contract import Baseline, BaselineTable
+from evaluator.hardware.profiles import profiles
+from evaluator.judging.floors import floor
+from portal.catalog import measurements
+from problems import registry
+from problems.schema import SizeName
+from tests.portal.pages import scenes
+
+GPU = "h200x8-nomc"
+pytestmark = pytest.mark.django_db
+
+
+def _rows(client, **query):
+    text = client.get("/roofline/data.csv", query).content.decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def _figure(client, **query):
+    page = client.get("/roofline/", query).content.decode()
+    return json.loads(re.search(r'id="roofline-figure" type="application/json">(.*?)</script>', page)[1])
+
+
+def _trace(figure, name):
+    return next((trace for trace in figure["data"] if trace["name"] == name), None)
+
+
+def test_every_problem_that_runs_on_the_profile_has_its_row(client):
+    rows = _rows(client, size="all")
+    runs = [problem for problem in registry.problems() if problem.refuses_world_size(8) is None]
+    assert [row["slug"] for row in rows[::2]] == [problem.slug for problem in runs]
+    assert {row["size"] for row in rows} == {"base", "large"}
+
+
+def test_the_floor_is_that_of_the_judge(client):
+    problem, peaks = registry.get("gemm_allreduce"), profiles()[GPU].peaks
+    cost = problem.cost(problem.dims(SizeName.BASE, 8), 8, 2)
+    (row,) = [row for row in _rows(client) if row["slug"] == problem.slug]
+    assert float(row["floor_us"]) == floor(cost, peaks).us
+
+
+def test_public_references_are_labelled_and_never_ours(client):
+    figure = _figure(client)
+    assert _trace(figure, "our reference") is None
+    assert len(_trace(figure, "public reference, public inputs")["x"]) > 50
+    page = client.get("/roofline/").content.decode()
+    assert "is not our baseline" in page
+    assert "gemv_decode (number 46 of the public set was another problem" in page
+    rows = {row["slug"]: row for row in _rows(client)}
+    assert rows["allreduce"]["public_reference_us"] == "100.0"
+    assert rows["allreduce"]["reference_us"] == ""
+    assert rows["gemv_decode"]["public_reference_us"] == rows["fsdp_and_tp"]["public_reference_us"] == ""
+
+
+def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
+    assert all(row["public_reference_us"] == "" for row in _rows(client, public="hidden"))
+    assert all(row["public_reference_us"] == "" for row in _rows(client, profile="h100x4"))
+
+
+def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, alice, bob, local):
+    scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, score=1.1)
+    scenes.judged(bob, local, problem="gemm_allreduce", profile=GPU, score=1.9)
+    (row,) = [row for row in _rows(client) if row["slug"] == "gemm_allreduce"]
+    assert (row["best_author"], row["best_us"], row["reference_us"]) == ("bob", "80.0", "100.0")
+    assert row["reference_source"] == "side by side with the best entry"
+    figure = _figure(client)
+    joined = _trace(figure, "reference to best")
+    assert joined["x"] == [*_trace(figure, "our reference")["x"], *_trace(figure, "best entry")["x"], None]
+
+
+@pytest.mark.parametrize(("axis", "unplaced"), [("wire", "alltoall"), ("memory", "alltoall")])
+def test_what_computes_nothing_is_in_the_table_and_said_to_have_no_place(client, axis, unplaced):
+    page = client.get("/roofline/", {"axis": axis}).content.decode()
+    assert "have no place on this axis" in page
+    assert f"/problems/{unplaced}/" in page
+
+
+def test_the_axis_of_bytes_has_a_place_for_collectives(client):
+    names = {text for trace in _figure(client, axis="traffic")["data"] for text in trace.get("text", ())}
+    assert "08 All-to-all of stacked matrices, base" in names
+
+
+def test_rows_are_sorted_by_link_and_unknown_values_come_last(client):
+    rows = _rows(client, sort="public", order="descending")
+    known = [float(row["public_reference_us"]) for row in rows if row["public_reference_us"]]
+    assert known == sorted(known, reverse=True)
+    assert [bool(row["public_reference_us"]) for row in rows] == [True] * len(known) + [False] * (
+        len(rows) - len(known)
+    )
+    page = client.get("/roofline/", {"sort": "floor"}).content.decode()
+    assert 'aria-sort="ascending"' in page
+    assert "sort=floor&amp;order=descending" in page
+
+
+def test_the_address_restores_the_zoomed_part(client):
+    layout = _figure(client, window="0,4,9,12")["layout"]
+    assert (layout["xaxis"]["range"], layout["yaxis"]["range"]) == ([0.0, 4.0], [9.0, 12.0])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"profile": "cpux2"},
+        {"axis": "z"},
+        {"size": "huge"},
+        {"block": "x"},
+        {"sort": "x"},
+        {"window": "1,2,3"},
+        {"window": "4,1,2,3"},
+        {"window": "nan,1,2,3"},
+    ],
+)
+def test_a_view_that_does_not_exist_is_a_404_that_says_what_there_is(client, query):
+    response = client.get("/roofline/", query)
+    assert response.status_code == 404
+    assert "Known are" in response.content.decode() or "powers of ten" in response.content.decode()
+
+
+@pytest.mark.parametrize("address", ["/roofline/", "/roofline/data.csv?size=all"])
+def test_the_number_of_queries_does_not_grow_with_the_entries(client, local, address, django_assert_num_queries):
+    scenes.judged(scenes.person("first"), local, profile=GPU)
+    with CaptureQueriesContext(connection) as few:
+        client.get(address)
+    for name, problem in (("second", "allreduce"), ("third", "gemm_allreduce")):
+        scenes.judged(scenes.person(name), local, profile=GPU, problem=problem)
+    with django_assert_num_queries(len(few)):
+        client.get(address)
+
+
+def test_a_measured_baseline_is_read_for_its_own_revision_alone(tmp_path):
+    def measured(revision):
+        return Baseline(
+            revision=revision,
+            dims={},
+            dtype="bfloat16",
+            calls=20,
+            median_us=90.0,
+            low_us=89.0,
+            high_us=91.0,
+            p10_us=88.0,
+            p90_us=92.0,
+            rank_medians_us=(90.0,),
+        )
+
+    held = {"allreduce": {"base": measured(registry.revision("allreduce"))}, "allgather": {"base": measured("older")}}
+    table = BaselineTable(profile=GPU, measured_at="2026-12-01T00:00:00+00:00", environment={}, baselines=held)
+    (tmp_path / f"{GPU}.json").write_text(table.to_json())
+    present = measurements.baseline("allreduce", profile=GPU, size="base", folder=tmp_path)
+    assert present is not None
+    assert present.median_us == 90.0
+    assert measurements.baseline("allgather", profile=GPU, size="base", folder=tmp_path) is None
+    assert measurements.best_measured_profile(["h100x4", GPU, "h200x8"], folder=tmp_path) == GPU
