@@ -1,7 +1,5 @@
 """What the API takes: bodies and query parameters. Unknown names are refused, never ignored."""
 
-import io
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,16 +161,7 @@ def bundle_of(values: Mapping[str, Any]) -> SourceBundle:
         return uploads.bundle_from_upload(values["file"].name, values["file"].read())
     if "source" in values:
         return uploads.bundle_from_text(values["source"])
-    return uploads.bundle_from_upload("files.zip", _zipped(values["files"]))
-
-
-def _zipped(files: Mapping[str, str]) -> bytes:
-    """The files as an archive, so that the one set of rules for uploaded archives decides on them."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, text in files.items():
-            archive.writestr(zipfile.ZipInfo(path), text.encode())
-    return buffer.getvalue()
+    return uploads.bundle_from_files(values["files"])
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -3,6 +3,7 @@
 import io
 import stat
 import zipfile
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from django.conf import settings
@@ -18,6 +19,10 @@ MAX_PATH_LENGTH = 200
 _CHUNK = 64 * 1024
 
 
+class PathRefused(Refusal):
+    """A path that no submission may have: the packing is at fault, not the source."""
+
+
 def bundle_from_text(text: str) -> SourceBundle:
     """The bundle of a single `solution.py` that was typed or pasted.
 
@@ -30,6 +35,20 @@ def bundle_from_text(text: str) -> SourceBundle:
         raise _refusal("the editor", "The text holds characters that are not Unicode.", "Type it again.") from error
     _check_total(len(content), "the editor")
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=_text("the editor", content)),))
+
+
+def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
+    """The bundle of several texts by path.
+
+    Raises:
+        Refusal: as for an archive that holds them; PathRefused where a path is at fault.
+    """
+    # As an archive, so that one set of rules decides on what comes in pieces.
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text.encode())
+    return bundle_from_upload("files.zip", buffer.getvalue())
 
 
 def bundle_from_upload(name: str, content: bytes) -> SourceBundle:
@@ -93,16 +112,19 @@ def _check_path(member: zipfile.ZipInfo) -> None:
     parts = PurePosixPath(path).parts
     outside = path.startswith(("/", "~")) or ".." in parts or "\\" in original or ":" in path
     if outside or "\0" in original or not path.isprintable() or str(PurePosixPath(path)) != path:
-        raise _refusal(original, "This path leads outside the archive.", "Use plain relative paths such as a/b.cu.")
+        raise _path_refused(
+            original, "This path leads outside the archive.", "Use plain relative paths such as a/b.cu."
+        )
     if len(path) > MAX_PATH_LENGTH:
-        raise _refusal(path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names.")
+        raise _path_refused(path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names.")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in {0, stat.S_IFREG}:
         raise _refusal(path, "This is a link or device, not a file.", "Pack the file itself.")
     if member.flag_bits & 0x1:
         raise _refusal(path, "This file is encrypted.", "Pack the archive without a password.")
     if PurePosixPath(path).suffix not in EXTENSIONS:
-        raise _refusal(path, "This kind of file is not taken.", f"Only {', '.join(EXTENSIONS)} may be in the archive.")
+        remedy = f"Only {', '.join(EXTENSIONS)} may be in the archive."
+        raise _path_refused(path, "This kind of file is not taken.", remedy)
 
 
 def _read_members(name: str, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> list[SourceFile]:
@@ -140,6 +162,10 @@ def _check_total(size: int, name: str) -> None:
         raise _refusal(
             name, f"The files are larger than {limit} KB in all.", f"Keep them within {limit} KB.", status=413
         )
+
+
+def _path_refused(value: str, message: str, remedy: str) -> PathRefused:
+    return PathRefused(field="file", value=value, message=message, remedy=remedy)
 
 
 def _refusal(value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:

@@ -1,0 +1,299 @@
+"""Adding attempts to a run: one, or as many as an upload brings, stored in batches as they come."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from evaluator.contract import Backend, Mode, Verdict
+from evaluator.hardware import profiles
+from evaluator.judging.source_rules import check_source
+from evaluator.judging.verdicts import decide_before_ranks
+from portal.accounts.models import Organisation, User
+from portal.catalog import queries as catalog
+from portal.catalog.models import ProblemSwitch
+from portal.refusals import Refusal
+from portal.runs import queries, quotas
+from portal.runs.events import tell
+from portal.runs.models import Attempt, AttemptState, EventKind, GpuUse, Run, RunEvent, Trajectory
+from portal.runs.uploads import Line, NewAttempt
+from portal.submissions import actions as submissions
+from portal.submissions.actions.attempts import BULK_PRIORITY, AttemptSource
+
+BATCH = 50
+"""Attempts stored in one transaction: what a broken connection leaves behind is a whole number of these."""
+
+_Fault = tuple[Verdict, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineResult:
+    """What became of one line; `status` is created, repeated, refused or over_quota."""
+
+    line: int
+    key: str
+    status: str
+    attempt: Attempt | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkResult:
+    """What became of an upload. `retry_after_s` says when lines over quota may be sent again."""
+
+    results: tuple[LineResult, ...]
+    retry_after_s: int | None = None
+
+    def count(self, status: str) -> int:
+        """How many lines ended in `status`."""
+        return sum(result.status == status for result in self.results)
+
+
+def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
+    """Add one attempt; the same key with the same source gives the attempt that is there.
+
+    Raises:
+        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or place
+            holds another source (409), or the quota is used up (429).
+    """
+    result = add_lines(run, [Line(number=1, key=attempt.key, attempt=attempt)], by=by, priority=0).results[0]
+    if result.refusal is not None:
+        raise result.refusal
+    return result
+
+
+def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK_PRIORITY) -> BulkResult:
+    """Add what an upload brings, batch by batch as it is read; one result per line, in order.
+
+    Raises:
+        Refusal: the run is not theirs (403) or published (409), or not one line fits into the quota (429).
+    """
+    queries.require_change(by, run)
+    results: list[LineResult] = []
+    for batch in _batches(lines):
+        results += _add_batch(run, batch, by=by, priority=priority)
+    over = [result for result in results if result.status == "over_quota" and result.refusal is not None]
+    if over and len(over) == len(results):
+        assert over[0].refusal is not None
+        raise over[0].refusal
+    waits = [result.refusal.retry_after_s for result in over if result.refusal is not None]
+    return BulkResult(results=tuple(results), retry_after_s=waits[0] if waits else None)
+
+
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    iterator = iter(lines)
+    while batch := list(islice(iterator, BATCH)):
+        yield batch
+
+
+def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
+    # What the text decides is found before the lock is taken: parsing is what takes the time.
+    faults = {line.number: _fault(run, line.attempt) for line in batch if line.attempt and _is_known(line.attempt)}
+    closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
+    with transaction.atomic():
+        organisation = Organisation.objects.select_for_update().get(pk=run.model.organisation_id)
+        current = Run.objects.select_for_update().get(pk=run.pk)
+        if current.is_published:
+            raise _refuse_published(run)
+        sorter = _Sorter(run, batch, closed=closed, budget=_budget(organisation, run, faults))
+        decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
+        fresh = [line for line, result in zip(batch, decided, strict=True) if result is None]
+        stored = _store(run, fresh, faults, by=by, priority=priority, organisation=organisation)
+    return [
+        result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
+        for line, result in zip(batch, decided, strict=True)
+    ]
+
+
+def _is_known(attempt: NewAttempt) -> bool:
+    try:
+        catalog.get_problem(attempt.problem)
+    except Refusal:
+        return False
+    return True
+
+
+def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
+    """The verdict that the text of an attempt decides, or None where a judge has to look."""
+    if attempt.files is None or attempt.fault is not None:
+        return attempt.fault
+    findings = check_source(
+        catalog.get_problem(attempt.problem),
+        attempt.files,
+        backend=Backend(run.backend),
+        profile=profiles.get(run.profile),
+        mode=Mode(attempt.mode),
+    )
+    found = decide_before_ranks(findings)
+    return (found.verdict, found.message) if found is not None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Budget:
+    """How many judgements the quota still allows, and what to say when it is used up."""
+
+    judgements: int | None
+    refusal: Refusal | None
+
+
+def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
+    each = quotas.reservation_gpu_s(run.profile)
+    if each == 0 or all(faults.values()):
+        return _Budget(judgements=None, refusal=None)
+    now = timezone.now()
+    quota = quotas.quota_of(organisation, now=now)
+    refusal = Refusal(
+        field="quota",
+        value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
+        message=f"The quota of {organisation.slug} is used up: one more judgement on {run.profile} takes about "
+        f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
+        remedy="Wait until earlier use is 30 days old or waiting work is judged, or ask the operator for more.",
+        status=429,
+        retry_after_s=quota.retry_after_s(now),
+    )
+    return _Budget(judgements=int(quota.remaining_gpu_s // each), refusal=refusal)
+
+
+class _Sorter:
+    """Tells the lines of a batch apart: refused, repeated, over quota, or fresh."""
+
+    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget) -> None:
+        attempts = [line.attempt for line in batch if line.attempt is not None]
+        keys = {attempt.key for attempt in attempts}
+        slugs = {attempt.problem for attempt in attempts}
+        existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in=slugs))
+        self.by_key = {attempt.key: attempt for attempt in existing}
+        self.by_place = {(attempt.problem, attempt.sample, attempt.step): attempt for attempt in existing}
+        self.in_batch: set[object] = set()
+        self.closed = closed
+        self.budget = budget
+        self.left = budget.judgements
+
+    def decide(self, line: Line, fault: _Fault | None) -> LineResult | None:
+        """The result of a line that adds nothing; None for a fresh attempt."""
+        attempt = line.attempt
+        if attempt is None:
+            return LineResult(line=line.number, key=line.key, status="refused", refusal=line.refusal)
+        place = (attempt.problem, attempt.sample, attempt.step)
+        held = self.by_key.get(attempt.key) or self.by_place.get(place)
+        if held is not None:
+            return self._repeated(line, attempt, held)
+        try:
+            self._check_fresh(attempt, place)
+        except Refusal as refusal:
+            return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
+        if fault is None and self.left is not None:
+            if self.left == 0:
+                return LineResult(line=line.number, key=line.key, status="over_quota", refusal=self.budget.refusal)
+            self.left -= 1
+        self.in_batch |= {attempt.key, place}
+        return None
+
+    def _repeated(self, line: Line, attempt: NewAttempt, held: Attempt) -> LineResult:
+        came = (attempt.key, attempt.problem, attempt.sample, attempt.step, attempt.mode, attempt.source_digest)
+        if came == (held.key, held.problem, held.sample, held.step, held.mode, held.source_digest):
+            return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
+        refusal = Refusal(
+            field="key",
+            value=attempt.key,
+            message=f"The run holds another attempt here: {held.key} ({held}, {held.mode}).",
+            remedy="A run is append-only: use another sample or step, or make a new run.",
+            status=409,
+        )
+        return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
+
+    def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
+        catalog.get_problem(attempt.problem)
+        if attempt.problem in self.closed:
+            raise Refusal(
+                field="problem",
+                value=attempt.problem,
+                message="This problem takes no submissions now.",
+                remedy="Leave it out.",
+                status=409,
+            )
+        if attempt.key in self.in_batch or place in self.in_batch:
+            raise Refusal(
+                field="key",
+                value=attempt.key,
+                message="An earlier line of this upload has the same key or the same problem, sample and step.",
+                remedy="Number samples and steps apart.",
+                status=409,
+            )
+
+
+def _store(
+    run: Run,
+    fresh: Sequence[Line],
+    faults: dict[int, _Fault | None],
+    *,
+    by: User,
+    priority: int,
+    organisation: Organisation,
+) -> dict[int, Attempt]:
+    """Store fresh attempts with all that belongs to them; the rows by line number."""
+    now = timezone.now()
+    came = [(line.number, line.attempt) for line in fresh if line.attempt is not None]
+    to_judge = [(number, new) for number, new in came if faults[number] is None and new.files is not None]
+    sources = [AttemptSource(problem=new.problem, mode=new.mode, files=new.files) for _, new in to_judge if new.files]
+    evaluations = submissions.submit_attempts(by, sources, backend=run.backend, profile=run.profile, priority=priority)
+    by_number = {number: evaluation for (number, _), evaluation in zip(to_judge, evaluations, strict=True)}
+    submissions.store_sources(new.files for number, new in came if number not in by_number and new.files is not None)
+    rows = []
+    for number, new in came:
+        evaluation, fault = by_number.get(number), faults[number]
+        rows.append(
+            Attempt(
+                run=run,
+                key=new.key,
+                problem=new.problem,
+                sample=new.sample,
+                step=new.step,
+                mode=new.mode,
+                source_digest=new.source_digest,
+                submission=evaluation.submission if evaluation else None,
+                evaluation=evaluation,
+                tokens_in=new.tokens_in,
+                tokens_out=new.tokens_out,
+                cost_usd=new.cost_usd,
+                seconds=new.seconds,
+                has_trajectory=bool(new.trajectory),
+                state=AttemptState.ENDED if fault else AttemptState.PENDING,
+                verdict=fault[0].value if fault else "",
+                message=fault[1] if fault else "",
+                created_at=now,
+                ended_at=now if fault else None,
+            )
+        )
+    stored = Attempt.objects.bulk_create(rows)
+    told = zip(stored, (new for _, new in came), strict=True)
+    Trajectory.objects.bulk_create(Trajectory(attempt=row, text=new.trajectory) for row, new in told if new.trajectory)
+    _reserve(run, organisation, [row for row in stored if row.evaluation_id])
+    ended = [row for row in stored if row.state == AttemptState.ENDED]
+    tell(run, [_ended(run, row) for row in ended])
+    return {number: row for (number, _), row in zip(came, stored, strict=True)}
+
+
+def _ended(run: Run, row: Attempt) -> RunEvent:
+    return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
+
+
+def _reserve(run: Run, organisation: Organisation, rows: Sequence[Attempt]) -> None:
+    each = quotas.reservation_gpu_s(run.profile)
+    if each:
+        GpuUse.objects.bulk_create(
+            GpuUse(organisation=organisation, evaluation_id=row.evaluation_id, reserved_gpu_s=each) for row in rows
+        )
+
+
+def _refuse_published(run: Run) -> Refusal:
+    return Refusal(
+        field="run",
+        value=str(run.pk),
+        message="The run is published, so nothing can be added to it.",
+        remedy="Make a new run.",
+        status=409,
+    )

@@ -1,0 +1,252 @@
+"""Making a run, and publishing it."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from evaluator.contract import Backend
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.accounts.models import Organisation, User
+from portal.accounts.organisations import home_of
+from portal.refusals import Refusal
+from portal.runs import queries
+from portal.runs.events import tell
+from portal.runs.models import (
+    AttemptState,
+    EventKind,
+    LanguageModel,
+    Run,
+    RunEvent,
+    RunMode,
+    RunState,
+)
+from portal.submissions import actions as submissions
+
+MAX_K = 1000
+MAX_SAMPLING_BYTES = 4096
+MAX_NOTES = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWishes:
+    """What a vendor says of a run when making it."""
+
+    model: str
+    mode: str
+    profile: str
+    version: str = ""
+    provider: str = ""
+    organisation: str | None = None
+    backend: str = Backend.PYTORCH.value
+    k: int = 1
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    prompt_version: str = ""
+    cost_usd: float | None = None
+    notes: str = ""
+
+
+def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = None) -> Run:
+    """Make an empty private run, and its model and organisation where they are new.
+
+    The same `idempotency_key` gives the same run again.
+
+    Raises:
+        Refusal: a choice is unknown or does not fit the others, a text is empty or too long, the organisation is not
+            theirs (404) or not clear (409), or the key was used for another run (409).
+    """
+    chosen = _profile(wishes)
+    _check_words(wishes)
+    _check_amounts(wishes)
+    try:
+        with transaction.atomic():
+            User.objects.select_for_update().get(pk=user.pk)
+            earlier = _earlier(user, wishes, key=idempotency_key)
+            if earlier is not None:
+                return earlier
+            return Run.objects.create(
+                model=_model(home_of(user, wishes.organisation), wishes),
+                created_by=user,
+                mode=wishes.mode,
+                backend=wishes.backend,
+                profile=chosen.name,
+                k=wishes.k,
+                sampling=dict(wishes.sampling),
+                prompt_version=wishes.prompt_version.strip(),
+                cost_usd=wishes.cost_usd,
+                notes=wishes.notes.strip(),
+                idempotency_key=idempotency_key,
+            )
+    except IntegrityError as error:
+        raise Refusal(
+            field="model",
+            value=wishes.model,
+            message="Another call made the same model at this moment.",
+            remedy="Send the request again.",
+            status=409,
+        ) from error
+
+
+def publish_run(run: Run, *, by: User, sources: str) -> Run:
+    """Let everybody see a run; with `sources` "public" also what its attempts wrote. Twice changes nothing.
+
+    Raises:
+        Refusal: it is not theirs (403), attempts are pending or there is none (409), or `sources` is unknown.
+    """
+    queries.require_change(by, run)
+    if sources not in ("public", "private"):
+        raise Refusal(
+            field="sources", value=sources, message="There is no such choice.", remedy="Known are public, private."
+        )
+    with transaction.atomic():
+        current = Run.objects.select_for_update(of=("self",)).select_related("model").get(pk=run.pk)
+        if current.is_published:
+            return current
+        _check_complete(current)
+        current.state = RunState.PUBLISHED
+        current.published_at = timezone.now()
+        current.are_sources_public = sources == "public"
+        current.save(update_fields=["state", "published_at", "are_sources_public"])
+        if current.are_sources_public:
+            submissions.publish_sources(current.attempts.exclude(submission=None).values_list("submission", flat=True))
+        tell(current, [RunEvent(run=current, kind=EventKind.RUN_PUBLISHED)])
+    return current
+
+
+def _check_complete(run: Run) -> None:
+    pending = run.attempts.filter(state=AttemptState.PENDING).count()
+    if pending:
+        raise Refusal(
+            field="run",
+            value=str(run.pk),
+            message=f"{pending} of its attempts are not judged yet.",
+            remedy="Wait until nothing is pending: the results feed tells.",
+            status=409,
+        )
+    if not run.attempts.exists():
+        raise Refusal(
+            field="run", value=str(run.pk), message="The run has no attempts.", remedy="Upload some first.", status=409
+        )
+
+
+def _profile(wishes: RunWishes) -> Profile:
+    for name, known in (("mode", RunMode.values), ("backend", [member.value for member in Backend])):
+        value = getattr(wishes, name)
+        if value not in known:
+            raise Refusal(
+                field=name, value=value, message=f"There is no such {name}.", remedy=f"Known are {', '.join(known)}."
+            )
+    try:
+        chosen = profiles.get(wishes.profile)
+    except profiles.UnknownProfile as error:
+        known_profiles = ", ".join(profiles.profiles())
+        raise Refusal(
+            field="profile",
+            value=wishes.profile,
+            message="There is no such profile.",
+            remedy=f"Known are {known_profiles}.",
+        ) from error
+    if Backend(wishes.backend) not in chosen.backends:
+        judged = ", ".join(member.value for member in chosen.backends)
+        raise Refusal(
+            field="backend",
+            value=wishes.backend,
+            message=f"{chosen.name} judges only {judged}.",
+            remedy=f"Choose one of {judged}, or a profile that judges {wishes.backend}.",
+        )
+    return chosen
+
+
+def _check_words(wishes: RunWishes) -> None:
+    if not wishes.model.strip():
+        raise Refusal(field="model", value="", message="The model has no name.", remedy="Give it one.")
+    for name, most in (("model", 80), ("version", 40), ("provider", 80), ("prompt_version", 80)):
+        value = getattr(wishes, name)
+        if len(value) > most or not value.isprintable():
+            raise Refusal(
+                field=name,
+                value=repr(value)[:80],
+                message=f"This is longer than {most} characters or cannot be printed.",
+                remedy="Shorten it.",
+            )
+    if len(wishes.notes) > MAX_NOTES or "\0" in wishes.notes:
+        raise Refusal(
+            field="notes",
+            value=wishes.notes,
+            message=f"The notes are longer than {MAX_NOTES} characters or hold NUL.",
+            remedy="Shorten them.",
+        )
+
+
+def _check_amounts(wishes: RunWishes) -> None:
+    if not 1 <= wishes.k <= MAX_K:
+        raise Refusal(
+            field="k", value=str(wishes.k), message=f"k is not from 1 to {MAX_K}.", remedy="Choose a number in it."
+        )
+    if wishes.mode == RunMode.SINGLE_SHOT and wishes.k != 1:
+        raise Refusal(
+            field="k",
+            value=str(wishes.k),
+            message="A single-shot run has one sample per problem.",
+            remedy="Leave k out, or declare best_of_k.",
+        )
+    if wishes.cost_usd is not None and not (math.isfinite(wishes.cost_usd) and 0 <= wishes.cost_usd < 1e9):
+        raise Refusal(
+            field="cost_usd",
+            value=str(wishes.cost_usd),
+            message="This is no amount from 0 to a thousand million.",
+            remedy="Correct it or leave it out.",
+        )
+    text = json.dumps(wishes.sampling)
+    if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text:
+        raise Refusal(
+            field="sampling",
+            value=text,
+            message=f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or hold NUL.",
+            remedy="Keep what decides the sampling.",
+        )
+
+
+def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
+    if not key:
+        return None
+    earlier = Run.objects.select_related("model__organisation").filter(created_by=user, idempotency_key=key).first()
+    if earlier is None:
+        return None
+    same = (wishes.model.strip(), wishes.version.strip(), wishes.mode, wishes.backend, wishes.profile)
+    if (earlier.model.name, earlier.model.version, earlier.mode, earlier.backend, earlier.profile) != same:
+        raise Refusal(
+            field="Idempotency-Key",
+            value=key,
+            message=f"This key was used for another run, {earlier.pk}.",
+            remedy="Use a new key for a new run.",
+            status=409,
+        )
+    return earlier
+
+
+def _model(organisation: Organisation, wishes: RunWishes) -> LanguageModel:
+    name, version = wishes.model.strip(), wishes.version.strip()
+    found = LanguageModel.objects.filter(organisation=organisation, name=name, version=version).first()
+    if found is not None:
+        return found
+    return LanguageModel.objects.create(
+        organisation=organisation,
+        name=name,
+        version=version,
+        provider=wishes.provider.strip() or organisation.name,
+        slug=_free_slug(f"{name} {version}", organisation),
+    )
+
+
+def _free_slug(title: str, organisation: Organisation) -> str:
+    plain = slugify(title.replace(".", "-").replace("/", "-"))[:90] or f"model-of-{organisation.slug}"[:90]
+    taken = set(LanguageModel.objects.filter(slug__startswith=plain).values_list("slug", flat=True))
+    candidates = (plain, f"{plain}-{organisation.slug}"[:110], *(f"{plain}-{number}" for number in range(2, 10_000)))
+    return next(slug for slug in candidates if slug not in taken)

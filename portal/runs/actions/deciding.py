@@ -1,0 +1,42 @@
+"""What operators decide of runs. Each decision keeps its reason and stays as evidence."""
+
+from django.db import transaction
+
+from portal.accounts.models import User
+from portal.refusals import Refusal
+from portal.runs.models import Decision, DecisionKind, Run, Verification
+
+
+def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
+    """Verify, audit, quarantine or release a run, and keep who did it and why.
+
+    A quarantined run keeps its page, with the reason, and is on no board and in no public export.
+
+    Raises:
+        Refusal: `by` is no operator (403), there is no such decision, or no reason was given.
+    """
+    if not by.is_staff:
+        raise Refusal(
+            field="run",
+            value=str(run.pk),
+            message="Only an operator decides on runs.",
+            remedy="Ask the operator of this site.",
+            status=403,
+        )
+    if kind not in DecisionKind.values:
+        known = ", ".join(DecisionKind.values)
+        raise Refusal(field="kind", value=kind, message="There is no such decision.", remedy=f"Known are {known}.")
+    if not reason.strip():
+        raise Refusal(field="reason", value="", message="The decision has no reason.", remedy="Say why, for everybody.")
+    changes = _changes(DecisionKind(kind))
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(**changes)
+        decision = Decision.objects.create(run=run, kind=kind, reason=reason.strip(), by=by)
+    run.refresh_from_db()
+    return decision
+
+
+def _changes(kind: DecisionKind) -> dict[str, object]:
+    if kind in (DecisionKind.QUARANTINED, DecisionKind.RELEASED):
+        return {"is_quarantined": kind == DecisionKind.QUARANTINED}
+    return {"verification": Verification(kind.value)}

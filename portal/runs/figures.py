@@ -1,0 +1,125 @@
+"""The figures of a run, as pure functions of what its samples came to.
+
+correct@k is the unbiased estimator of pass@k of Chen et al., "Evaluating Large Language Models Trained on Code" (2021,
+arXiv 2107.03374, equation 1): the chance that at least one of k samples, drawn without replacement from the n that
+there are, is correct when c of them are: 1 - C(n - c, k) / C(n, k), averaged over problems. fast_p is the share of
+problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?" (2025,
+arXiv 2502.10517); fast_p@k puts "correct and faster than p" for "correct" into the same estimator.
+
+The interval is Wilson's (1927) score interval for the mean over problems, at 95 %. A problem's value lies between 0 and
+1, so its variance is at most m (1 - m) for a mean m, that of a coin: the interval is never too narrow for independent
+problems. It says how much the figure would move with other problems of the same kind, not with other samples.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_Z = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What one sample of one problem came to; `score` is the speedup of a correct one."""
+
+    verdict: str
+    score: float | None = None
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether it passed at all ranked sizes."""
+        return self.verdict == "PASSED"
+
+    def is_fast(self, p: float) -> bool:
+        """Whether it is correct with a speedup above `p`."""
+        return self.is_correct and self.score is not None and self.score > p
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A figure at k samples with its interval."""
+
+    k: int
+    value: float
+    low: float
+    high: float
+
+
+def chance_of_one(*, samples: int, successes: int, k: int) -> float:
+    """The chance that at least one of `k` samples drawn from `samples` is among the `successes`.
+
+    Raises:
+        ValueError: the numbers contradict each other.
+    """
+    if not (0 <= successes <= samples and 1 <= k <= samples):
+        raise ValueError(f"{successes} successes among {samples} samples, {k} drawn")
+    if samples - successes < k:
+        return 1.0
+    # The product form of 1 - C(n - c, k) / C(n, k) stays exact where the binomials are huge.
+    return 1.0 - math.prod(1.0 - k / drawn for drawn in range(samples - successes + 1, samples + 1))
+
+
+def wilson(mean: float, *, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a mean of `count` values between 0 and 1."""
+    if count == 0:
+        return (0.0, 1.0)
+    weight = _Z * _Z / count
+    centre = (mean + weight / 2) / (1 + weight)
+    half = _Z / (1 + weight) * math.sqrt(mean * (1 - mean) / count + weight / (4 * count))
+    return (max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half)))
+
+
+def estimate(successes: Sequence[tuple[int, int]], *, k: int, problems: int) -> Estimate:
+    """The mean over `problems` of the chance to succeed with `k` samples.
+
+    Args:
+        successes: (samples, successes) of every problem that has samples. A problem without any, and a sample that is
+            missing to make k, count as failures.
+        k: how many samples one may look at.
+        problems: over how many problems the mean is taken.
+    """
+    chances = (chance_of_one(samples=max(samples, k), successes=won, k=k) for samples, won in successes if won > 0)
+    mean = math.fsum(chances) / problems if problems else 0.0
+    low, high = wilson(min(1.0, mean), count=problems)
+    return Estimate(k=k, value=min(1.0, mean), low=low, high=high)
+
+
+Samples = Mapping[str, Sequence[Sample]]
+"""The samples of each problem, by slug."""
+
+
+def correct_at(samples: Samples, *, k: int, problems: int) -> Estimate:
+    """correct@k over `problems` problems."""
+    counts = [(len(found), sum(sample.is_correct for sample in found)) for found in samples.values()]
+    return estimate(counts, k=k, problems=problems)
+
+
+def fast_at(samples: Samples, p: float, *, k: int, problems: int) -> Estimate:
+    """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference."""
+    counts = [(len(found), sum(sample.is_fast(p) for sample in found)) for found in samples.values()]
+    return estimate(counts, k=k, problems=problems)
+
+
+def supported(samples: Samples) -> Samples:
+    """Without the problems whose every sample ended as UNSUPPORTED: those that the profile could not judge."""
+    return {
+        slug: found
+        for slug, found in samples.items()
+        if not found or any(sample.verdict != "UNSUPPORTED" for sample in found)
+    }
+
+
+def best_scores(samples: Samples) -> dict[str, float]:
+    """The best speedup of every solved problem."""
+    best = {}
+    for slug, found in samples.items():
+        scores = [sample.score for sample in found if sample.is_correct and sample.score is not None]
+        if scores:
+            best[slug] = max(scores)
+    return best
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """The geometric mean of positive values; None of none."""
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values)) if values else None

@@ -1,0 +1,279 @@
+"""Shared reads of models and runs: who may see what, and what boards and pages show of them."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+
+from evaluator.contract import Mode
+from evaluator.hardware import profiles
+from portal.accounts.models import User
+from portal.accounts.queries import Viewer
+from portal.refusals import Refusal
+from portal.runs import figures
+from portal.runs.figures import Estimate, Sample
+from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunState
+from problems import registry
+
+CURVE = tuple(round(0.1 * step, 1) for step in range(31))
+"""The values of p at which a fast_p curve is drawn: 0 to 3."""
+
+
+def visible_runs(viewer: Viewer) -> QuerySet[Run]:
+    """The runs that `viewer` may see: published ones and those of their organisations; staff see all."""
+    runs = Run.objects.select_related("model__organisation", "created_by")
+    if not isinstance(viewer, User):
+        return runs.filter(state=RunState.PUBLISHED)
+    if viewer.is_staff:
+        return runs
+    own = Q(model__organisation__in=viewer.organisations.values("pk"))
+    return runs.filter(Q(state=RunState.PUBLISHED) | own)
+
+
+def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
+    """The run with this id, if `viewer` may see it; raises Refusal (404)."""
+    try:
+        key = run_id if isinstance(run_id, uuid.UUID) else uuid.UUID(run_id)
+    except ValueError:
+        raise _no_run(str(run_id)) from None
+    run = visible_runs(viewer).filter(pk=key).first()
+    if run is None:
+        raise _no_run(str(run_id))
+    return run
+
+
+def may_change(viewer: Viewer, run: Run) -> bool:
+    """Whether `viewer` belongs to the run's organisation."""
+    return isinstance(viewer, User) and viewer.memberships.filter(organisation=run.model.organisation_id).exists()
+
+
+def require_change(user: User, run: Run) -> None:
+    """Refuse (403) whoever does not belong to the run's organisation."""
+    if not may_change(user, run):
+        raise Refusal(
+            field="run",
+            value=str(run.pk),
+            message="This run belongs to another organisation.",
+            remedy="Make a run of your own, or ask to be added to that organisation.",
+            status=403,
+        )
+
+
+def visible_models(viewer: Viewer) -> QuerySet[LanguageModel]:
+    """The models that `viewer` may see: those with a run that they may see."""
+    chosen = LanguageModel.objects.filter(runs__in=visible_runs(viewer)).distinct()
+    return chosen.select_related("organisation").order_by("slug")
+
+
+def get_model(viewer: Viewer, slug: str) -> LanguageModel:
+    """The model called `slug`, if `viewer` may see a run of it; raises Refusal (404)."""
+    found = visible_models(viewer).filter(slug=slug).first()
+    if found is None:
+        raise Refusal(
+            field="model",
+            value=slug,
+            message="There is no such model, or none of its runs is published.",
+            remedy="Choose one from the model leaderboard.",
+            status=404,
+        )
+    return found
+
+
+def get_attempt(run: Run, attempt_id: int) -> Attempt:
+    """One attempt of a run; raises Refusal (404)."""
+    found = run.attempts.filter(pk=attempt_id).select_related("submission").first()
+    if found is None:
+        raise Refusal(
+            field="attempt_id",
+            value=str(attempt_id),
+            message="The run has no such attempt.",
+            remedy="Take an id from the run's attempts.",
+            status=404,
+        )
+    return found
+
+
+def shows_sources(viewer: Viewer, run: Run) -> bool:
+    """Whether `viewer` may read what the run's attempts wrote, and how."""
+    return (run.is_published and run.are_sources_public) or may_change(viewer, run) or _is_staff(viewer)
+
+
+def _is_staff(viewer: Viewer) -> bool:
+    return isinstance(viewer, User) and viewer.is_staff
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFigures:
+    """What a run came to over all problems; `samples` holds the outcome of each sample by problem.
+
+    `faster` counts problems with a sample faster than the reference. `fast` is fast_p@1 over `CURVE`. The geometric
+    mean is over solved problems, each with its best sample. Costs are the attempts' sum, or what the run declared.
+    """
+
+    problems: int
+    attempted: int
+    supported: int
+    solved: int
+    faster: int
+    correct_at_1: Estimate
+    correct_at_k: Estimate
+    supported_correct_at_1: Estimate
+    fast: tuple[tuple[float, Estimate], ...]
+    geomean_speedup: float | None
+    verdicts: Mapping[str, int]
+    cost_usd: float | None
+    tokens: int | None
+    samples: Mapping[str, tuple[Sample, ...]]
+
+    def fast_at(self, p: float, *, k: int = 1) -> Estimate:
+        """fast_p@k at any p."""
+        return figures.fast_at(self.samples, p, k=k, problems=self.problems)
+
+
+def run_figures(run: Run) -> RunFigures:
+    """The figures of one run."""
+    return figures_of([run])[run.pk]
+
+
+def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
+    """The figures of several runs, in two queries."""
+    chosen = {run.pk: run for run in runs}
+    outcomes = _outcomes(chosen)
+    sums = {
+        row["run"]: row
+        for row in Attempt.objects.filter(run__in=chosen)
+        .values("run")
+        .annotate(cost=Sum("cost_usd"), tokens_in=Sum("tokens_in"), tokens_out=Sum("tokens_out"))
+        .order_by()
+    }
+    return {pk: _figures(run, outcomes.get(pk, {}), sums.get(pk, {})) for pk, run in chosen.items()}
+
+
+def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[Sample, ...]]]:
+    """What every sample of every problem came to: its last ranked attempt; a sample without one came to nothing."""
+    rows = (
+        Attempt.objects.filter(run__in=runs)
+        .order_by("run", "problem", "sample", "step")
+        .values_list("run", "problem", "sample", "mode", "state", "verdict", "score")
+    )
+    found: dict[uuid.UUID, dict[str, tuple[Sample, ...]]] = {}
+    for (run, problem, _), steps in groupby(rows, key=lambda row: row[:3]):
+        ranked = [step for step in steps if step[3] == Mode.RANKED.value]
+        last = ranked[-1] if ranked else None
+        is_known = last is not None and last[4] == AttemptState.ENDED
+        sample = Sample(verdict=last[5], score=last[6]) if last and is_known else Sample(verdict="")
+        of_run = found.setdefault(run, {})
+        of_run[problem] = (*of_run.get(problem, ()), sample)
+    return found
+
+
+def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, float | None]) -> RunFigures:
+    slugs = {problem.slug for problem in registry.problems()}
+    counted = {slug: found for slug, found in samples.items() if slug in slugs}
+    total = len(slugs)
+    able = supported_problems(run.profile)
+    judged = {slug: found for slug, found in figures.supported(counted).items() if slug in able}
+    unsupported = sum(slug in able and slug not in judged for slug in counted)
+    supported_total = len(able) - unsupported
+    best = figures.best_scores(counted)
+    verdicts: dict[str, int] = {}
+    for found in counted.values():
+        for sample in found:
+            verdicts[sample.verdict] = verdicts.get(sample.verdict, 0) + 1
+    tokens = [sums[name] for name in ("tokens_in", "tokens_out") if sums.get(name) is not None]
+    cost = sums.get("cost")
+    return RunFigures(
+        problems=total,
+        attempted=len(counted),
+        supported=supported_total,
+        solved=sum(any(sample.is_correct for sample in found) for found in counted.values()),
+        faster=sum(score > 1 for score in best.values()),
+        correct_at_1=figures.correct_at(counted, k=1, problems=total),
+        correct_at_k=figures.correct_at(counted, k=run.k, problems=total),
+        supported_correct_at_1=figures.correct_at(judged, k=1, problems=supported_total),
+        fast=tuple((p, figures.fast_at(counted, p, k=1, problems=total)) for p in CURVE),
+        geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
+        verdicts=dict(sorted(verdicts.items(), key=lambda pair: (-pair[1], pair[0]))),
+        cost_usd=cost if cost is not None else run.cost_usd,
+        tokens=int(sum(value for value in tokens if value is not None)) if tokens else None,
+        samples=counted,
+    )
+
+
+def supported_problems(profile: str) -> frozenset[str]:
+    """The problems that the world size of `profile` allows."""
+    world_size = profiles.get(profile).world_size
+    return frozenset(p.slug for p in registry.problems() if p.refuses_world_size(world_size) is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRow:
+    """One published run on the model board."""
+
+    run: Run
+    figures: RunFigures
+    fast: Estimate
+
+
+def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
+    """The published runs on `profile`, by correct@1, then fast_p@1, the earlier first; without quarantined ones."""
+    runs = list(
+        Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
+            "model__organisation"
+        )
+    )
+    found = figures_of(runs)
+    rows = [ModelRow(run=run, figures=found[run.pk], fast=found[run.pk].fast_at(p)) for run in runs]
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row.figures.correct_at_1.value,
+            -row.fast.value,
+            row.run.published_at or row.run.created_at,
+            str(row.run.pk),
+        ),
+    )
+
+
+def board_profiles() -> list[str]:
+    """The profiles that have a published run, in the order of the profiles, those ranked by speed first."""
+    used = set(
+        Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False).values_list("profile", flat=True).distinct()
+    )
+    chosen = [profile for name, profile in profiles.profiles().items() if name in used]
+    return [profile.name for profile in sorted(chosen, key=lambda profile: not profile.is_ranked_by_speed)]
+
+
+def with_counts(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """The runs, each with `attempt_count` and `pending_count`."""
+    return runs.annotate(
+        attempt_count=Count("attempts"),
+        pending_count=Count("attempts", filter=Q(attempts__state=AttemptState.PENDING)),
+    )
+
+
+def counts(run: Run) -> tuple[int, int]:
+    """How many attempts the run has, and how many of them are pending."""
+    row = run.attempts.aggregate(total=Count("id"), pending=Count("id", filter=Q(state=AttemptState.PENDING)))
+    return row["total"], row["pending"]
+
+
+def runs_of(model: LanguageModel, viewer: Viewer) -> QuerySet[Run]:
+    """The runs of a model that `viewer` may see, the newest first, with their operators' decisions."""
+    return (
+        with_counts(visible_runs(viewer).filter(model=model))
+        .prefetch_related(Prefetch("decisions"))
+        .order_by("-created_at")
+    )
+
+
+def _no_run(value: str) -> Refusal:
+    return Refusal(
+        field="run",
+        value=value,
+        message="There is no such run, or it is not published.",
+        remedy="Check the address, or sign in as somebody of its organisation.",
+        status=404,
+    )

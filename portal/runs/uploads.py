@@ -1,0 +1,307 @@
+"""From the bytes of a bulk upload to attempts: JSON Lines or a zip, read as they come.
+
+A line that cannot be an attempt becomes a refusal for that line alone. A source that no judge needs to see is an
+attempt all the same, with the verdict that its text decides: it is what the model wrote.
+"""
+
+import hashlib
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from django.conf import settings
+
+from evaluator.contract import Mode, SourceBundle, Verdict
+from portal.refusals import Refusal
+from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
+from portal.submissions import uploads
+
+MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_ARCHIVED_FILES = 20_000
+_CHUNK = 256 * 1024
+_COUNTS = {"sample": 9_999, "step": 999, "tokens_in": 2_000_000_000, "tokens_out": 2_000_000_000}
+_AMOUNTS = ("cost_usd", "seconds")
+_KNOWN = ("problem", "sample", "step", "source", "files", "mode", "key", *_COUNTS, *_AMOUNTS, "trajectory")
+_ARCHIVED = re.compile(r"(?P<problem>[A-Za-z0-9_-]+)/(?P<sample>\d{1,4})(?:/(?P<step>\d{1,3}))?/(?P<path>.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewAttempt:
+    """One attempt as it came. `files` is None where the source is nothing that could be stored; `fault` says why."""
+
+    problem: str
+    sample: int = 0
+    step: int = 0
+    mode: str = Mode.RANKED.value
+    key: str
+    files: SourceBundle | None
+    source_digest: str
+    fault: tuple[Verdict, str] | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    seconds: float | None = None
+    trajectory: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of an upload: an attempt, or the refusal of it. `key` is what could be read of it."""
+
+    number: int
+    key: str
+    attempt: NewAttempt | None = None
+    refusal: Refusal | None = None
+
+
+def attempt_from(data: Any) -> NewAttempt:
+    """The attempt that a JSON object describes.
+
+    Raises:
+        Refusal: a field is missing, unknown, of the wrong type or out of range.
+    """
+    if not isinstance(data, Mapping):
+        raise _refusal("", str(data), "This is no JSON object.", "Send an object with problem and source.")
+    for name in data:
+        if name not in _KNOWN:
+            raise _refusal(str(name), str(data[name]), "There is no such field.", f"Known are {', '.join(_KNOWN)}.")
+    problem = _text(data, "problem", max_length=100)
+    if not problem:
+        raise _refusal("problem", "", "The attempt names no problem.", "Give the slug of one.")
+    counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
+    sample, step = counts.pop("sample") or 0, counts.pop("step") or 0
+    mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
+    if mode not in [member.value for member in Mode]:
+        known = ", ".join(member.value for member in Mode)
+        raise _refusal("mode", mode, "There is no such mode.", f"Known are {known}.")
+    files, digest, fault = _source(data)
+    return NewAttempt(
+        problem=problem,
+        sample=sample,
+        step=step,
+        mode=mode,
+        key=_key(data) or f"{problem}/{sample}/{step}",
+        files=files,
+        source_digest=digest,
+        fault=fault,
+        trajectory=_trajectory(data),
+        **counts,  # type: ignore[arg-type]  # the two that are left are counts or None
+        **{name: _amount(data, name) for name in _AMOUNTS},  # type: ignore[arg-type]  # floats or None
+    )
+
+
+def read_lines(stream: IO[bytes]) -> Iterator[Line]:
+    """Every line of a JSON Lines upload that is not blank, one at a time."""
+    for number, raw in enumerate(_split(stream), start=1):
+        yield _line(number, raw)
+
+
+def read_archive(stream: IO[bytes], *, name: str = "upload.zip") -> Iterator[Line]:
+    """Every attempt of a zip with SLUG/SAMPLE/[STEP/]solution.py, in the order of their paths.
+
+    Raises:
+        Refusal: the archive cannot be read, or holds too many files.
+    """
+    with opened(stream, name=name) as archive:
+        groups: dict[tuple[str, int, int], dict[str, zipfile.ZipInfo]] = {}
+        strangers = []
+        for member in members_of(archive, name=name):
+            match = _ARCHIVED.fullmatch(member.filename)
+            if match is None:
+                strangers.append(member.filename)
+                continue
+            place = (match["problem"], int(match["sample"]), int(match["step"] or 0))
+            groups.setdefault(place, {})[match["path"]] = member
+        for number, (place, files) in enumerate(sorted(groups.items()), start=1):
+            yield _archived(number, archive, place, files)
+        for number, path in enumerate(strangers, start=len(groups) + 1):
+            refusal = _refusal(
+                "path",
+                path,
+                "This path names no attempt.",
+                "Use SLUG/SAMPLE/solution.py or SLUG/SAMPLE/STEP/solution.py.",
+            )
+            yield Line(number=number, key=path[:150], refusal=refusal)
+
+
+def opened(stream: IO[bytes], *, name: str) -> zipfile.ZipFile:
+    """The archive that `stream` holds; raises Refusal."""
+    try:
+        return zipfile.ZipFile(stream)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, OSError) as error:
+        raise _refusal("file", name, "This cannot be read as a zip.", "Pack it again as an ordinary .zip.") from error
+
+
+def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
+    """The files of an archive, folders and the droppings of file managers left out; raises Refusal (413)."""
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.is_dir() and "__MACOSX" not in member.filename and not member.filename.endswith(".DS_Store")
+    ]
+    if len(members) > MAX_ARCHIVED_FILES:
+        message = f"The archive holds {len(members)} files."
+        raise _refusal("file", name, message, f"At most {MAX_ARCHIVED_FILES} are taken.", status=413)
+    return members
+
+
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The content of a file of an archive, never more than a submission may have and one byte; raises Refusal."""
+    limit = settings.SUBMISSION_MAX_BYTES + 1
+    try:
+        with archive.open(member) as opened_member:
+            return opened_member.read(limit)
+    except Exception as error:
+        # zlib.error, lzma.LZMAError, BadZipFile and RuntimeError (encrypted) have no common base below Exception.
+        message = "This file of the archive is damaged or encrypted."
+        raise _refusal("path", member.filename, message, "Pack it again without a password.") from error
+
+
+def judged_by_text(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
+    """The bundle of an attempt's files, the digest of what came, and the verdict where there is no bundle.
+
+    Raises:
+        Refusal: a path is none that a submission may have, which is the uploader's doing, not the model's.
+    """
+    plain = "".join(f"{path}\0{text}\0" for path, text in sorted(files.items()))
+    digest = hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+    try:
+        if set(files) == {SourceBundle.ENTRY}:
+            bundle = uploads.bundle_from_text(files[SourceBundle.ENTRY])
+        else:
+            bundle = uploads.bundle_from_files(files)
+    except uploads.PathRefused:
+        raise
+    except UnicodeEncodeError:
+        return None, digest, (Verdict.IMPORT_ERROR, "The source is not UTF-8 text.")
+    except Refusal as refusal:
+        verdict = Verdict.LIMIT_EXCEEDED if refusal.status == 413 else Verdict.IMPORT_ERROR
+        return None, digest, (verdict, refusal.message)
+    return bundle, bundle.digest, None
+
+
+def _source(data: Mapping[str, Any]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
+    if ("source" in data) == ("files" in data):
+        raise _refusal("source", "", "Send one of the two: source, or files.", "Add the text of solution.py as source.")
+    if "source" in data:
+        return judged_by_text({SourceBundle.ENTRY: _text(data, "source", max_length=None)})
+    files = data["files"]
+    if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()) or not files:
+        raise _refusal("files", str(files), "This is no object of texts by path.", 'Send {"solution.py": "..."}.')
+    return judged_by_text(files)
+
+
+def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
+    value = data.get(name, "")
+    if not isinstance(value, str):
+        raise _refusal(name, str(value), "This is not text.", "Send a string.")
+    if max_length is not None and (len(value) > max_length or "\0" in value):
+        raise _refusal(name, value, f"This is longer than {max_length} characters or holds NUL.", "Shorten it.")
+    return value
+
+
+def _key(data: Mapping[str, Any]) -> str:
+    key = _text(data, "key", max_length=150)
+    if not key.isprintable():
+        raise _refusal("key", repr(key), "The key holds characters that cannot be printed.", "Use printable ones.")
+    return key
+
+
+def _count(data: Mapping[str, Any], name: str, *, most: int) -> int | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise _refusal(name, str(value), f"This is no whole number from 0 to {most}.", "Correct it or leave it out.")
+    return value
+
+
+def _amount(data: Mapping[str, Any], name: str) -> float | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or not 0 <= value < 1e9
+    ):
+        raise _refusal(
+            name, str(value), "This is no amount from 0 to a thousand million.", "Correct it or leave it out."
+        )
+    return float(value)
+
+
+def _trajectory(data: Mapping[str, Any]) -> str:
+    text = _text(data, "trajectory", max_length=None)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_TRAJECTORY_BYTES:
+        limit = MAX_TRAJECTORY_BYTES // 1024
+        message = f"The trajectory has {size} bytes; the limit is {limit} KiB."
+        raise _refusal("trajectory", f"{size} bytes", message, "Keep its beginning and its end.", status=413)
+    return redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
+
+
+def _line(number: int, raw: bytes) -> Line:
+    key = ""
+    try:
+        data = _decoded(raw)
+        key = str(data.get("key") or "")[:150] if isinstance(data, Mapping) else ""
+        attempt = attempt_from(data)
+    except Refusal as refusal:
+        return Line(number=number, key=key, refusal=refusal)
+    return Line(number=number, key=attempt.key, attempt=attempt)
+
+
+def _decoded(raw: bytes) -> Any:
+    if len(raw) > MAX_LINE_BYTES:
+        limit = MAX_LINE_BYTES // 1024 // 1024
+        raise _refusal("", f"{len(raw)} bytes", f"The line is longer than {limit} MiB.", "Shorten it.", status=413)
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        text = raw[:80].decode("utf-8", "replace")
+        raise _refusal("", text, f"The line is not JSON: {error}.", "Write one JSON object per line.") from error
+
+
+def _split(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream that are not blank; of one that is too long only the beginning, which says so."""
+    rest, is_cut = b"", False
+    while chunk := stream.read(_CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip() and not is_cut:
+                yield line
+            is_cut = False
+        if len(rest) > MAX_LINE_BYTES:
+            if not is_cut:
+                yield rest
+            rest, is_cut = b"", True
+    if rest.strip() and not is_cut:
+        yield rest
+
+
+def _archived(
+    number: int, archive: zipfile.ZipFile, place: tuple[str, int, int], members: Mapping[str, zipfile.ZipInfo]
+) -> Line:
+    problem, sample, step = place
+    key = f"{problem}/{sample}/{step}"
+    try:
+        files = {
+            path: read_member(archive, member).decode("utf-8", "surrogateescape") for path, member in members.items()
+        }
+        bundle, digest, fault = judged_by_text(files)
+    except Refusal as refusal:
+        return Line(number=number, key=key, refusal=refusal)
+    attempt = NewAttempt(
+        problem=problem, sample=sample, step=step, key=key, files=bundle, source_digest=digest, fault=fault
+    )
+    return Line(number=number, key=key, attempt=attempt)
+
+
+def _refusal(field_name: str, value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
+    return Refusal(field=field_name, value=value, message=message, remedy=remedy, status=status)
