@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem node bench gate
+.PHONY: help run test check setup setup-tests format types problem node bench bench-boards demo-data gate
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -56,6 +56,13 @@ node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 
 bench: setup ## measure judging by stage, cold and warm (ARGS="--profile h200x2-nomc SLUG FILE BACKEND ...")
 	@$(VENV)/python -m tests.bench.judging $(ARGS)
+
+bench-boards: setup-tests ## measure the boards' pages with a million submissions in a PostgreSQL of its own
+	@$(VENV)/python -m tests.bench.boards $(ARGS)
+
+demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")
+	@$(VENV)/python manage.py migrate --verbosity 0
+	@$(VENV)/python manage.py demo_data $(ARGS)
 
 gate: setup-tests ## the long tests: those marked slow
 	@$(VENV)/python -m pytest -m slow $(ARGS)

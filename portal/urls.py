@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from portal.catalog.roofline_views import roofline, roofline_csv
 from portal.pages import views
+from portal.pages.feeds import RecordsFeed
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -17,6 +18,7 @@ urlpatterns = [
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),
     path("api/v1/", include("portal.api.urls")),
+    path("feeds/records.atom", RecordsFeed(), name="records-feed"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
     path("admin/", admin.site.urls),

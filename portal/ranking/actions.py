@@ -4,6 +4,7 @@ import hashlib
 import math
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, F
@@ -30,6 +31,8 @@ def update_standing(evaluation: Evaluation) -> bool:
         return False
     if evaluation.score is None or evaluation.score_low is None or evaluation.score_high is None:
         return False
+    if evaluation.submission.is_attempt:
+        return False  # it belongs to a model's run, never to a person's board
     with transaction.atomic():
         standing, is_new = _renewed(evaluation)
         if standing is None:
@@ -99,7 +102,7 @@ def _renew_sizes(standing: Standing) -> None:
 
 def _renew_board(standing: Standing, *, is_new: bool) -> None:
     """Count a new entry, and note a record: the row lock lets one of two that end at the same moment go first."""
-    place = {
+    place: dict[str, Any] = {
         "problem": standing.problem,
         "problem_revision": standing.problem_revision,
         "profile": standing.profile,

@@ -7,5 +7,11 @@ from portal.ranking import views
 app_name = "ranking"
 urlpatterns = [
     path("leaderboards/", views.overview, name="overview"),
+    path("leaderboards/people/", views.people_board, name="people"),
+    path("leaderboards/records/", views.records, name="records"),
+    path("leaderboards/open/", views.open_board, name="open"),
+    path("leaderboards/published/", views.published_board, name="published"),
     path("problems/<slug:slug>/leaderboard/", views.board, name="board"),
+    path("problems/<slug:slug>/records/", views.problem_records, name="problem-records"),
+    path("problems/<slug:slug>/scaling/", views.scaling, name="scaling"),
 ]

@@ -1,52 +1,208 @@
-"""The overview of all boards, and the board of one problem."""
+"""The boards: of problems, of people, records, scaling, what is open, and what others published."""
+
+from itertools import islice
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evaluator.contract import Backend
+from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
-from portal.catalog.queries import get_problem
-from portal.ranking import queries
-from portal.ranking.leaders import leaders, profiles_by_speed
+from portal.catalog.queries import get_problem, switch
+from portal.charts.figures import figure_data
+from portal.charts.history import record_line, times_over_ranks
+from portal.ranking import people, published, queries
+from portal.ranking.leaders import board_counts, leaders, open_problems, profiles_by_speed
+from portal.ranking.models import Record
+from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
 from problems import registry
+
+LATEST_RECORDS = 50
+_DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    """The leader of every problem on every profile that has an entry."""
-    found = leaders()
-    used = [profile for profile in profiles_by_speed() if any(name == profile.name for _, name in found)]
-    rows = [(problem, [found.get((problem.slug, profile.name)) for profile in used]) for problem in registry.problems()]
-    unsolved = sum(not any(cells) for _, cells in rows)
-    context = {"profiles": used, "rows": rows, "unsolved": unsolved, "board_count": len(found)}
+    """The leader of every problem on one profile."""
+    counts = board_counts()
+    profile = _chosen_profile(request, preferred=_most(counts))
+    found = leaders(profile=profile.name)
+    rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
+    context = {
+        "profile": profile,
+        "choices": _choices(profile, counts),
+        "rows": rows,
+        "solved": sum(leader is not None for _, leader in rows),
+        "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
+    }
     return render(request, "ranking/overview.html", context)
 
 
 @require_safe
 def board(request: HttpRequest, slug: str) -> HttpResponse:
-    """The board of one problem on one profile, of one backend or of all."""
+    """The board of one problem on one profile: of one backend or of all, at one size or at all together."""
     problem = get_problem(slug)
     choices = judging_profiles(problem)
-    with_entries = queries.profiles_with_entries(slug)
-    preferred = with_entries[-1] if with_entries else choices[0].name
-    profile = _known(request.GET.get("profile") or preferred, [choice.name for choice in choices], field="profile")
-    backend = _known(request.GET.get("backend", ""), ["", *Backend], field="backend")
-    rows = queries.board(slug, profile=profile, backend=backend or None)
+    entries = queries.boards_of(slug)
+    ranks = _chosen_ranks(request, choices)
+    offered = [choice for choice in choices if ranks is None or choice.world_size == ranks]
+    preferred = [name for name in entries if any(choice.name == name for choice in offered)]
+    names = [choice.name for choice in offered]
+    wanted = request.GET.get("profile", "")
+    # Choosing another number of ranks leaves the profile of before in the form: it gives way.
+    if ranks is not None and wanted not in names and any(choice.name == wanted for choice in choices):
+        wanted = ""
+    name = _known(wanted or (preferred[-1] if preferred else names[0]), names, field="profile")
+    profile = profiles.get(name)
+    sizes = profile.sizes[Mode.RANKED]
+    key = queries.BoardKey(
+        problem=slug,
+        profile=name,
+        revision=registry.revision(slug),
+        backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
+        size=_chosen_size(request, sizes),
+    )
+    page = queries.board_page(key, after=request.GET.get("after", ""))
     context = {
         "problem": problem,
-        "profile": profiles.get(profile),
-        "profiles": choices,
-        "with_entries": with_entries,
-        "backend": backend,
-        "backends": list(Backend),
-        "rows": rows,
-        "edges": (min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03),
-        "revision": registry.revision(slug),
+        "switch": switch(slug),
+        "profile": profile,
+        "key": key,
+        "page": page,
+        "rows": page.rows,
+        "choices": [(choice, entries.get(choice.name, 0)) for choice in offered],
+        "ranks": ranks,
+        "ranks_choices": sorted({choice.world_size for choice in choices}),
+        "sizes": sizes if len(sizes) > 1 else (),
+        "backends": profile.backends if len(profile.backends) > 1 else (),
+        "entries": entries.get(name, 0),
+        "edges": _edges(page.rows),
     }
     return render(request, "ranking/board.html", context)
+
+
+@require_safe
+def people_board(request: HttpRequest) -> HttpResponse:
+    """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
+    counts = board_counts()
+    profile = _chosen_profile(request, preferred=_most(counts))
+    context = {
+        "profile": profile,
+        "choices": _choices(profile, counts),
+        "page": people.people_page(profile=profile.name, after=request.GET.get("after", "")),
+        "total": len(registry.problems()),
+    }
+    return render(request, "ranking/people.html", context)
+
+
+@require_safe
+def records(request: HttpRequest) -> HttpResponse:
+    """The latest records of all boards."""
+    wanted = request.GET.get("profile", "")
+    name = _known(wanted, ["", *profiles.profiles()], field="profile") or None
+    context = {
+        "records": list(queries.latest_records(profile=name)[:LATEST_RECORDS]),
+        "titles": _titles(),
+        "profile": name,
+        "choices": [(profile, None) for profile in profiles_by_speed()],
+    }
+    return render(request, "ranking/records.html", context)
+
+
+@require_safe
+def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
+    """The record of one board over time, as a plot and as a table."""
+    problem = get_problem(slug)
+    entries = queries.boards_of(slug)
+    choices = judging_profiles(problem)
+    fallback = next(reversed(entries), choices[0].name)
+    name = _known(request.GET.get("profile") or fallback, [choice.name for choice in choices], field="profile")
+    found = queries.records_of(slug, profile=name)
+    context = {
+        "problem": problem,
+        "profile": profiles.get(name),
+        "choices": [(choice, entries.get(choice.name, 0)) for choice in choices],
+        "records": list(reversed(found)),
+        "figure": _record_figure(found) if found else None,
+    }
+    return render(request, "ranking/problem_records.html", context)
+
+
+@require_safe
+def scaling(request: HttpRequest, slug: str) -> HttpResponse:
+    """The leaders of one problem at 2, 4 and 8 ranks, machine by machine, beside the reference."""
+    problem = get_problem(slug)
+    found = families(problem)
+    context = {
+        "problem": problem,
+        "families": [(family, _family_rows(family), _family_figure(family)) for family in found],
+    }
+    return render(request, "ranking/scaling.html", context)
+
+
+@require_safe
+def open_board(request: HttpRequest) -> HttpResponse:
+    """The problems that nobody has solved, and those whose reference nobody has beaten."""
+    wanted = _known(request.GET.get("profile", ""), ["", *profiles.profiles()], field="profile")
+    context = {
+        "open": open_problems(profile=wanted or None),
+        "profile": profiles.get(wanted) if wanted else None,
+        "choices": [(profile, None) for profile in profiles_by_speed()],
+        "total": len(registry.problems()),
+    }
+    return render(request, "ranking/open.html", context)
+
+
+@require_safe
+def published_board(request: HttpRequest) -> HttpResponse:
+    """What others have published about models on these problems."""
+    context = {
+        "results": published.RESULTS,
+        "kernels": published.KERNELS,
+        "total": published.PROBLEMS,
+        "setting": published.SETTING,
+    }
+    return render(request, "ranking/published.html", context)
+
+
+def _titles() -> dict[str, str]:
+    return {problem.slug: problem.title for problem in registry.problems()}
+
+
+def _most(counts: dict[str, int]) -> str:
+    """The profile that most boards are of, one that is ranked by speed where there is any entry on such."""
+    by_speed = {name: count for name, count in counts.items() if profiles.get(name).is_ranked_by_speed}
+    chosen = by_speed or counts
+    return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles.profiles()))
+
+
+def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, int]]:
+    """The profiles with entries, and the chosen one."""
+    every = [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()]
+    return [(choice, count) for choice, count in every if count or choice.name == profile.name]
+
+
+def _chosen_profile(request: HttpRequest, *, preferred: str) -> Profile:
+    return profiles.get(_known(request.GET.get("profile") or preferred, list(profiles.profiles()), field="profile"))
+
+
+def _chosen_ranks(request: HttpRequest, choices: list[Profile]) -> int | None:
+    known = sorted({choice.world_size for choice in choices})
+    wanted = _known(request.GET.get("ranks", ""), ["", *map(str, known)], field="ranks")
+    return int(wanted) if wanted else None
+
+
+def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
+    """The size to order by; None where the profile has one only, or all are wanted."""
+    wanted = request.GET.get("size", "")
+    if len(sizes) == 1 and wanted in ("tiny", "base", "large"):
+        return None  # left in the form from another profile
+    return _known(wanted, ["", *sizes], field="size") or None
 
 
 def _known(value: str, known: list[str], *, field: str) -> str:
@@ -54,8 +210,43 @@ def _known(value: str, known: list[str], *, field: str) -> str:
         raise Refusal(
             field=field,
             value=value,
-            message=f"This problem has no board for the {field} {value[:40]!r}.",
+            message=f"There is no board for the {field} {value[:40]!r} here.",
             remedy=f"Known are {', '.join(str(name) for name in known if name)}.",
             status=404,
         )
     return value
+
+
+def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:
+    """The speedups at which the pictures of intervals begin and end."""
+    return min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03
+
+
+def _record_figure(found: tuple[Record, ...]) -> dict[str, Any]:
+    line = [(each.reached_at, each.author.username, each.score, each.score_low, each.score_high) for each in found]
+    return figure_data(record_line(line, until=timezone.now()))
+
+
+def _family_rows(family: Family) -> list[dict[str, Any]]:
+    """One row per number of ranks and size: the leader's time, the reference's, and the speedup."""
+    return [
+        {"profile": point.profile, "leader": point.leader, "size": size}
+        for point in family.measured
+        if point.leader is not None
+        for size in point.leader.sizes or (None,)
+    ]
+
+
+def _family_figure(family: Family) -> dict[str, Any] | None:
+    """Times over ranks, a line per size for leader and reference; None where there is nothing to join."""
+    names = dict.fromkeys(size.size for point in family.measured if point.leader for size in point.leader.sizes)
+    series = []
+    for name, dash in zip(names, islice(_DASHES, len(names)), strict=False):
+        ours, theirs = [], []
+        for point in family.measured:
+            for size in point.leader.sizes if point.leader else ():
+                if size.size == name:
+                    ours.append((point.profile.world_size, size.time_us))
+                    theirs.append((point.profile.world_size, size.baseline_us))
+        series += [(f"best, {name}", dash, "accent", ours), (f"reference, {name}", dash, "text-faint", theirs)]
+    return figure_data(times_over_ranks(series)) if series and len(family.measured) > 1 else None
