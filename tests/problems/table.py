@@ -1,12 +1,14 @@
-"""Writes docs/problems.md: what the tests show of every problem. `python -m tests.problems.table [--check]`.
+"""Writes docs/problems.md: what the tests show of every problem. `python -m tests.problems.table [SLUG ...] [--check]`.
 
 Runs every honest and every wrong program of every problem on CPU ranks, as the tests do, and sets beside the outcome
-the tolerance with its calibration and the floors on eight H200. With `--check` it only says whether every problem of
-the registry has its row.
+the tolerance with its calibration, the floors on eight H200, and in what inputs differ from the published ones. With
+slugs, it runs these alone and keeps the rows of the others; with `--check` it only says whether every problem of the
+registry has its row.
 """
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +28,8 @@ TARGET = Path(__file__).parents[2] / "docs" / "problems.md"
 WORLD_SIZES = (2, 4)
 CALLS = 2
 PROFILE = "h200x8"
+DEVIATION = "Unlike the published inputs"
+"""Heading of the statement's paragraph on inputs."""
 
 _OPENING = """\
 # The problems
@@ -115,38 +119,59 @@ def calibrations(problem: Problem) -> str:
     return "\n".join([f"\n### {problem.number} {problem.title}\n", *lines, *notes, *excused, ""])
 
 
-def write() -> None:
-    """Run everything and write the document."""
+def deviation(problem: Problem) -> str:
+    """In what the inputs at `base` differ from the published ones, and why: a paragraph of the statement."""
+    text = registry.statement(problem.slug)
+    found = re.search(rf"^#+ {DEVIATION}\n+(.+?)\s*(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
+
+
+def write(slugs: list[str]) -> None:
+    """Run the problems called `slugs`, all where there are none, and write the document."""
     peaks = profiles.get(PROFILE).peaks
     assert peaks is not None
     text = _OPENING.format(worlds=" and ".join(map(str, WORLD_SIZES)), calls=CALLS, source=peaks.source)
+    kept = _rows() if slugs else {}
     pools = {world_size: Ranks(world_size) for world_size in WORLD_SIZES}
     try:
         for problem in registry.problems():
-            line = row(problem, run_all(pools, problem))
-            sys.stdout.write(line)
+            line = "" if problem.slug in slugs else kept.get(problem.slug, "")
+            if not line:
+                line = row(problem, run_all(pools, problem))
+                sys.stdout.write(line)
             text += line
     finally:
         for ranks in pools.values():
             ranks.close()
+    text += "\n## In what inputs differ from the published ones\n\n" + "".join(
+        f"- **{problem.number}** {deviation(problem)}\n" for problem in registry.problems() if deviation(problem)
+    )
     text += "\n## How tolerances were found, and what does not apply\n" + "".join(
         map(calibrations, registry.problems())
     )
     TARGET.write_text(text, encoding="utf-8")
 
 
+def _rows() -> dict[str, str]:
+    """The line of every problem that the document lists, by slug."""
+    lines = TARGET.read_text(encoding="utf-8").splitlines(keepends=True)
+    folders = {problem.slug: f"/{registry.folder(problem.slug).name}/" for problem in registry.problems()}
+    return {slug: line for slug, folder in folders.items() for line in lines if folder in line}
+
+
 def missing() -> list[str]:
     """Problems of the registry that the document does not list."""
-    text = TARGET.read_text(encoding="utf-8")
-    return [problem.slug for problem in registry.problems() if f"/{registry.folder(problem.slug).name}/" not in text]
+    return [problem.slug for problem in registry.problems() if problem.slug not in _rows()]
 
 
 def main() -> int:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("slugs", nargs="*", metavar="SLUG", help="run these alone, and those without a row")
     parser.add_argument("--check", action="store_true", help="only say which problems have no row")
-    if not parser.parse_args().check:
-        write()
+    options = parser.parse_args()
+    if not options.check:
+        write([registry.get(slug).slug for slug in options.slugs])
         return 0
     absent = missing()
     if absent:

@@ -1,0 +1,1 @@
+"""Kimi Delta Attention with context and tensor parallelism."""

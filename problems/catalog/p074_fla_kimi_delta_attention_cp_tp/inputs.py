@@ -1,0 +1,29 @@
+"""Arguments of one rank for one call.
+
+Gates are low and differ from channel to channel, so that channels forget over tens to thousands of tokens and the
+state crosses the borders between ranks.
+"""
+
+import torch
+
+from problems.groups import contiguous, strided, world
+from problems.values import Arguments, Call
+
+GATE_MEAN = -6.0
+
+
+def make_inputs(call: Call) -> Arguments:
+    """Queries, keys, values, gates and strengths of the rank's tokens; decay parameters of all heads; two groups."""
+    dims, size = call.dims, call.world_size
+    has_tensor_group = dims["tp"] > 1
+    return {
+        "q": call.normal("q", ("B", "Ls", "Hh", "Kd")),
+        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
+        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
+        "g": call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=GATE_MEAN),
+        "beta": call.normal("beta", ("B", "Ls", "Hh")),
+        "a_log": call.uniform("a_log", ("Hh",), low=-0.25, high=0.25, dtype=torch.bfloat16, shared=True),
+        "dt_bias": call.uniform("dt_bias", ("Hh*Kd",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True),
+        "cp_group": strided(call.rank, world_size=size, group_size=dims["cp"]) if has_tensor_group else world(size),
+        "tp_group": contiguous(call.rank, world_size=size, group_size=dims["tp"]) if has_tensor_group else None,
+    }

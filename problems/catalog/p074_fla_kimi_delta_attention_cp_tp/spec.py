@@ -1,0 +1,173 @@
+"""Kimi Delta Attention with context and tensor parallelism, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+LONG_CONTEXT = 32768
+HEADS = 32
+
+
+def tensor_ranks(world_size: int) -> int:
+    """Ranks whose outputs are summed: pairs, where that leaves a context group of two or more."""
+    return 2 if world_size >= 4 and world_size % 2 == 0 else 1
+
+
+def _sized(*, batch: int, tokens: int, heads: int, keys: int, values: int, world_size: int) -> Dims:
+    """Dimensions for `tokens` per rank and so many heads on each."""
+    tensors = tensor_ranks(world_size)
+    return {
+        "tp": tensors,
+        "cp": world_size // tensors,
+        "B": batch,
+        "Ls": tokens,
+        "Hh": heads,
+        "Kd": keys,
+        "Vd": values,
+        "Hh*Kd": heads * keys,
+    }
+
+
+def tiny(world_size: int) -> Dims:
+    """Few tokens of few channels; their number is no multiple of the usual chunks."""
+    return _sized(batch=2, tokens=42, heads=2, keys=32, values=48, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's size."""
+    return _sized(batch=1, tokens=64, heads=16, keys=128, values=128, world_size=world_size)
+
+
+def large(world_size: int) -> Dims:
+    """A layer of Kimi Linear with a long context."""
+    tensors = tensor_ranks(world_size)
+    tokens = -(-LONG_CONTEXT * tensors // world_size)
+    return _sized(batch=1, tokens=tokens, heads=HEADS // tensors, keys=128, values=128, world_size=world_size)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Seven operations per token and element of the state, every tensor read or written once.
+
+    A rank's tokens depend on the earlier ones through the state of each head, of which a rank with fewer tokens than
+    keys asks only as many rows. That and the outputs of the tensor group could share a way: the larger is counted.
+    """
+    heads, contexts, tensors = dims["B"] * dims["Hh"], dims["cp"], dims["tp"]
+    tokens = dims["Ls"] * heads
+    per_token = 3 * dims["Kd"] + dims["Vd"] + 1
+    state = element_bytes * heads * min(dims["Kd"], dims["Ls"]) * dims["Vd"] if contexts > 1 else 0
+    summed = 2 * (tensors - 1) / tensors * element_bytes * tokens * dims["Vd"]
+    return Cost(
+        flops={"matmul": 7 * tokens * dims["Kd"] * dims["Vd"]},
+        memory_bytes=element_bytes * tokens * (per_token + dims["Vd"]) + 2 * (dims["Hh"] + dims["Hh*Kd"]),
+        wire_bytes=max(state, summed),
+        reference_wire_bytes=(contexts - 1) * element_bytes * tokens * per_token + summed,
+        note="A state that is handed on, once in the run's dtype, or the outputs of the tensor group, whichever are "
+        "more bytes; the reference gathers all tokens.",
+    )
+
+
+PROBLEM = Problem(
+    number=74,
+    slug="fla_kimi_delta_attention_cp_tp",
+    title="Kimi Delta Attention (channel-wise gated delta rule) with context and tensor parallelism",
+    summary="Linear attention whose state forgets channel by channel, on a sequence that is split over ranks; outputs "
+    "are summed over pairs of ranks.",
+    origin="flash-linear-attention (Kimi Delta Attention of Kimi Linear); recurrent reference form",
+    parallelism=(Parallelism.CONTEXT, Parallelism.TENSOR),
+    communication=(Communication.ALL_GATHER, Communication.ALL_REDUCE),
+    block=Block.ATTENTION,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.LLM,
+    signature="solution(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, "
+    "cp_group: Optional[ProcessGroup] = None, tp_group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(name="q", shape=("B", "Ls", "Hh", "Kd"), values="normal; the rank's tokens and heads"),
+        Argument(name="k", shape=("B", "Ls", "Hh", "Kd"), values="normal"),
+        Argument(name="v", shape=("B", "Ls", "Hh", "Vd"), values="long-tailed"),
+        Argument(name="g", shape=("B", "Ls", "Hh", "Kd"), values="normal around -6: slow forgetting"),
+        Argument(name="beta", shape=("B", "Ls", "Hh"), values="normal; a sigmoid is applied inside"),
+        Argument(
+            name="a_log",
+            shape=("Hh",),
+            dtype="bfloat16",
+            values="uniform in (-0.25, 0.25), the same on all ranks",
+            replicated=True,
+        ),
+        Argument(
+            name="dt_bias",
+            shape=("Hh*Kd",),
+            dtype="bfloat16",
+            values="uniform in (-1, 1), the same on all ranks",
+            replicated=True,
+        ),
+        Argument(
+            name="cp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="every tp-th rank, in order; the world group where tp is 1",
+        ),
+        Argument(
+            name="tp_group",
+            kind=ArgumentKind.GROUP,
+            dtype="process group",
+            values="ranks 2c and 2c + 1; None where tp is 1",
+        ),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("B", "Ls", "Hh", "Vd"),
+            placement=Placement.SHARDED,
+            sharding="context rank c holds tokens c*Ls to (c+1)*Ls - 1, equal within a tensor group",
+            layout="contiguous",
+            tolerance=Tolerance(
+                atol=0.07,
+                rtol=0.07,
+                rms=0.0125,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                "programs (token by token, states handed on, keys and queries rounded to bfloat16, sum in float32) err "
+                "by at most 0.022 and 0.0034 rms, the cheapest cheat (exchange in float8) by at least 0.22 and 0.045 "
+                "rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=tiny, system="a check on CPU ranks"),
+        SizeName.BASE: Size(dims=base, system="the card's size: 64 tokens per rank"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="a KDA layer of Kimi Linear 48B-A3B (32 heads with keys and values of 128), 32768 tokens; a tensor "
+            "rank has its share of the heads",
+        ),
+    },
+    cost=cost,
+    groups="rank = context rank * tp + tensor rank, with tp = 2 on an even number of at least 4 ranks, else 1",
+    hops=(
+        Hop(
+            source="every rank",
+            target="the later ranks of its context group",
+            payload="queries, keys, values, gates and strengths of its tokens",
+            pattern=Communication.ALL_GATHER,
+        ),
+        Hop(
+            source="every rank",
+            target="its tensor group",
+            payload="outputs of its tokens, summed",
+            pattern=Communication.ALL_REDUCE,
+        ),
+    ),
+    notes=(
+        "Ranks of a tensor group have heads of their own; adding up stands for the sum after the output projection.",
+    ),
+)

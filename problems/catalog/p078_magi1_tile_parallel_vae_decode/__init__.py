@@ -1,0 +1,1 @@
+"""Tile-parallel decoding of a latent video."""
