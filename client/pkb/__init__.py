@@ -5,5 +5,6 @@
 
 from .client import Client
 from .errors import ExitCode, PkbError, Refused, Unreachable, UsageError
+from .runs import NewAttempt, NewRun
 
-__all__ = ["Client", "ExitCode", "PkbError", "Refused", "Unreachable", "UsageError"]
+__all__ = ["Client", "ExitCode", "NewAttempt", "NewRun", "PkbError", "Refused", "Unreachable", "UsageError"]

@@ -8,7 +8,8 @@ from typing import Self
 
 from .errors import UsageError
 from .packing import Upload, upload_of, upload_of_text
-from .results import Me, Problem, ProblemBrief, Profile, Submission, SubmissionBrief, SubmissionPage
+from .results import Me, Problem, ProblemBrief, Profile, Prompt, Submission, SubmissionBrief, SubmissionPage
+from .runs import Runs
 from .transport import Transport, decode
 
 
@@ -51,6 +52,11 @@ class Client:
         """The address of the site."""
         return self.transport.site
 
+    @property
+    def runs(self) -> Runs:
+        """Runs of models."""
+        return Runs(self.transport)
+
     def me(self) -> Me:
         """Who is calling, and how much of the queue is theirs."""
         return self.transport.get("me/", Me)
@@ -62,6 +68,11 @@ class Client:
     def problem(self, slug: str) -> Problem:
         """One problem with statement and reference."""
         return self.transport.get(f"problems/{slug}/", Problem)
+
+    def prompt(self, slug: str, *, backend: str = "pytorch", profile: str = "cpux2") -> Prompt:
+        """The task as a model is given it."""
+        params = {"backend": backend, "profile": profile}
+        return self.transport.get(f"problems/{slug}/prompt/", Prompt, params=params)
 
     def profiles(self) -> list[Profile]:
         """Every profile, and how many slots take work there now."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from .errors import UsageError
 
 ENTRY = "solution.py"
-_SUFFIXES = {".py", ".cu", ".cuh", ".cpp", ".h"}
+SUFFIXES = {".py", ".cu", ".cuh", ".cpp", ".h"}
 Upload = tuple[str, bytes]
 """A file name that the site knows the kind by, and the bytes."""
 
@@ -38,6 +38,6 @@ def _zipped(folder: Path) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix in _SUFFIXES:
+            if path.is_file() and path.suffix in SUFFIXES:
                 archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
     return buffer.getvalue()

@@ -4,6 +4,8 @@ from datetime import datetime
 
 import msgspec
 
+from .errors import FieldError
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A record of the site."""
@@ -264,3 +266,218 @@ class SubmissionPage(Result, frozen=True, kw_only=True):
 
     results: tuple[SubmissionBrief, ...]
     next: str | None
+
+
+class Prompt(Result, frozen=True, kw_only=True):
+    """The task as a model is given it."""
+
+    problem: str
+    revision: str
+    backend: str
+    profile: str
+    version: str
+    digest: str
+    text: str
+
+
+class Estimate(Result, frozen=True, kw_only=True):
+    """A share of the problems with its interval, for k samples."""
+
+    k: int
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class SpeedEstimate(Estimate, frozen=True, kw_only=True):
+    """The share solved and faster than `p` times the reference."""
+
+    p: float
+
+
+class Figures(Result, frozen=True, kw_only=True):
+    """What a run achieved."""
+
+    problems: int
+    attempted: int
+    supported: int
+    solved: int
+    faster: int
+    correct_at_1: Estimate | None
+    correct_at_k: Estimate | None
+    fast: tuple[SpeedEstimate, ...]
+    geomean_speedup: float | None
+    verdicts: dict[str, int]
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+class Model(Result, frozen=True, kw_only=True):
+    """A model in one version."""
+
+    slug: str
+    name: str
+    version: str
+    provider: str
+
+
+class RunBrief(Result, frozen=True, kw_only=True):
+    """A run as a list shows it."""
+
+    id: str
+    url: str
+    page: str
+    organisation: str
+    model: Model
+    mode: str
+    backend: str
+    profile: str
+    k: int
+    prompt_version: str
+    cost_usd: float | None
+    notes: str
+    state: str
+    verification: str
+    is_quarantined: bool
+    attempts: int
+    pending: int
+    created_at: datetime
+    published_at: datetime | None
+    sampling: dict[str, object] = {}
+
+
+class Run(RunBrief, frozen=True, kw_only=True):
+    """A run with its figures."""
+
+    figures: Figures
+
+
+class RunPage(Result, frozen=True, kw_only=True):
+    """Some runs, the newest first."""
+
+    results: tuple[RunBrief, ...]
+    next: str | None
+
+
+class Attempt(Result, frozen=True, kw_only=True):
+    """What a model wrote for a problem in one sample and step, and what came of it."""
+
+    id: int
+    key: str
+    problem: str
+    sample: int
+    step: int
+    mode: str
+    state: str
+    verdict: str | None
+    message: str
+    score: float | None
+    score_low: float | None
+    score_high: float | None
+    submission_id: str | None
+    evaluation_id: str | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its result is known."""
+        return self.state == "ended"
+
+
+class AttemptPage(Result, frozen=True, kw_only=True):
+    """Some attempts of a run."""
+
+    results: tuple[Attempt, ...]
+    next: str | None
+
+
+class LineResult(Result, frozen=True, kw_only=True):
+    """What became of one attempt of a bulk upload."""
+
+    line: int
+    key: str
+    status: str
+    attempt_id: int | None = None
+    verdict: str | None = None
+    errors: tuple[FieldError, ...] = ()
+
+
+class BulkResult(Result, frozen=True, kw_only=True):
+    """What became of a bulk upload."""
+
+    received: int
+    created: int
+    repeated: int
+    refused: int
+    over_quota: int
+    results: tuple[LineResult, ...]
+
+
+class RunEvent(Result, frozen=True, kw_only=True):
+    """Something that happened to a run."""
+
+    id: int
+    kind: str
+    at: datetime
+    key: str | None = None
+    problem: str | None = None
+    sample: int | None = None
+    step: int | None = None
+    verdict: str | None = None
+    message: str | None = None
+    score: float | None = None
+
+
+class EventPage(Result, frozen=True, kw_only=True):
+    """What has happened after a cursor."""
+
+    events: tuple[RunEvent, ...]
+    next: int
+    pending: int
+    total: int
+    poll_after_s: int | None
+
+
+class Match(Result, frozen=True, kw_only=True):
+    """A file of a solution tree and the problem that it was taken for."""
+
+    path: str
+    problem: str
+    by: str
+    note: str = ""
+
+
+class NoMatch(Result, frozen=True, kw_only=True):
+    """A file of a solution tree that is for no problem here."""
+
+    path: str
+    reason: str
+
+
+class Import(Result, frozen=True, kw_only=True):
+    """What became of a solution tree."""
+
+    run: Run
+    matched: tuple[Match, ...]
+    unmatched: tuple[NoMatch, ...]
+    bulk: BulkResult
+
+
+class Organisation(Result, frozen=True, kw_only=True):
+    """Whose models and runs they are."""
+
+    slug: str
+    name: str
+    role: str
+    members: tuple[str, ...] = ()
+
+
+class Quota(Result, frozen=True, kw_only=True):
+    """GPU-seconds of an organisation over a window of days."""
+
+    organisation: str
+    window_days: int
+    limit_gpu_s: float | None
+    used_gpu_s: float
+    reserved_gpu_s: float
+    remaining_gpu_s: float | None
+    next_release_at: datetime | None = None

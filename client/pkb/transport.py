@@ -4,12 +4,13 @@ What may be tried again: reads, and writes that carry an idempotency key or say 
 that broke or a 502, 503 or 504 waits a little longer each time; 429 and 503 wait as long as `Retry-After` says.
 """
 
+import contextlib
 import email.utils
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -68,14 +69,14 @@ class Transport:
         json: Any = None,
         form: Mapping[str, str] | None = None,
         file: tuple[str, bytes] | None = None,
-        body: Callable[[], IO[bytes]] | None = None,
+        body: Callable[[], Iterable[bytes]] | None = None,
         is_repeatable: bool | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
         """Call the site; any answer below 400 comes back.
 
-        `body` opens what is streamed, anew for each try. `is_repeatable` says whether trying again is safe; without it
-        reads and calls with an Idempotency-Key are.
+        `body` starts what is streamed, anew for each try; a Content-Length goes with it. `is_repeatable` says whether
+        trying again is safe; without it reads and calls with an Idempotency-Key are.
 
         Raises:
             Refused: the site answered with an error.
@@ -87,38 +88,69 @@ class Transport:
         content: Any = msgspec.json.encode(json) if json is not None else None
         if json is not None:
             sent["Content-Type"] = "application/json"
-        deadline = time.monotonic() + self._patience_s
-        tries = 0
-        while True:
-            tries += 1
-            stream = body() if body else None
-            try:
-                response = self._http.request(
-                    method,
-                    path,
-                    params=params,
-                    headers=sent,
-                    content=stream or content,
-                    data=form,
-                    files={"file": file} if file else None,
-                    timeout=self._http.timeout if timeout_s is None else timeout_s,
-                )
-            except (httpx.TransportError, httpx.DecodingError) as error:
-                wait_s = backoff_s(tries) if is_repeatable else None
-                failure: Refused | Unreachable = Unreachable(_unanswered(self.site, error))
-                failure.__cause__ = error
-            else:
-                if response.status_code < 400:
-                    return response
-                failure = refusal_of(response)
-                wait_s = _wait_after(failure, tries=tries, is_repeatable=is_repeatable)
-            finally:
-                if stream:
-                    stream.close()
-            if wait_s is None or time.monotonic() + wait_s > deadline:
-                raise failure
-            self._say(f"{str(failure).splitlines()[0]} Trying again in {wait_s:.0f} s.")
-            time.sleep(wait_s)
+
+        def once() -> httpx.Response:
+            return self._http.request(
+                method,
+                path,
+                params=params,
+                headers=sent,
+                content=body() if body else content,
+                data=form,
+                files={"file": file} if file else None,
+                timeout=self._http.timeout if timeout_s is None else timeout_s,
+            )
+
+        retried = frozenset({502, 503, 504}) if is_repeatable else frozenset()
+        return patiently(once, refusal_of, who=self.site, retried=retried, patience_s=self._patience_s, say=self._say)
+
+    @contextlib.contextmanager
+    def download(self, path: str, *, params: Mapping[str, str | int] | None = None) -> Iterator[Iterator[bytes]]:
+        """The body of a read in pieces, for what may not fit into memory."""
+        with self._http.stream("GET", path, params=params) as response:
+            if response.status_code >= 400:
+                response.read()
+                raise refusal_of(response)
+            yield response.iter_bytes()
+
+
+def patiently(
+    call: Callable[[], httpx.Response],
+    refusal: Callable[[httpx.Response], Refused],
+    *,
+    who: str,
+    retried: frozenset[int],
+    patience_s: float,
+    say: Callable[[str], None],
+) -> httpx.Response:
+    """Call until there is an answer below 400, as long as trying again is right and `patience_s` is not used up.
+
+    `retried` are the statuses after which the same call may be made again, a broken connection too unless it is empty;
+    429 always is one, and so is 503 with Retry-After, because nothing was done.
+
+    Raises:
+        Refused: the other side answered with an error.
+        Unreachable: it did not answer.
+    """
+    deadline = time.monotonic() + patience_s
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            response = call()
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            wait_s = backoff_s(tries) if retried else None
+            failure: Refused | Unreachable = Unreachable(_unanswered(who, error))
+            failure.__cause__ = error
+        else:
+            if response.status_code < 400:
+                return response
+            failure = refusal(response)
+            wait_s = _wait_after(failure, tries=tries, retried=retried)
+        if wait_s is None or time.monotonic() + wait_s > deadline:
+            raise failure
+        say(f"{str(failure).splitlines()[0]} Trying again in {wait_s:.0f} s.")
+        time.sleep(wait_s)
 
 
 def site_address(text: str) -> str:
@@ -170,14 +202,11 @@ def backoff_s(tries: int) -> float:
     return float(min(30.0, 0.5 * 2 ** (tries - 1)) * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
 
 
-def _wait_after(failure: Refused, *, tries: int, is_repeatable: bool) -> float | None:
+def _wait_after(failure: Refused, *, tries: int, retried: frozenset[int]) -> float | None:
     """Seconds to wait before the next try; None where an error is final."""
     if failure.status == 429 or (failure.status == 503 and failure.retry_after_s is not None):
-        # The site did nothing of the call, so even a write that is not repeatable may be sent again.
         return failure.retry_after_s if failure.retry_after_s is not None else backoff_s(tries)
-    if failure.status in {502, 503, 504} and is_repeatable:
-        return backoff_s(tries)
-    return None
+    return backoff_s(tries) if failure.status in retried else None
 
 
 def _unanswered(site: str, error: Exception) -> str:
