@@ -1,0 +1,187 @@
+"""The task prompt of a problem, assembled under a version: what a model is told, and everybody can read.
+
+A change of the wording, of the rules or of the examples is a new version; the digest says whether two prompts are the
+same text, since problems have revisions of their own.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.template.loader import render_to_string
+
+from evaluator.contract import Backend, Mode
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.catalog.costs import size_rows
+from portal.catalog.queries import get_problem
+from portal.refusals import Refusal
+from problems import registry
+from problems.schema import Problem
+
+VERSION = "pkb-prompt-1"
+
+_COMPILE = (
+    "`from utils.cuda_helpers import compile_cuda_extension`: `compile_cuda_extension(name, cuda_src, "
+    "extra_cuda_cflags=None, extra_include_paths=None, extra_ldflags=None)` builds CUDA C++ once per node and returns "
+    "the loaded module on every rank."
+)
+_SYMMETRIC = (
+    "`import torch.distributed._symmetric_memory as symm_mem`: `symm_mem.empty(...)`, "
+    "`symm_mem.rendezvous(tensor, group)`; the handle gives every peer's buffer."
+)
+_TRITON = (
+    "`from utils.triton_utils import get_tid, get_ntid, get_flat_tid, get_flat_bid, sync_threads, send_signal, "
+    "wait_signal, blockwise_barrier`: device functions for Triton over the signal pads of symmetric memory."
+)
+_KITTENS = (
+    "`from utils.parallelkittens_runtime import get_or_create_parallel_tensor, create_parallel_tensor, "
+    "get_or_create_barrier`: tensors and barriers that ParallelKittens kernels address."
+)
+_NO_COLLECTIVES = (
+    "Library collectives of torch.distributed may set things up, but may not move the problem's data inside `solution`."
+)
+_BACKEND_RULES = {
+    Backend.PYTORCH: "Plain PyTorch; every call of torch.distributed is allowed.",
+    Backend.CUDA: f"CUDA C++ compiled from the file. {_NO_COLLECTIVES}",
+    Backend.TRITON: f"Triton kernels. {_NO_COLLECTIVES}",
+    Backend.PARALLELKITTENS: f"ParallelKittens kernels compiled from the file. {_NO_COLLECTIVES}",
+    Backend.NVSHMEM: f"NVSHMEM, on the host or in device code. {_NO_COLLECTIVES}",
+    Backend.NCCL_DEVICE: f"NCCL's device-side API (LSA over NVLink). {_NO_COLLECTIVES}",
+}
+_HELPERS = {
+    Backend.PYTORCH: (_SYMMETRIC,),
+    Backend.CUDA: (_COMPILE, _SYMMETRIC),
+    Backend.TRITON: (_TRITON, _SYMMETRIC),
+    Backend.PARALLELKITTENS: (_KITTENS, _COMPILE),
+    Backend.NVSHMEM: (_COMPILE, _SYMMETRIC),
+    Backend.NCCL_DEVICE: (_COMPILE, _SYMMETRIC),
+}
+_EXAMPLES = {
+    Backend.PYTORCH: ("gemm_allreduce", "allgather"),
+    Backend.CUDA: ("allgather", "gemm_allreduce"),
+    Backend.TRITON: ("allgather",),
+}
+"""The problems that we have a worked example of, by backend; the first that is not the task itself is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """What a model is told of a problem, and under which version."""
+
+    problem: str
+    revision: str
+    backend: str
+    profile: str
+    example: str
+    text: str
+    version: str = VERSION
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def prompt_for(slug: str, *, backend: str, profile: str) -> Prompt:
+    """The prompt for a problem in a backend on a profile.
+
+    Raises:
+        Refusal: there is no such problem (404), backend or profile, or they do not fit each other.
+    """
+    problem = get_problem(slug)
+    chosen = _profile(problem, profile)
+    if backend not in [member.value for member in chosen.backends]:
+        judged = ", ".join(member.value for member in chosen.backends)
+        raise Refusal(
+            field="backend",
+            value=backend,
+            message=f"{chosen.name} does not judge this backend.",
+            remedy=f"Choose one of {judged}, or another profile.",
+        )
+    return _assembled(problem.slug, Backend(backend), chosen.name)
+
+
+@lru_cache(maxsize=256)
+def _assembled(slug: str, backend: Backend, profile_name: str) -> Prompt:
+    problem, profile = registry.get(slug), profiles.get(profile_name)
+    example_backend, example = _example(slug, backend)
+    judged = profile.sizes[Mode.RANKED]
+    peaks = profile.peaks
+    context = {
+        "problem": problem,
+        "profile": profile,
+        "backend": backend.value,
+        "backend_rule": _BACKEND_RULES[backend],
+        "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.gpu else "",
+        "primitives": _primitives(profile, backend),
+        "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
+        "statement": registry.statement(slug).strip(),
+        "reference": registry.reference_source(slug).strip(),
+        "example": registry.get(example),
+        "example_backend": example_backend.value,
+        "example_source": _example_source(example, example_backend),
+        "bf16_tflops": f"{peaks.bf16_flops / 1e12:.0f}" if peaks else "",
+        "memory_tb_s": f"{peaks.memory_bytes_s / 1e12:.2f}" if peaks else "",
+        "wire_gb_s": f"{peaks.wire_bytes_s / 1e9:.0f}" if peaks else "",
+    }
+    return Prompt(
+        problem=slug,
+        revision=registry.revision(slug),
+        backend=backend.value,
+        profile=profile_name,
+        example=example,
+        text=render_to_string("prompts/v1.txt", context).strip() + "\n",
+    )
+
+
+def _profile(problem: Problem, name: str) -> Profile:
+    try:
+        chosen = profiles.get(name)
+    except profiles.UnknownProfile as error:
+        known = ", ".join(profiles.profiles())
+        raise Refusal(
+            field="profile", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+        ) from error
+    reason = problem.refuses_world_size(chosen.world_size)
+    if reason is not None:
+        raise Refusal(
+            field="profile",
+            value=name,
+            message=f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
+            remedy=f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
+        )
+    return chosen
+
+
+def _example(slug: str, backend: Backend) -> tuple[Backend, str]:
+    """A backend and another problem of which there is a worked example."""
+    for candidate in (backend, Backend.CUDA):
+        for example in _EXAMPLES.get(candidate, ()):
+            if example != slug:
+                return candidate, example
+    raise AssertionError(f"every backend has an example that is not {slug}")
+
+
+def _example_source(slug: str, backend: Backend) -> str:
+    return render_to_string(f"prompts/{slug}_{backend.value}.py.txt").strip()
+
+
+def _primitives(profile: Profile, backend: Backend) -> list[str]:
+    """What moves data on the profile, in the words of the site's vocabulary."""
+    if profile.gpu is None:
+        return ["collectives and point-to-point exchanges of torch.distributed over gloo"]
+    found = [
+        "copy_engine (peer copies by cudaMemcpyAsync or tensor.copy_ between symmetric buffers)",
+        "sm_load_store (loads and stores to peers' symmetric memory from a kernel)",
+        "tma (bulk copies to and from peers' memory)",
+    ]
+    if profile.multicast:
+        found.append("nvls (multimem reductions and multicast stores)")
+    if backend is Backend.NVSHMEM:
+        found.append("nvshmem")
+    if backend is Backend.NCCL_DEVICE:
+        found.append("nccl_device")
+    if backend is Backend.PYTORCH:
+        found.append("nccl (library collectives)")
+    return found
