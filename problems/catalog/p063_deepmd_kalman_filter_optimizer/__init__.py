@@ -1,0 +1,1 @@
+"""Layer-wise extended Kalman filter step with sharded covariance blocks."""

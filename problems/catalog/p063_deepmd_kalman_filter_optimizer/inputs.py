@@ -1,0 +1,47 @@
+"""Arguments of one rank for one call."""
+
+import torch
+from torch import Tensor
+
+from problems.values import Arguments, Call
+
+_DIRECTIONS = 2
+"""Directions in which a covariance is large."""
+
+
+def make_inputs(call: Call) -> Arguments:
+    """The rank's blocks: derivatives, weights and covariances; its error; and the filter's numbers.
+
+    Scales are such that every term shows: a block's share of the denominator is about as large as lambda, and the
+    rank-one term of P is as large as P in 1 of (blocks of all ranks).
+    """
+    blocks = [_block(call, number) for number in range(call.dims["nb"])]
+    sign = 2 * call.integers("sign", (), low=0, high=2).double() - 1
+    return {
+        "H": [derivative for derivative, _ in blocks],
+        "error": sign * call.uniform("error", (), low=1, high=3, dtype=torch.float64),
+        "weights": [_wide(call, f"weights{number}", ("nk", 1)).mul_(0.05) for number in range(call.dims["nb"])],
+        "P": [covariance for _, covariance in blocks],
+        "kalman_lambda": _number(call, "kalman_lambda", low=0.9, high=0.99),
+        "kalman_nue": _number(call, "kalman_nue", low=0.9, high=0.999),
+    }
+
+
+def _wide(call: Call, name: str, symbols: tuple[str | int, ...]) -> Tensor:
+    """Standard normal values in float64."""
+    return call.normal(name, symbols, dtype=torch.float64)
+
+
+def _number(call: Call, name: str, *, low: float, high: float) -> float:
+    return float(call.uniform(name, (), low=low, high=high, dtype=torch.float64, shared=True))
+
+
+def _block(call: Call, number: int) -> tuple[Tensor, Tensor]:
+    """Derivatives (nk, 1) and covariance (nk, nk) of block `number`, with large directions in common."""
+    size = call.dims["nk"]
+    large = _wide(call, f"directions{number}", ("nk", _DIRECTIONS))
+    derivative = large @ _wide(call, f"H in large directions{number}", (_DIRECTIONS, 1))
+    derivative += 0.5 * _wide(call, f"H{number}", ("nk", 1))
+    covariance = large @ large.T
+    covariance.diagonal().add_(call.uniform(f"P{number}", ("nk",), low=0.5, high=1.5, dtype=torch.float64))
+    return derivative / size, covariance

@@ -1,0 +1,146 @@
+"""Programs that must pass and programs that must fail."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p063_deepmd_kalman_filter_optimizer.reference import solution
+
+Answer = tuple[list[Tensor], list[Tensor], Tensor]
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _through_float32(tensor: Tensor) -> Tensor:
+    return tensor.float().double()
+
+
+def _sum_over_ranks(share: Tensor) -> Tensor:
+    """The sum of one number per rank, the last rank's first."""
+    parts = [torch.empty_like(share) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, share)
+    return torch.stack(parts[::-1]).sum(dim=0)
+
+
+def _gather(blocks: list[Tensor]) -> list[Tensor]:
+    """The blocks of all ranks, rank by rank, one collective per block."""
+    found: list[list[Tensor]] = []
+    for block in blocks:
+        parts = [torch.empty_like(block) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, block.contiguous())
+        found.append(parts)
+    return [parts[rank] for rank in range(dist.get_world_size()) for parts in found]
+
+
+def written_out(
+    H: list[Tensor],
+    error: Tensor,
+    weights: list[Tensor],
+    P: list[Tensor],
+    kalman_lambda: float,
+    kalman_nue: float,
+    *,
+    gain_of: Callable[[Tensor, Tensor], Tensor] = torch.mm,
+    adds: Callable[[Tensor], Tensor] = _sum_over_ranks,
+    narrowed: Callable[[Tensor], Tensor] = _as_it_is,
+    payload: Callable[[Tensor], Tensor] = _as_it_is,
+    lambdas: int | None = None,
+    has_rank_one: bool = True,
+    is_scaled: bool = True,
+) -> Answer:
+    """The formulas one after the other, in place; the other arguments make it wrong."""
+    gains = [narrowed(gain_of(covariance, derivative)) for covariance, derivative in zip(P, H, strict=True)]
+    own = sum(torch.mm(derivative.T, gain) for derivative, gain in zip(H, gains, strict=True))
+    total = adds(torch.as_tensor(own) + kalman_lambda * (len(H) if lambdas is None else lambdas))
+    for weight, covariance, gain in zip(weights, P, gains, strict=True):
+        weight.addcmul_(gain, error / total)
+        covariance.sub_(narrowed(gain @ gain.T) / total * has_rank_one)
+        covariance.div_(kalman_lambda if is_scaled else 1)
+    following = torch.full((), kalman_lambda, dtype=torch.float64, device=error.device)
+    return _gather([payload(weight) for weight in weights]), P, following.mul_(kalman_nue).add_(1 - kalman_nue)
+
+
+def one_batch(
+    H: list[Tensor], error: Tensor, weights: list[Tensor], P: list[Tensor], kalman_lambda: float, kalman_nue: float
+) -> Answer:
+    """All blocks of the rank in one batched product; entries of the lists are replaced."""
+    derivatives, covariances, before = torch.stack(H), torch.stack(P), torch.stack(weights)
+    gains = torch.bmm(covariances, derivatives)
+    total = torch.einsum("bij,bij->", derivatives, gains) + kalman_lambda * len(H)
+    dist.all_reduce(total)
+    new = before + gains * (error / total)
+    weights[:] = new.unbind()
+    P[:] = ((covariances - gains * gains.mT / total) / kalman_lambda).unbind()
+    parts = [torch.empty_like(new) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, new)
+    following = 1 - kalman_nue * (1 - kalman_lambda)
+    return [block for part in parts for block in part], P, error.new_tensor(following)
+
+
+def with_first_error(H: list[Tensor], error: Tensor, *rest: Any) -> Answer:
+    """Takes the error of rank 0 for everybody's."""
+    error = error.clone()
+    dist.broadcast(error, 0)
+    return solution(H, error, *rest)
+
+
+def lists_left(H: list[Tensor], error: Tensor, weights: list[Tensor], P: list[Tensor], *rest: Any) -> Answer:
+    """Returns the right answer and leaves the caller's lists as they were."""
+    return solution(H, error, list(weights), list(P), *rest)
+
+
+def gathered_before(H: list[Tensor], error: Tensor, weights: list[Tensor], *rest: Any) -> Answer:
+    """Hands out the weights from before the update."""
+    before = _gather(weights)
+    return before, *solution(H, error, weights, *rest)[1:]
+
+
+def block_major(*arguments: Any) -> Answer:
+    """All ranks' first blocks, then all second ones."""
+    weights, covariances, following = solution(*arguments)
+    count = len(arguments[0])
+    return (
+        [weights[place] for first in range(count) for place in range(first, len(weights), count)],
+        covariances,
+        following,
+    )
+
+
+def lambda_left(*arguments: Any) -> Answer:
+    """Returns lambda as it was."""
+    weights, covariances, following = solution(*arguments)
+    return weights, covariances, torch.full_like(following, arguments[4])
+
+
+def own_weights_only(*arguments: Any) -> Answer:
+    """Returns the rank's own weights in every rank's place."""
+    _, covariances, following = solution(*arguments)
+    return list(arguments[2]) * dist.get_world_size(), covariances, following
+
+
+HONEST = {
+    "written_out": written_out,
+    "one_batch": one_batch,
+}
+MUTANTS = {
+    "covariance_taken_for_identity": partial(written_out, gain_of=lambda _covariance, derivative: derivative),
+    "denominator_of_own_blocks": partial(written_out, adds=_as_it_is),
+    "denominator_extrapolated": partial(written_out, adds=lambda own: own * dist.get_world_size()),
+    "lambda_added_once": partial(written_out, lambdas=1),
+    "without_rank_one_term": partial(written_out, has_rank_one=False),
+    "not_scaled": partial(written_out, is_scaled=False),
+    "float32_gain": partial(written_out, narrowed=_through_float32),
+    "float32_payload": partial(written_out, payload=_through_float32),
+    "with_first_error": with_first_error,
+    "lists_left": lists_left,
+    "gathered_before": gathered_before,
+    "block_major": block_major,
+    "lambda_left": lambda_left,
+    "own_weights_only": own_weights_only,
+}
