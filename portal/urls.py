@@ -1,11 +1,16 @@
 """Every address of the site, by app."""
 
 from django.contrib import admin
+from django.contrib.auth.decorators import login_required
 from django.urls import include, path
 
 from portal.catalog.roofline_views import roofline, roofline_csv
+from portal.catalog.taxonomy_views import browser as taxonomy_browser
 from portal.pages import views
 from portal.pages.feeds import RecordsFeed
+
+# Operators sign in where everybody does: there the number of tries is limited.
+admin.site.login = login_required(admin.site.login)
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -14,6 +19,7 @@ urlpatterns = [
     path("", include("portal.ranking.urls")),
     path("roofline/", roofline, name="roofline"),
     path("roofline/data.csv", roofline_csv, name="roofline-csv"),
+    path("taxonomy/", taxonomy_browser, name="taxonomy"),
     path("nodes/", include("portal.nodes.urls")),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),

@@ -1,6 +1,10 @@
 """Registers the app with Django."""
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.core.management import call_command
+from django.db.models.signals import post_migrate
 
 
 class AccountsConfig(AppConfig):
@@ -8,3 +12,11 @@ class AccountsConfig(AppConfig):
 
     name = "portal.accounts"
     label = "accounts"
+
+    def ready(self) -> None:
+        """Make the table that counts failed sign-ins whenever the other tables are brought up to date."""
+        post_migrate.connect(_make_cache_table, sender=self, dispatch_uid="accounts.cache_table")
+
+
+def _make_cache_table(**_sent: Any) -> None:
+    call_command("createcachetable", verbosity=0)

@@ -4,7 +4,7 @@ from django.contrib.auth import views as auth
 from django.urls import path, reverse_lazy
 
 from portal.accounts import views
-from portal.accounts.forms import NewPasswordForm, SignInForm
+from portal.accounts.forms import NewPasswordForm
 
 app_name = "accounts"
 urlpatterns = [
@@ -12,9 +12,7 @@ urlpatterns = [
     path("sign-up/", views.sign_up, name="sign-up"),
     path(
         "sign-in/",
-        auth.LoginView.as_view(
-            template_name="accounts/sign_in.html", authentication_form=SignInForm, redirect_authenticated_user=True
-        ),
+        views.SignIn.as_view(),
         name="sign-in",
     ),
     path("sign-out/", auth.LogoutView.as_view(), name="sign-out"),

@@ -1,8 +1,12 @@
 """Signing up, and the account page with its tokens. Signing in and out and new passwords are Django's own views."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -11,9 +15,37 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.accounts import actions, queries
-from portal.accounts.forms import SignUpForm, TokenForm
+from portal.accounts import actions, queries, throttle
+from portal.accounts.forms import SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import signed_in
+
+
+class SignIn(LoginView):
+    """Django's view, with a limit on how often a password may be tried."""
+
+    template_name = "accounts/sign_in.html"
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Sign in, or say when to try again: 429 with Retry-After, without looking at the password."""
+        wait_s = throttle.seconds_to_wait(request.POST.get("username", ""), throttle.client_address(request))
+        if not wait_s:
+            return super().post(request, *args, **kwargs)
+        context = {"form": self.authentication_form(request), "next": self.get_redirect_url(), "wait_s": wait_s}
+        response = render(request, "accounts/sign_in.html", context, status=429)
+        response["Retry-After"] = str(wait_s)
+        return response
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        """Count the failure and show the form again."""
+        throttle.note_failure(self.request.POST.get("username", ""), throttle.client_address(self.request))
+        return super().form_invalid(form)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign in."""
+        throttle.forget(self.request.POST.get("username", ""), throttle.client_address(self.request))
+        return super().form_valid(form)
 
 
 @sensitive_post_parameters("password", "repeated")

@@ -1,0 +1,76 @@
+"""How often somebody may try a password.
+
+Failures are counted per account and address, per address and per account, each within a window that begins with the
+first of them. An account has by far the largest allowance of its own, so that a stranger cannot lock its owner out by
+guessing from elsewhere. The counters live in the cache `attempts`, which all processes of the site share.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core.cache import caches
+from django.http import HttpRequest
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most `failures` within `window_s` seconds."""
+
+    failures: int
+    window_s: int
+
+
+PAIR = Limit(failures=6, window_s=5 * 60)
+ADDRESS = Limit(failures=30, window_s=15 * 60)
+ACCOUNT = Limit(failures=100, window_s=60 * 60)
+
+
+def seconds_to_wait(username: str, address: str) -> int:
+    """How long this address may not try this account any more; 0 where it may."""
+    now = time.time()
+    counters = caches["attempts"].get_many([key for key, _ in _keys(username, address)])
+    waits = [
+        int(counters[key][1] + limit.window_s - now) + 1
+        for key, limit in _keys(username, address)
+        if key in counters and counters[key][0] >= limit.failures
+    ]
+    return max([0, *waits])
+
+
+def note_failure(username: str, address: str) -> None:
+    """Count a wrong password."""
+    now = time.time()
+    cache = caches["attempts"]
+    for key, limit in _keys(username, address):
+        count, since = cache.get(key, (0, now))
+        cache.set(key, (count + 1, since), timeout=max(1, since + limit.window_s - now))
+
+
+def forget(username: str, address: str) -> None:
+    """The right password was given: this address and account start anew."""
+    (pair, _), *_ = _keys(username, address)
+    caches["attempts"].delete(pair)
+
+
+def client_address(request: HttpRequest) -> str:
+    """Where a request comes from, behind as many proxies as are ours; what a stranger claims is not believed."""
+    proxies: int = settings.REST_FRAMEWORK["NUM_PROXIES"]
+    forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+    if proxies == 0 or not forwarded:
+        return str(request.META.get("REMOTE_ADDR", ""))
+    return forwarded[-min(proxies, len(forwarded))]
+
+
+def _keys(username: str, address: str) -> tuple[tuple[str, Limit], ...]:
+    name = username.strip().casefold()
+    return (
+        (_key("pair", name, address), PAIR),
+        (_key("address", address), ADDRESS),
+        (_key("account", name), ACCOUNT),
+    )
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,51 @@
+"""How often a password may be tried."""
+
+from tests.portal.pages import scenes
+
+ADDRESS = "/accounts/sign-in/"
+
+
+def attempt(client, *, password, name="alice", address="192.0.2.1"):
+    return client.post(ADDRESS, {"username": name, "password": password}, REMOTE_ADDR=address)
+
+
+def test_the_seventh_wrong_password_is_not_looked_at(client, alice):
+    answers = [attempt(client, password="wrong").status_code for _ in range(7)]
+    assert answers == [200] * 6 + [429]
+    refused = attempt(client, password=scenes.PASSWORD)
+    assert refused.status_code == 429
+    assert 0 < int(refused["Retry-After"]) <= 300
+    assert b"Too many wrong passwords" in refused.content
+
+
+def test_the_owner_still_signs_in_from_elsewhere(client, alice):
+    for _ in range(7):
+        attempt(client, password="wrong")
+    assert attempt(client, password=scenes.PASSWORD, address="192.0.2.2").status_code == 302
+
+
+def test_one_address_cannot_go_through_many_accounts(client, alice):
+    answers = [attempt(client, password="wrong", name=f"name-{number}").status_code for number in range(31)]
+    assert answers == [200] * 30 + [429]
+
+
+def test_the_right_password_starts_the_count_anew(client, alice):
+    for _ in range(5):
+        attempt(client, password="wrong")
+    assert attempt(client, password=scenes.PASSWORD).status_code == 302
+    client.logout()
+    assert attempt(client, password="wrong").status_code == 200
+
+
+def test_capitals_in_the_name_and_a_claimed_address_change_nothing(client, alice):
+    for name in ("alice", "Alice", "ALICE", " alice", "aLice", "alicE"):
+        attempt(client, password="wrong", name=name)
+    data = {"username": "alice", "password": "wrong"}
+    answer = client.post(ADDRESS, data, REMOTE_ADDR="192.0.2.1", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert answer.status_code == 429
+
+
+def test_operators_sign_in_under_the_same_limit(client, db):
+    answer = client.get("/admin/login/")
+    assert answer.status_code == 302
+    assert answer["Location"].startswith(ADDRESS)
