@@ -10,7 +10,12 @@ from typing import Any
 
 import torch
 
+from evaluator.arena import fingerprint
+from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.records import BARRIER_STRIDE
+
+# Held from before a submission is imported: a returned tensor may have a `detach` of its own.
+_clone, _detach = torch.clone, torch.Tensor.detach
 
 _NUMBER = struct.Struct("<Q")
 _FLUSH_BYTES = 256 * 1024 * 1024
@@ -39,11 +44,14 @@ class Barrier:
 class Timed:
     """What a call returned, a copy of its tensors taken in stream order, and its time in nanoseconds.
 
-    `claimed_ns` ends when the work queued on the current stream is done, `settled_ns` when the device is idle.
+    `returned` are the tensors themselves, `tensors` the copies, and the fingerprint was taken of the former before
+    anything was waited for. `claimed_ns` ends when the work queued on the current stream is done; `settled_ns` adds
+    what the device then still had to do.
     """
 
-    value: Any
+    returned: list[Any]
     tensors: list[Any]
+    fingerprint: int
     claimed_ns: int
     settled_ns: int
 
@@ -55,55 +63,82 @@ class Stopwatch:
         self._device = device
         self._barrier = barrier
         self._now = time.perf_counter_ns
+        self._sleep = time.sleep
         self._scratch: torch.Tensor | None = None
         if device.type == "cuda":
             self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
 
-    def run(self, function: Callable[..., Any], arguments: list[Any], *, collect: Callable[[Any], list[Any]]) -> Timed:
-        """Time `function(*arguments)`; `collect` lists the tensors to copy out of what it returned."""
-        return (
-            self._run_cuda(function, arguments, collect)
-            if self._scratch is not None
-            else self._run_cpu(function, arguments, collect)
-        )
+    def run(
+        self,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        *,
+        collect: Callable[[Any], list[Any]],
+        delay_us: int = 0,
+    ) -> Timed:
+        """Time `function(*arguments)`; `collect` lists the tensors to copy out of what it returned.
+
+        With a delay this rank starts so much later than it has lined up.
+        """
+        run = self._run_cpu if self._scratch is None else self._run_cuda
+        return run(function, arguments, collect, delay_us)
+
+    def _line_up(self, delay_us: int) -> None:
+        self._barrier.wait()
+        if delay_us:
+            self._sleep(delay_us * 1e-6)
 
     def _run_cpu(
-        self, function: Callable[..., Any], arguments: list[Any], collect: Callable[[Any], list[Any]]
+        self,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        collect: Callable[[Any], list[Any]],
+        delay_us: int,
     ) -> Timed:
         now = self._now
-        self._barrier.wait()
+        self._line_up(delay_us)
         start = now()
         value = function(*arguments)
-        end = now()
-        tensors = [_copied(tensor) for tensor in collect(value)]
-        return Timed(value=value, tensors=tensors, claimed_ns=end - start, settled_ns=now() - start)
+        claimed = now() - start
+        returned = collect(value)
+        mark = fingerprint.fingerprint(returned)
+        tensors = [copied(tensor) for tensor in returned]
+        return Timed(returned=returned, tensors=tensors, fingerprint=mark, claimed_ns=claimed, settled_ns=claimed)
 
     def _run_cuda(
-        self, function: Callable[..., Any], arguments: list[Any], collect: Callable[[Any], list[Any]]
+        self,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        collect: Callable[[Any], list[Any]],
+        delay_us: int,
     ) -> Timed:
         now, synchronize = self._now, torch.cuda.synchronize
-        begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, finish, taken = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         assert self._scratch is not None
         self._scratch.zero_()  # a warm L2 would time the contents of the call before
         synchronize()
-        self._barrier.wait()
-        start = now()
+        self._line_up(delay_us)
         begin.record()
         value = function(*arguments)
         finish.record()
-        tensors = [_copied(tensor) for tensor in collect(value)]
-        finish.synchronize()
-        synchronize()
-        settled = now() - start
+        returned = collect(value)
+        sums = fingerprint.begin(returned)
+        tensors = [copied(tensor) for tensor in returned]
+        taken.record()
+        taken.synchronize()
+        reached = now()
+        synchronize()  # work on streams that the current one does not wait for shows as a second, later end
+        late = now() - reached
         claimed = int(begin.elapsed_time(finish) * 1e6)
-        return Timed(value=value, tensors=tensors, claimed_ns=claimed, settled_ns=max(settled, claimed))
+        return Timed(
+            returned=returned,
+            tensors=tensors,
+            fingerprint=fingerprint.finish(sums),
+            claimed_ns=claimed,
+            settled_ns=claimed + late,
+        )
 
 
-def is_plain_tensor(value: Any) -> bool:
-    """Whether `value` is a tensor with storage of its own; a lazy subclass is not."""
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
-
-
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """A dense copy made on the current stream; what is no plain tensor is passed on to be described."""
-    return torch.clone(value.detach(), memory_format=torch.contiguous_format) if is_plain_tensor(value) else value
+    return _clone(_detach(value), memory_format=torch.contiguous_format) if is_plain_tensor(value) else value

@@ -17,6 +17,7 @@ class ReportKind(IntEnum):
     LOADED = 3
     DONE = 4
     FAILED = 5
+    STORED = 6
 
 
 class CommandKind(IntEnum):
@@ -25,6 +26,7 @@ class CommandKind(IntEnum):
     IMPORT = 1
     LOAD = 2
     GO = 3
+    STORE = 4
 
 
 class Failure(IntEnum):
@@ -56,6 +58,8 @@ class Report:
 
     `claimed_ns` is the time of the call as the rank measured it (stream order on a GPU), `settled_ns` the same until
     its device was idle. `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none).
+    `fingerprint` is taken of what was returned, before anything is waited for; `moved` counts the library collectives
+    that moved tensors in a call in which they were counted.
     """
 
     kind: ReportKind
@@ -63,50 +67,73 @@ class Report:
     claimed_ns: int = 0
     settled_ns: int = 0
     detail: int = -1
+    fingerprint: int = 0
+    moved: int = 0
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIqqq")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIqqqqI")
     MAGIC: ClassVar[bytes] = b"PKBr"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.claimed_ns, self.settled_ns, self.detail)
+        return self.LAYOUT.pack(
+            self.MAGIC,
+            self.kind,
+            self.call,
+            self.claimed_ns,
+            self.settled_ns,
+            self.detail,
+            self.fingerprint,
+            self.moved,
+        )
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`; raises ValueError for anything but one well-formed record."""
         if len(packet) != cls.LAYOUT.size:
             raise ValueError(f"a record has {cls.LAYOUT.size} bytes, not {len(packet)}")
-        magic, kind, call, claimed_ns, settled_ns, detail = cls.LAYOUT.unpack(packet)
+        magic, kind, call, claimed_ns, settled_ns, detail, fingerprint, moved = cls.LAYOUT.unpack(packet)
         if magic != cls.MAGIC:
             raise ValueError("a record starts with its magic number")
         if claimed_ns < 0 or settled_ns < claimed_ns:
             raise ValueError(f"times of {claimed_ns} and {settled_ns} ns cannot be")
-        return cls(kind=ReportKind(kind), call=call, claimed_ns=claimed_ns, settled_ns=settled_ns, detail=detail)
+        return cls(
+            kind=ReportKind(kind),
+            call=call,
+            claimed_ns=claimed_ns,
+            settled_ns=settled_ns,
+            detail=detail,
+            fingerprint=fingerprint,
+            moved=moved,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """One record to a rank. LOAD carries two descriptors: the call's input file and its output file.
 
-    `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree.
+    `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree. GO may ask
+    for a `delay_us` between the line-up and the call, and to `count` the library collectives in it. STORE carries a
+    new output file, for what was returned as it is now.
     """
 
     kind: CommandKind
     call: int = 0
     reuse: bool = False
+    delay_us: int = 0
+    count: bool = False
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIII")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIII")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse)
+        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count)
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse = cls.LAYOUT.unpack(packet)
-        return cls(kind=CommandKind(kind), call=call, reuse=bool(reuse))
+        _magic, kind, call, reuse, delay_us, count = cls.LAYOUT.unpack(packet)
+        return cls(kind=CommandKind(kind), call=call, reuse=bool(reuse), delay_us=delay_us, count=bool(count))
 
 
 EXIT = struct.Struct("<4sIi")

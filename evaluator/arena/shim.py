@@ -25,7 +25,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from evaluator.arena import device, records
-from evaluator.arena.clock import Barrier, Stopwatch, Timed, is_plain_tensor
+from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
+from evaluator.arena.counting import CollectiveCount
+from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.structure import Area, Unpacker, align, copy_into, joined, read_head
 
@@ -100,6 +102,7 @@ class Slot:
     output: mmap.mmap
     area: Area
     before: list[torch.Tensor] = field(default_factory=list)
+    returned: list[Any] = field(default_factory=list)
 
 
 def run_rank(place: Place) -> None:
@@ -162,8 +165,10 @@ class Shim:
             self._import()
         elif command.kind is CommandKind.LOAD:
             self._load(command, descriptors)
+        elif command.kind is CommandKind.STORE:
+            self._store(descriptors)
         else:
-            self._go()
+            self._go(command)
         return True
 
     def report(self, kind: ReportKind, **values: int) -> None:
@@ -205,6 +210,8 @@ class Shim:
     def _load(self, command: Command, descriptors: list[int]) -> None:
         self._diary.note(Phase.LOADING)
         previous = self._slot.tensors if self._slot is not None and command.reuse else ()
+        if self._slot is not None:
+            self._slot.returned.clear()
         inputs, outputs, *areas = descriptors
         self._slot = self._read(inputs, outputs, areas, previous)
         for descriptor in descriptors:
@@ -266,21 +273,44 @@ class Shim:
             self._groups[ranks] = dist.new_group(list(ranks))
         return self._groups[ranks]
 
-    def _go(self) -> None:
+    def _go(self, command: Command) -> None:
         assert self._slot is not None
         slot = self._slot
         self._diary.note(Phase.AT_START)
-        timed = self._call(slot)
+        with CollectiveCount(is_wanted=command.count) as counted:
+            timed = self._call(slot, delay_us=command.delay_us)
         self._diary.note(Phase.STORING)
-        store_outputs(slot.output, slot.area, timed)
+        store_outputs(slot.output, slot.area, timed.tensors)
         slot.output.close()
+        slot.returned = timed.returned
         changed = _first_change(slot)
         if self._device.type == "cuda":
             torch.cuda.synchronize()  # the oracle reads the area as soon as the host hears DONE
         self._diary.note(Phase.WAITING)
-        self.report(ReportKind.DONE, claimed_ns=timed.claimed_ns, settled_ns=timed.settled_ns, detail=changed)
+        self.report(
+            ReportKind.DONE,
+            claimed_ns=timed.claimed_ns,
+            settled_ns=timed.settled_ns,
+            detail=changed,
+            fingerprint=timed.fingerprint,
+            moved=counted.moved,
+        )
 
-    def _call(self, slot: Slot) -> Timed:
+    def _store(self, descriptors: list[int]) -> None:
+        """Store what the last call returned as it is now: a late writer may have finished by this time."""
+        assert self._slot is not None
+        self._diary.note(Phase.STORING)
+        output = mmap.mmap(descriptors[0], 0)
+        os.close(descriptors[0])
+        area = output if self._output_area is None else self._output_area.bytes
+        store_outputs(output, area, [copied(tensor) for tensor in self._slot.returned])
+        output.close()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.STORED)
+
+    def _call(self, slot: Slot, *, delay_us: int) -> Timed:
         assert self._solution is not None
         note = self._diary.note
         solution = self._solution
@@ -295,7 +325,7 @@ class Shim:
             return interleave(value, slot.written, nothing=slot.nothing, lists=slot.lists, names=slot.names)
 
         try:
-            return self._stopwatch.run(called, slot.arguments, collect=collect)
+            return self._stopwatch.run(called, slot.arguments, collect=collect, delay_us=delay_us)
         except torch.OutOfMemoryError as error:
             raise Failed(Failure.OUT_OF_MEMORY, _author_traceback()) from error
         except MemoryError as error:
@@ -386,11 +416,11 @@ def interleave(
     return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
 
 
-def store_outputs(output: mmap.mmap, area: Area, timed: Timed) -> None:
+def store_outputs(output: mmap.mmap, area: Area, tensors: Sequence[Any]) -> None:
     """Write a description of every output into the output file, and the elements of those that fit into the area."""
     start = records.OUTPUT_HEADER_BYTES
     described = []
-    for tensor in timed.tensors[:256]:
+    for tensor in tensors[:256]:
         if not is_plain_tensor(tensor):
             described.append({"other": type(tensor).__name__[:80]})
             continue

@@ -8,7 +8,7 @@ datasheet (per-GPU share). NVLink figures there are bidirectional totals; a one-
 from dataclasses import dataclass
 from functools import cache
 
-from evaluator.contract import Backend, Mode, SandboxLevel
+from evaluator.contract import Backend, Mode, SandboxLevel, TimingRules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,48 @@ class Peaks:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Vigilance:
+    """How closely a profile watches the timed calls; start values, but for those of the practice boards.
+
+    Attributes:
+        band_us, band_bytes_us, settle_ratio, settle_jitter_us: as in the contract's `TimingRules`.
+        skew_us: least and largest delay of a rank in a skewed call.
+        special_calls: calls per series that are skewed, or differ in a few elements from the one before, in turn.
+        second_gang_share: the share of the series that a second gang runs again; 0 for none.
+    """
+
+    band_us: float
+    band_bytes_us: float
+    settle_ratio: float | None
+    settle_jitter_us: float
+    skew_us: tuple[int, int]
+    special_calls: int
+    second_gang_share: float
+
+
+_PRACTICE = Vigilance(
+    # Two busy cores answer late by milliseconds, and times are indicative there: only gross forgery is refused.
+    band_us=30_000.0,
+    band_bytes_us=50.0,
+    settle_ratio=None,
+    settle_jitter_us=0.0,
+    skew_us=(15_000, 40_000),
+    special_calls=8,
+    # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
+    second_gang_share=0.0,
+)
+_WATCHED = Vigilance(
+    band_us=2_000.0,
+    band_bytes_us=20_000.0,
+    settle_ratio=1.05,
+    settle_jitter_us=50.0,
+    skew_us=(50, 500),
+    special_calls=4,
+    second_gang_share=0.25,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """One board: a kind of machine at one world size.
 
@@ -37,6 +79,7 @@ class Profile:
         baseline_drift: largest allowed drift of the reference inside an evaluation; None where it is not judged.
         baseline_jitter_us: drift in microseconds that is always allowed: launching from the host moves by as much,
             which is more than `baseline_drift` of a reference that takes a few tens of microseconds.
+        vigilance: how closely timed calls are watched.
     """
 
     name: str
@@ -53,7 +96,21 @@ class Profile:
     multicast: bool
     baseline_drift: float | None
     baseline_jitter_us: float
+    vigilance: Vigilance
     peaks: Peaks | None
+
+    @property
+    def timing_rules(self) -> TimingRules:
+        """When times count here."""
+        watch = self.vigilance
+        return TimingRules(
+            band_us=watch.band_us,
+            band_bytes_us=watch.band_bytes_us,
+            settle_ratio=watch.settle_ratio,
+            settle_jitter_us=watch.settle_jitter_us,
+            baseline_drift=self.baseline_drift,
+            baseline_jitter_us=self.baseline_jitter_us,
+        )
 
 
 class UnknownProfile(LookupError):
@@ -105,6 +162,7 @@ def _practice(world_size: int) -> Profile:
         multicast=False,
         baseline_drift=None,
         baseline_jitter_us=0.0,
+        vigilance=_PRACTICE,
         peaks=None,
     )
 
@@ -126,6 +184,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         multicast=multicast,
         baseline_drift=0.03,
         baseline_jitter_us=25.0,
+        vigilance=_WATCHED,
         peaks=peaks,
     )
 

@@ -16,7 +16,7 @@ from typing import Self
 from evaluator.contract import Baseline, BaselineTable, Mode
 from evaluator.hardware import profiles
 from evaluator.host import gpus
-from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.host.oracles import Content, OpenedSize, OracleGang
 from evaluator.host.series import element_bytes
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
@@ -88,7 +88,8 @@ class BaselineRun:
         )
 
     def _call(self, opened: OpenedSize) -> list[int]:
-        return self._oracle.time_reference(next(self._contents), groups=opened.groups)
+        content = Content(index=next(self._contents))
+        return list(self._oracle.time_reference(content, groups=opened.groups).claims_ns)
 
     def _floor(self, problem: Problem, opened: OpenedSize, dtype: str) -> tuple[float | None, str | None]:
         if self.profile.peaks is None:

@@ -5,17 +5,19 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evaluator.arena.records import OUTPUT_HEADER_BYTES, Report
-from evaluator.contract import Finding, SlotKind, Verdict
+from evaluator.contract import Backend, CallKind, CallRecord, Finding, Mode, SlotKind, Verdict
+from evaluator.hardware.profiles import Vigilance
 from evaluator.host import outputs
 from evaluator.host.evidence import Ended, Evidence, SizeEvidence
 from evaluator.host.gang import Gang
 from evaluator.host.incidents import EvaluationCancelled
-from evaluator.host.oracles import OpenedSize, OracleGang, PreparedInputs, RankCheck
+from evaluator.host.oracles import Comparison, Content, OpenedSize, OracleGang, PreparedInputs, RankCheck
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging.checks import Check
 
 _REPLAYS = 2
 _VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
@@ -23,16 +25,36 @@ _REMEMBERED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallTime:
-    """One call's times in nanoseconds: each rank's claim, and the host's window around it."""
+class Exchange:
+    """What the host sent and saw in one call, before anything is compared."""
 
-    claims_ns: tuple[int, ...]
+    number: int
+    reports: list[Report]
     window_ns: int
+    answer_ns: int
+    is_reused: bool
+    delays_us: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conduct:
+    """How calls are made in one evaluation: the profile's vigilance, the slot's settings, and what is asked for."""
+
+    vigilance: Vigilance
+    settings: JudgeSettings
+    backend: Backend
+    mode: Mode
+    deadline: float
+    cancelled: Callable[[], bool]
+
+    def does(self, check: Check) -> bool:
+        """Whether `check` is not switched off."""
+        return check not in self.settings.without
 
     @property
-    def longest_ns(self) -> int:
-        """The time of the call: the slowest rank's."""
-        return max(self.claims_ns)
+    def counts_collectives(self) -> bool:
+        """Whether library collectives may not move this submission's data."""
+        return self.backend is not Backend.PYTORCH and self.does(Check.COLLECTIVES)
 
 
 class Caller:
@@ -50,10 +72,9 @@ class Caller:
         numbers: Iterator[int],
         reference_s: float,
         first_call_s: float,
-        settings: JudgeSettings,
-        deadline: float,
-        cancelled: Callable[[], bool],
+        conduct: Conduct,
     ) -> None:
+        settings = conduct.settings
         self._gang = gang
         self._oracle = oracle
         self._opened = opened
@@ -62,14 +83,12 @@ class Caller:
         self._contents = contents
         self._numbers = numbers
         self._first_call_s = first_call_s
-        self._settings = settings
-        self._cancelled = cancelled
-        self._deadline = deadline
+        self._conduct = conduct
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
-        self._earlier: list[int] = []
-        self._number = 0
+        self._earlier: list[Content] = []
+        self._has_called = False
 
-    def call(self, *, verify: bool) -> CallTime:
+    def call(self, *, verify: bool, kind: CallKind = CallKind.PLAIN) -> CallRecord:
         """One call on new contents.
 
         Raises:
@@ -77,112 +96,252 @@ class Caller:
             Ended: what came back is wrong; the findings say how.
         """
         self._check_whether_to_go_on()
-        content = next(self._contents)
-        call_time, checks = self._run(content, verify=verify)
-        number = self._number
+        content = self._draw(kind)
+        record, checks = self._run(content, verify=verify, kind=kind)
         if any(item.verdict is not None for item in checks):
-            self._evidence.add_wrong(checks, size=self._at_size.size, call=number)
-            self._replay(content, checks)
+            self._evidence.add_wrong(checks, size=self._at_size.size, call=record.number, kind=kind)
+            self._explain(content, record, checks)
         if self._evidence.findings:
             raise Ended
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
-        return call_time
+        return record
+
+    def _draw(self, kind: CallKind) -> Content:
+        if not self._conduct.does(Check.FRESH_CONTENTS):
+            return Content(index=0)
+        index = next(self._contents)
+        if kind is CallKind.NEAR and self._earlier and self._earlier[-1].near is None:
+            return Content(index=index, near=self._earlier[-1].index)
+        return Content(index=index)
 
     def _check_whether_to_go_on(self) -> None:
-        if self._cancelled():
+        if self._conduct.cancelled():
             raise EvaluationCancelled("the evaluation was cancelled")
-        if time.monotonic() > self._deadline:
-            message = f"the evaluation took longer than {self._settings.evaluation_s:g} s"
-            finding = Finding(verdict=Verdict.TIMEOUT, message=message, size=self._at_size.size)
-            self._evidence.findings.append(finding)
+        if time.monotonic() > self._conduct.deadline:
+            message = f"the evaluation took longer than {self._conduct.settings.evaluation_s:g} s"
+            self._note(Verdict.TIMEOUT, message)
             raise Ended
 
-    def _run(self, content: int, *, verify: bool) -> tuple[CallTime, list[RankCheck]]:
-        inputs = self._oracle.prepare(content, groups=self._opened.groups)
-        targets = [outputs.create(size) for size in self._opened.output_bytes]
+    def _run(self, content: Content, *, verify: bool, kind: CallKind) -> tuple[CallRecord, list[RankCheck]]:
+        poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
+        number = int.from_bytes(poison, "little") if poison else None
+        inputs = self._oracle.prepare(content, groups=self._opened.groups, poison=number)
+        targets = [outputs.create(size, poison=self._poison_of_file(poison)) for size in self._opened.output_bytes]
+        self._at_size.note_payload(inputs, self._opened.output_bytes)
         try:
-            reports, window_ns = self._exchange(inputs, targets)
+            exchange = self._exchange(inputs, targets, kind)
             self._at_size.calls += 1
-            self._check_inputs(reports, inputs)
+            self._check_claims(exchange, inputs)
             taken = [self._take(target) for target in targets] if verify else []
         finally:
             for descriptor in (*targets, *(one for item in inputs for one in item.descriptors)):
                 os.close(descriptor)
         try:
-            checks = self._compare(content, taken) if verify else []
+            compared = self._compare(content, taken, poison=number) if verify else None
         finally:
             for descriptor in taken:
                 os.close(descriptor)
-        return CallTime(claims_ns=tuple(report.claimed_ns for report in reports), window_ns=window_ns), checks
+        return self._conclude(content, kind, exchange, compared)
+
+    def _conclude(
+        self, content: Content, kind: CallKind, exchange: Exchange, compared: Comparison | None
+    ) -> tuple[CallRecord, list[RankCheck]]:
+        """Keep the call's record, and hold the ranks' fingerprints against what was taken."""
+        checks = [] if compared is None else compared.checks
+        record = CallRecord(
+            number=exchange.number,
+            kind=kind,
+            content=content.index,
+            near=content.near,
+            is_reused=exchange.is_reused,
+            is_checked=compared is not None,
+            delays_us=exchange.delays_us,
+            window_ns=exchange.window_ns,
+            answer_ns=exchange.answer_ns,
+            claimed_ns=tuple(report.claimed_ns for report in exchange.reports),
+            settled_ns=tuple(report.settled_ns for report in exchange.reports),
+            fingerprints=tuple(f"{report.fingerprint & (2**64 - 1):016x}" for report in exchange.reports),
+            max_error=max((item.check.max_error for item in checks), default=None),
+        )
+        self._at_size.records.append(record)
+        if compared is not None and self._conduct.does(Check.FINGERPRINT):
+            self._check_fingerprints(exchange, compared)
+        return record, checks
+
+    def _poison_of_file(self, poison: bytes) -> bytes:
+        """Device memory is poisoned by the oracle, and the file then holds the description alone."""
+        return poison if self._opened.slots is SlotKind.HOST_MEMORY else b""
 
     def _take(self, target: int) -> int:
         # With device memory the file holds the description alone; the oracle takes the elements by itself.
         is_whole = self._opened.slots is SlotKind.HOST_MEMORY
         return outputs.take(target) if is_whole else outputs.take(target, leading=OUTPUT_HEADER_BYTES)
 
-    def _exchange(self, inputs: list[PreparedInputs], targets: list[int]) -> tuple[list[Report], int]:
-        self._number = number = next(self._numbers)
+    def _exchange(self, inputs: list[PreparedInputs], targets: list[int], kind: CallKind) -> Exchange:
+        number = next(self._numbers)
         slots = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
-        limit_s = self._limit_s + (self._first_call_s if not self._at_size.calls else 0.0)
+        limit_s = self._limit_s + (0.0 if self._has_called else self._first_call_s)
         # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
-        reuse = bool(self._at_size.calls) and secrets.randbelow(2) == 1
+        reuse = self._has_called and (kind is CallKind.NEAR or secrets.randbelow(2) == 1)
+        self._has_called = True
+        delays = self._delays(len(inputs)) if kind is CallKind.SKEWED else (0,) * len(inputs)
+        cancelled = self._conduct.cancelled
         start = time.monotonic_ns()
-        self._gang.load(number, slots, reuse=reuse, seconds=limit_s, cancelled=self._cancelled)
-        reports = self._gang.go(number, seconds=limit_s, cancelled=self._cancelled)
-        return reports, time.monotonic_ns() - start
+        self._gang.load(number, slots, reuse=reuse, seconds=limit_s, cancelled=cancelled)
+        released = time.monotonic_ns()
+        reports = self._gang.go(
+            number,
+            delays_us=delays,
+            count=kind is not CallKind.PLAIN and self._conduct.counts_collectives,
+            seconds=limit_s,
+            cancelled=cancelled,
+        )
+        answered = time.monotonic_ns()
+        return Exchange(
+            number=number,
+            reports=reports,
+            window_ns=answered - start,
+            answer_ns=answered - released,
+            is_reused=reuse,
+            delays_us=delays,
+        )
 
-    def _check_inputs(self, reports: list[Report], inputs: list[PreparedInputs]) -> None:
-        for rank, (report, prepared) in enumerate(zip(reports, inputs, strict=True)):
-            if 0 <= report.detail < len(prepared.tensors):
+    def _delays(self, world_size: int) -> tuple[int, ...]:
+        """A secret delay for some ranks, at least one and not all."""
+        least, most = self._conduct.vigilance.skew_us
+        late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
+        return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
+
+    def _check_claims(self, exchange: Exchange, inputs: list[PreparedInputs]) -> None:
+        """What the ranks themselves say against a call: a changed input, a library collective."""
+        for rank, (report, prepared) in enumerate(zip(exchange.reports, inputs, strict=True)):
+            if self._conduct.does(Check.INPUTS) and 0 <= report.detail < len(prepared.tensors):
                 name = prepared.tensors[report.detail]
                 message = f"rank {rank}: input {name!r} was changed by the call, which the problem does not allow"
-                finding = Finding(
-                    verdict=Verdict.INPUT_MUTATED, message=message, rank=rank, size=self._at_size.size, output=None
-                )
-                self._evidence.findings.append(finding)
+                self._note(Verdict.INPUT_MUTATED, message, rank=rank)
+            if report.moved and self._conduct.counts_collectives:
+                self._add_collectives(rank, report.moved)
 
-    def _compare(self, content: int, taken: list[int]) -> list[RankCheck]:
-        headers = []
-        for rank, descriptor in enumerate(taken):
-            try:
-                headers.append(outputs.read_header(descriptor))
-            except outputs.HeaderError as error:
-                message = f"rank {rank}: the output file was written by something other than our shim ({error})"
-                self._evidence.findings.append(
-                    Finding(verdict=Verdict.TAMPERED, message=message, rank=rank, size=self._at_size.size)
+    def _add_collectives(self, rank: int, moved: int) -> None:
+        message = (
+            f"rank {rank}: {moved} collective(s) of torch.distributed moved tensors inside solution; only backend "
+            "pytorch may use them for the problem's data"
+        )
+        finding = Finding(verdict=Verdict.FORBIDDEN, message=message, rank=rank, size=self._at_size.size)
+        if self._conduct.mode is Mode.RANKED:
+            self._evidence.findings.append(finding)
+        else:
+            self._evidence.warn(finding)
+
+    def _check_fingerprints(self, exchange: Exchange, compared: Comparison) -> None:
+        for rank, (report, seen) in enumerate(zip(exchange.reports, compared.fingerprints, strict=True)):
+            if seen is not None and seen != report.fingerprint:
+                message = (
+                    f"rank {rank}, call {exchange.number}: the output changed between the return of the call and the "
+                    "moment when it was taken"
                 )
-                raise Ended from error
-        checks = self._oracle.compare(content, headers, taken, earlier=self._earlier)
+                self._note(Verdict.INCOMPLETE_OUTPUT, message, rank=rank)
+
+    def _compare(self, content: Content, taken: list[int], *, poison: int | None) -> Comparison:
+        headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
+        compared = self._oracle.compare(content, headers, taken, earlier=self._earlier, poison=poison)
+        checks = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(checks)
-        return checks
+        return Comparison(checks=checks, fingerprints=compared.fingerprints)
 
-    def _replay(self, content: int, checks: list[RankCheck]) -> None:
-        """Run wrong contents again: a right answer now means that chance decides."""
+    def _counts(self, item: RankCheck) -> bool:
+        is_value = item.verdict in _VALUE_VERDICTS
+        return (not is_value or self._conduct.does(Check.VALUES)) and (
+            item.rank == 0 or self._conduct.does(Check.EVERY_RANK)
+        )
+
+    def _header(self, rank: int, descriptor: int) -> list[dict[str, object]]:
+        try:
+            return outputs.read_header(descriptor)
+        except outputs.HeaderError as error:
+            message = f"rank {rank}: the output file was written by something other than our shim ({error})"
+            self._note(Verdict.TAMPERED, message, rank=rank)
+            raise Ended from error
+
+    def _explain(self, content: Content, record: CallRecord, checks: Sequence[RankCheck]) -> None:
+        """Find out why values are wrong: written too late, never written, or right by chance."""
         wrong = [item for item in checks if item.verdict in _VALUE_VERDICTS and item.stale is None]
         if not wrong:
             return
+        for item in wrong:
+            if item.unwritten:
+                message = f"rank {item.rank}: {item.unwritten:.1%} of output {item.output!r} was never written"
+                self._note(Verdict.INCOMPLETE_OUTPUT, message, rank=item.rank, output=item.output)
+        if self._is_right_by_now(content, record):
+            first = wrong[0]
+            message = (
+                f"rank {first.rank}, call {record.number}: output {first.output!r} was wrong when the call returned "
+                "and right a little later: something went on writing to it"
+            )
+            self._note(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
+        elif not any(item.unwritten for item in wrong):
+            self._replay(content, wrong[0])
+
+    def _is_right_by_now(self, content: Content, record: CallRecord) -> bool:
+        """Whether what the ranks returned, taken once more, is right."""
+        known = len(self._evidence.findings)
+        targets = [outputs.create(size) for size in self._opened.output_bytes]
+        try:
+            self._gang.store(record.number, targets, seconds=self._limit_s, cancelled=self._conduct.cancelled)
+            compared = self._compare(content, targets, poison=None)
+        except Ended:
+            return False
+        finally:
+            del self._evidence.findings[known:]
+            for descriptor in targets:
+                os.close(descriptor)
+        return all(item.verdict is None for item in compared.checks)
+
+    def _replay(self, content: Content, first: RankCheck) -> None:
+        """Run wrong contents again: a right answer now means that chance decides."""
         known = len(self._evidence.findings)
         right = 0
         for _ in range(_REPLAYS):
             with contextlib.suppress(Ended):
-                _, again = self._run(content, verify=True)
+                _, again = self._run(content, verify=True, kind=CallKind.REPEATED)
                 right += all(item.verdict is None for item in again)
         del self._evidence.findings[known:]
         if right:
-            first = wrong[0]
             message = (
                 f"rank {first.rank}: wrong at first, and right in {right} of {_REPLAYS} repetitions "
                 "on the same contents"
             )
-            self._evidence.findings.append(
-                Finding(
-                    verdict=Verdict.NONDETERMINISTIC,
-                    message=message,
-                    rank=first.rank,
-                    size=self._at_size.size,
-                    output=first.output,
-                )
-            )
+            self._note(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)
+
+    def _note(self, verdict: Verdict, message: str, *, rank: int | None = None, output: str | None = None) -> None:
+        finding = Finding(verdict=verdict, message=message, rank=rank, size=self._at_size.size, output=output)
+        self._evidence.findings.append(finding)
+
+
+def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
+    """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
+    special = _special_kinds(conduct)[: max(0, count - 1)]
+    rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
+    secrets.SystemRandom().shuffle(rest)
+    return [CallKind.PLAIN, *rest][:count]
+
+
+def special_plan(*, blocks: int, block_calls: int, conduct: Conduct) -> dict[int, CallKind]:
+    """Before which of a series' timed calls a special call is made, and of which kind; never before a block's first."""
+    kinds = _special_kinds(conduct)
+    if not kinds or block_calls < 2:
+        return {}
+    count = min(blocks, conduct.vigilance.special_calls)
+    chosen = sorted(secrets.SystemRandom().sample(range(blocks), count))
+    order = [kinds[place % len(kinds)] for place in range(count)]
+    secrets.SystemRandom().shuffle(order)
+    places = [block * block_calls + 1 + secrets.randbelow(block_calls - 1) for block in chosen]
+    return dict(zip(places, order, strict=True))
+
+
+def _special_kinds(conduct: Conduct) -> list[CallKind]:
+    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_CONTENTS}
+    return [kind for kind, check in needs.items() if conduct.does(check)]
 
 
 def leg_calls(reference_s: float, settings: JudgeSettings, *, is_practice: bool) -> int:

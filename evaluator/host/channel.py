@@ -9,6 +9,7 @@ _ANSWERS = {
     CommandKind.IMPORT: ReportKind.IMPORTED,
     CommandKind.LOAD: ReportKind.LOADED,
     CommandKind.GO: ReportKind.DONE,
+    CommandKind.STORE: ReportKind.STORED,
 }
 _LONGEST_PACKET = 4096
 

@@ -13,10 +13,14 @@ from statistics import median
 
 from evaluator.contract import (
     Backend,
+    CallRecord,
     EvaluationReport,
     EvaluationRequest,
     Finding,
+    Mode,
+    Record,
     Sighting,
+    SizeRecord,
     SlotKind,
     Stage,
     Timing,
@@ -26,13 +30,15 @@ from evaluator.errors import EvaluatorError, SubmissionFault
 from evaluator.host import builder as building
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
-from evaluator.host.calls import Caller, leg_calls
+from evaluator.host.calls import Caller, Conduct, check_kinds, leg_calls, special_plan
 from evaluator.host.diagnosis import findings_of, rank_states
-from evaluator.host.evidence import Ended, Evidence, SizeEvidence
+from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble
-from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.host.oracles import Content, OpenedSize, OracleGang, ReferenceTime
 from evaluator.judging import primitives, source_rules, verdicts
+from evaluator.judging import timing as judging
+from evaluator.judging.checks import Check
 from problems import registry
 
 DEFAULT_DTYPE = "bfloat16"
@@ -77,6 +83,17 @@ class Evaluation:
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
         self._dtype = request.dtype or DEFAULT_DTYPE
+        self._commitment = hashlib.sha256(self._key).hexdigest()
+        self._records: list[SizeRecord] = []
+        self._rules = plan.profile.timing_rules
+        self._conduct = Conduct(
+            vigilance=plan.profile.vigilance,
+            settings=plan.settings,
+            backend=request.backend,
+            mode=request.mode,
+            deadline=self._deadline,
+            cancelled=cancelled,
+        )
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
 
     def run(self, *, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
@@ -86,8 +103,9 @@ class Evaluation:
             self._build()
             self._start(take_oracle, take_gang)
             self._import()
-            measured = [self._run_size(size) for size in self._sizes]
-            self._conclude(measured)
+            self._run_sizes()
+            self._run_second_gang(take_gang)
+            self._conclude()
         except Ended:
             pass
         except SubmissionFault as fault:
@@ -155,18 +173,22 @@ class Evaluation:
             gang.reveal(self._request.source, built=self._built)
             gang.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
 
-    def _run_size(self, size: str) -> timing.Series | None:
-        """All calls at one size; None where the mode is not timed."""
-        oracle, gang = self._ready_oracle(), self._ready_gang()
+    def _run_sizes(self, *, gang: int = 1, blocks: int | None = None) -> list[SizeRecord]:
+        """All calls at all sizes in the present gang."""
+        return [self._run_size(size, gang=gang, blocks=blocks) for size in self._sizes]
+
+    def _run_size(self, size: str, *, gang: int, blocks: int | None) -> SizeRecord:
+        """All calls at one size; `blocks` of them where the mode is timed, None for as many as the profile has."""
         with self._stage(Stage.PREPARING, f"{size}: reference and first contents"):
-            opened = oracle.open_size(problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key)
+            opened = self._ready_oracle().open_size(
+                problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key
+            )
             self._slots = opened.slots
             reference_s = self._reference_s(opened)
-        at_size = SizeEvidence(size=size, dims=opened.dims)
-        self._evidence.sizes.append(at_size)
+        at_size = self._evidence.open_size(size, opened.dims)
         caller = Caller(
-            gang,
-            oracle,
+            self._ready_gang(),
+            self._ready_oracle(),
             opened=opened,
             evidence=self._evidence,
             at_size=at_size,
@@ -174,13 +196,19 @@ class Evaluation:
             numbers=self._numbers,
             reference_s=reference_s,
             first_call_s=self._first_call_s(),
-            settings=self._settings,
-            deadline=self._deadline,
-            cancelled=self._cancelled,
+            conduct=self._conduct,
         )
-        with self._troubles(size=size):
-            self._verify(size, caller)
-            return self._time(caller, opened, size, reference_s) if self._request.mode.is_timed else None
+        series = timing.Series()
+        floor_us = timing.floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
+        try:
+            with self._troubles(size=size):
+                self._verify(size, caller)
+                if self._request.mode.is_timed:
+                    self._time(caller, opened, series, size=size, reference_s=reference_s, blocks=blocks)
+        finally:
+            # What ended early is evidence too.
+            self._records.append(series.record(at_size, floor_us=floor_us, gang=gang))
+        return self._records[-1]
 
     def _first_call_s(self) -> float:
         is_built = self._built is not None and bool(self._built.result.artefacts)
@@ -190,48 +218,89 @@ class Evaluation:
     def _reference_s(self, opened: OpenedSize) -> float:
         """The reference's time in seconds, from a few calls after its first."""
         count = _REFERENCE_OPENING_CALLS if self._plan.profile.is_ranked_by_speed else _OPENING_CALLS
-        times = [self._time_reference(opened) for _ in range(count)]
+        times = [self._time_reference(opened).longest_ns for _ in range(count)]
         return median(times[1:]) * 1e-9
 
-    def _time_reference(self, opened: OpenedSize) -> int:
-        return max(self._ready_oracle().time_reference(next(self._contents), groups=opened.groups))
+    def _time_reference(self, opened: OpenedSize) -> ReferenceTime:
+        return self._ready_oracle().time_reference(Content(index=next(self._contents)), groups=opened.groups)
 
     def _verify(self, size: str, caller: Caller) -> None:
         """The calls before any leg; in check mode they are all there are."""
         calls = _OPENING_CALLS if self._request.mode.is_timed else self._settings.check_calls
-        for number in range(calls):
+        for number, kind in enumerate(check_kinds(calls, conduct=self._conduct)):
             with self._stage(Stage.VERIFYING, f"{size}: call {number + 1} of {calls}", number / calls):
-                caller.call(verify=True)
+                caller.call(verify=True, kind=kind)
 
-    def _time(self, caller: Caller, opened: OpenedSize, size: str, reference_s: float) -> timing.Series:
-        """Every block at one size."""
+    def _time(
+        self,
+        caller: Caller,
+        opened: OpenedSize,
+        series: timing.Series,
+        *,
+        size: str,
+        reference_s: float,
+        blocks: int | None,
+    ) -> None:
+        """Every block at one size; special calls lie between the timed ones and look the same from inside."""
         profile = self._plan.profile
         calls = leg_calls(reference_s, self._settings, is_practice=not profile.is_ranked_by_speed)
-        blocks = self._settings.blocks or profile.blocks
+        blocks = blocks or self._blocks
         total = 2 * calls * blocks
         # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
         least = self._settings.full_checks if profile.is_ranked_by_speed else total
-        checked = timing.secret_subset(total, least=least)
+        is_checked = self._conduct.does(Check.TIMED_CALLS)
+        checked = timing.secret_subset(total, least=least) if is_checked else frozenset()
+        special = special_plan(blocks=blocks, block_calls=2 * calls, conduct=self._conduct) if is_checked else {}
         counter = itertools.count()
-        series = timing.Series(size=size, dims=opened.dims)
+
+        def time_candidate() -> CallRecord:
+            place = next(counter)
+            if place in special:
+                caller.call(verify=True, kind=special[place])
+            return caller.call(verify=place in checked)
+
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
                 timing.run_block(
                     series,
                     calls=calls,
-                    time_candidate=lambda: caller.call(verify=next(counter) in checked),
+                    time_candidate=time_candidate,
                     time_reference=lambda: self._time_reference(opened),
                 )
-        return series
 
-    def _conclude(self, measured: list[timing.Series | None]) -> None:
+    @property
+    def _blocks(self) -> int:
+        return self._settings.blocks or self._plan.profile.blocks
+
+    def _run_second_gang(self, take_gang: Callable[[], Gang]) -> None:
+        """Run part of a ranked series again in a fresh gang with other secrets, and all of it where ratios differ."""
+        share = self._settings.second_gang_share
+        share = self._plan.profile.vigilance.second_gang_share if share is None else share
+        is_off = not share or self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GANG)
+        if is_off:
+            return
+        first = judging.conclude(self._records, self._rules)[0]
+        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        self.close()
+        self._key = hashlib.sha256(self._key + b"second gang").digest()
+        with self._stage(Stage.STARTING, "starting a second gang"):
+            self._gang = take_gang()
+            self._gang.wait_until_ready(cancelled=self._cancelled)
+        try:
+            self._import()
+            again = self._run_sizes(gang=2, blocks=max(1, round(share * self._blocks)))
+            if not judging.agrees(again, first, self._rules):
+                del self._records[-len(again) :]
+                self._run_sizes(gang=2)
+        except Ended:
+            self._evidence.note_disagreement()
+            raise
+
+    def _conclude(self) -> None:
         """Every piece of evidence is there; say so."""
-        every = [series for series in measured if series is not None]
         if self._request.mode.is_timed:
             with self._stage(Stage.COMPARING, "comparing with the reference"):
-                self._timing, against = timing.conclude(
-                    every, problem=self._problem, profile=self._plan.profile, dtype=self._dtype
-                )
+                self._timing, against = judging.settle(self._records, self._rules, without=self._settings.without)
             self._evidence.findings += against
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
@@ -289,12 +358,14 @@ class Evaluation:
             stages=evidence.stage_times(),
             sizes=tuple(at_size.result() for at_size in evidence.sizes),
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
+            record=Record(rules=self._rules, sizes=tuple(self._records)) if self._records else None,
+            warnings=tuple(evidence.warnings),
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
             sandbox=self._plan.confinement.level,
             slots=self._slots,
-            commitment=hashlib.sha256(self._key).hexdigest(),
+            commitment=self._commitment,
             environment=self._environment(),
             started_at=started_at,
             finished_at=finished_at,

@@ -209,13 +209,30 @@ class Gang:
         self._ask([(Command(kind=CommandKind.LOAD, call=call, reuse=reuse), slot) for slot in slots])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
-    def go(self, call: int, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
-        """Run `call` on every rank and return what they claim; raises GangTrouble."""
-        self._ask([(Command(kind=CommandKind.GO, call=call), ())] * len(self._ranks))
+    def go(
+        self,
+        call: int,
+        *,
+        delays_us: Sequence[int] | None = None,
+        count: bool = False,
+        seconds: float,
+        cancelled: Callable[[], bool],
+    ) -> list[Report]:
+        """Run `call` on every rank and return what they claim; raises GangTrouble.
+
+        Each rank starts after its delay, and counts the library collectives in the call where it is told to.
+        """
+        delays_us = delays_us or [0] * len(self._ranks)
+        self._ask([(Command(kind=CommandKind.GO, call=call, delay_us=delay, count=count), ()) for delay in delays_us])
         reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
         for rank in self._ranks:
             rank.calls_done += 1
         return reports
+
+    def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Have every rank store what it returned in `call` once more, as it is now; raises GangTrouble."""
+        self._ask([(Command(kind=CommandKind.STORE, call=call), (file,)) for file in files])
+        self._collect(f"call {call} (what it returned, once more)", seconds=seconds, cancelled=cancelled)
 
     def _ask(self, commands: Sequence[tuple[Command, Sequence[int]]]) -> None:
         for rank, (command, descriptors) in zip(self._ranks, commands, strict=True):

@@ -1,6 +1,7 @@
 """The oracle ranks seen from the host: start them, give all of them the same command, collect one reply each."""
 
 import contextlib
+import itertools
 import json
 import os
 import selectors
@@ -44,12 +45,14 @@ class OpenedSize:
 class PreparedInputs:
     """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to.
 
-    `areas` holds descriptors of device memory for inputs and outputs where the sandbox has to map it anew.
+    `areas` holds descriptors of device memory for inputs and outputs where the sandbox has to map it anew; `size` is
+    how many bytes the rank takes in.
     """
 
     file: int
     areas: tuple[int, ...]
     tensors: tuple[str, ...]
+    size: int
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -58,8 +61,33 @@ class PreparedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Content:
+    """What is drawn for a call: its number, and with `near` the call from which only a few elements differ."""
+
+    index: int
+    near: int | None = None
+
+    def as_message(self) -> wire.Body:
+        """This content for the oracle ranks."""
+        return {"call": self.index, "near": self.near}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceTime:
+    """One call of the reference in nanoseconds: every rank's time, and how long the host waited for the answers."""
+
+    claims_ns: tuple[int, ...]
+    answer_ns: int
+
+    @property
+    def longest_ns(self) -> int:
+        """The slowest rank's time."""
+        return max(self.claims_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankCheck:
-    """What the oracle found in one rank's outputs of one call."""
+    """What the oracle found in one rank's outputs of one call; `unwritten` is the share that nobody wrote."""
 
     rank: int
     call: int
@@ -68,6 +96,15 @@ class RankCheck:
     verdict: Verdict | None
     message: str
     stale: int | None
+    unwritten: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What the oracle found in a call: one check per rank and output, and each rank's fingerprint of what was taken."""
+
+    checks: list[RankCheck]
+    fingerprints: tuple[int | None, ...]
 
 
 class OracleGang:
@@ -131,30 +168,55 @@ class OracleGang:
             slots=SlotKind(replies[0]["slots"]),
         )
 
-    def prepare(self, call: int, *, groups: Sequence[Sequence[int]]) -> list[PreparedInputs]:
-        """Each rank's inputs of a call; the caller closes the descriptors."""
-        replies = self._ask({"command": "prepare", "call": call, "groups": [list(ranks) for ranks in groups]})
+    def prepare(
+        self, content: Content, *, groups: Sequence[Sequence[int]], poison: int | None = None
+    ) -> list[PreparedInputs]:
+        """Each rank's inputs of a call, its device's output area poisoned; the caller closes the descriptors."""
+        message = {"command": "prepare", "content": content.as_message(), "groups": _lists(groups), "poison": poison}
         return [
-            PreparedInputs(file=descriptors[0], areas=tuple(descriptors[1:]), tensors=tuple(body["tensors"]))
-            for body, descriptors in replies
+            PreparedInputs(
+                file=descriptors[0],
+                areas=tuple(descriptors[1:]),
+                tensors=tuple(body["tensors"]),
+                size=body["bytes"],
+            )
+            for body, descriptors in self._ask(message)
         ]
 
     def compare(
-        self, call: int, headers: Sequence[list[wire.Body]], files: Sequence[int], *, earlier: Sequence[int]
-    ) -> list[RankCheck]:
+        self,
+        content: Content,
+        headers: Sequence[list[wire.Body]],
+        files: Sequence[int],
+        *,
+        earlier: Sequence[Content],
+        poison: int | None = None,
+    ) -> Comparison:
         """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
-        base = {"command": "compare", "call": call, "earlier": list(earlier)}
+        base = {
+            "command": "compare",
+            "content": content.as_message(),
+            "earlier": [other.as_message() for other in earlier],
+            "poison": poison,
+        }
         messages = [base | {"header": header} for header in headers]
-        replies = self._ask_each(messages, [[file] for file in files])
+        replies = [body for body, _ in self._ask_each(messages, [[file] for file in files])]
         checks = []
-        for rank, (body, _) in enumerate(replies):
-            checks += [_rank_check(rank, call, item, body["stale"]) for item in body["checks"]]
-        return checks
+        for rank, body in enumerate(replies):
+            # Where the structure is wrong, checks and outputs do not correspond, and nothing was looked for.
+            shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
+            for item, share in zip(body["checks"], shares, strict=False):
+                checks.append(_rank_check(rank, content.index, item, body["stale"], share))
+        return Comparison(checks=checks, fingerprints=tuple(body["fingerprint"] for body in replies))
 
-    def time_reference(self, call: int, *, groups: Sequence[Sequence[int]]) -> list[int]:
-        """One call of the reference on fresh contents; every rank's nanoseconds."""
-        self._ask({"command": "load", "call": call, "groups": [list(ranks) for ranks in groups]})
-        return [body["claimed_ns"] for body, _ in self._ask({"command": "go"})]
+    def time_reference(self, content: Content, *, groups: Sequence[Sequence[int]]) -> ReferenceTime:
+        """One call of the reference on fresh contents."""
+        self._ask({"command": "load", "content": content.as_message(), "groups": _lists(groups)})
+        start = time.monotonic_ns()
+        replies = self._ask({"command": "go"})
+        return ReferenceTime(
+            claims_ns=tuple(body["claimed_ns"] for body, _ in replies), answer_ns=time.monotonic_ns() - start
+        )
 
     def _ask(self, message: wire.Body) -> list[tuple[wire.Body, list[int]]]:
         return self._ask_each([message] * len(self._channels), [()] * len(self._channels))
@@ -219,7 +281,11 @@ def _environment(profile: Profile) -> dict[str, str]:
     } | kept
 
 
-def _rank_check(rank: int, call: int, item: wire.Body, stale: int | None) -> RankCheck:
+def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    return [list(ranks) for ranks in groups]
+
+
+def _rank_check(rank: int, call: int, item: wire.Body, stale: int | None, unwritten: float) -> RankCheck:
     first_wrong = item["first_wrong"]
     return RankCheck(
         rank=rank,
@@ -237,4 +303,5 @@ def _rank_check(rank: int, call: int, item: wire.Body, stale: int | None) -> Ran
         verdict=Verdict(item["verdict"]) if item["verdict"] is not None else None,
         message=item["message"] or "",
         stale=stale,
+        unwritten=unwritten,
     )

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import math
 import os
+import secrets
 import struct
 from typing import Any
 
@@ -35,10 +36,22 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     other: str | None = None
 
 
-def create(size: int) -> int:
-    """An empty memory file of `size` bytes that nobody can resize; returns its descriptor."""
+def new_poison() -> bytes:
+    """Eight secret bytes that are NaN in every floating-point format and out of any honest range as integers."""
+    return struct.pack("<4H", *(0x7FF9 + secrets.randbelow(7) for _ in range(4)))
+
+
+def create(size: int, *, poison: bytes = b"") -> int:
+    """A memory file of `size` bytes that nobody can resize; returns its descriptor.
+
+    Its data are filled with `poison`, by which one sees what was never written.
+    """
     descriptor = os.memfd_create("outputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(descriptor, size)
+    if poison:
+        piece = poison * (min(_COPY_BYTES, size) // len(poison))
+        for start in range(OUTPUT_HEADER_BYTES, size, len(piece)):
+            os.pwrite(descriptor, piece[: size - start], start)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from evaluator.host.slot_users import DEFAULT_RANGE
+from evaluator.judging.checks import NOTHING_OFF, Check
 
 
 class SandboxChoice(StrEnum):
@@ -42,6 +43,8 @@ class JudgeSettings:
         oracle_s: deadline for any single answer of the oracle ranks.
         memory_bytes, processes, cores: what a sandbox as a whole may use.
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
+        second_gang_share: the share of a ranked series that a second gang repeats; None for the profile's.
+        without: checks that are switched off, so that a test can see that they are needed. Never on a real node.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
 
@@ -77,7 +80,10 @@ class JudgeSettings:
     processes: int = 4096
     cores: int = 32
     users: tuple[int, int] = DEFAULT_RANGE
+    second_gang_share: float | None = None
+    without: frozenset[Check] = NOTHING_OFF
 
     def as_record(self) -> dict[str, str]:
         """Every setting as text, for a report's environment."""
-        return {f"judge.{name}": str(value) for name, value in dataclasses.asdict(self).items() if name != "work_dir"}
+        known = dataclasses.asdict(self) | {"without": ", ".join(sorted(self.without))}
+        return {f"judge.{name}": str(value) for name, value in known.items() if name != "work_dir"}

@@ -8,7 +8,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
 from evaluator.arena.shim import interleave, join
 from evaluator.arena.structure import align
 from evaluator.contract import SlotKind
-from evaluator.oracle import slots, wire
+from evaluator.oracle import slots, traces, wire
+from evaluator.oracle.contents import NearCall
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
 from problems.groups import Group
@@ -57,18 +58,11 @@ class Opened:
     make_inputs: Callable[[Call], Arguments]
     reference: Callable[..., Any]
 
-    def call(self, index: int) -> Call:
-        """Call number `index`."""
-        template = self.template
-        return Call(
-            key=template.key,
-            index=index,
-            rank=template.rank,
-            world_size=template.world_size,
-            dims=template.dims,
-            dtype=template.dtype,
-            device=template.device,
-        )
+    def call(self, content: wire.Body) -> Call:
+        """The call whose contents the host names: `call` by number, `near` another one or None."""
+        known = {field.name: getattr(self.template, field.name) for field in fields(Call)}
+        known["index"] = content["call"]
+        return Call(**known) if content["near"] is None else NearCall(**known, base=content["near"])
 
 
 class OracleRank:
@@ -177,28 +171,38 @@ class OracleRank:
 
     def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         opened = self._current()
-        arguments = opened.make_inputs(opened.call(message["call"]))
+        arguments = opened.make_inputs(opened.call(message["content"]))
+        if self._slot is not None and message["poison"] is not None:
+            traces.fill(self._slot.outputs.bytes, message["poison"])
         descriptor, owners = slots.write_inputs(opened.problem, arguments, groups=message["groups"], slot=self._slot)
-        return {"tensors": owners}, [descriptor, *(self._slot.announcement() if self._slot is not None else ())]
+        taken_in = os.fstat(descriptor).st_size if self._slot is None else self._slot.inputs.size
+        return {"tensors": owners, "bytes": taken_in}, [
+            descriptor,
+            *(self._slot.announcement() if self._slot is not None else ()),
+        ]
 
     def _compare(self, message: wire.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
-        call, header = opened.call(message["call"]), message["header"]
+        call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
             area = buffer if self._slot is None else self._slot.take(len(buffer))
+            seen = traces.fingerprint_of(header, area)
             checks = opened.examiner.examine(call, header, area)
-            stale = None
+            stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
-                earlier = [opened.call(index) for index in message["earlier"]]
+                earlier = [opened.call(content) for content in message["earlier"]]
                 stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
-        return {"checks": [check.as_message() for check in checks], "stale": stale}, []
+                if message["poison"] is not None:
+                    unwritten = traces.unwritten_shares(header, area, message["poison"])
+        answer = {"checks": [check.as_message() for check in checks], "stale": stale}
+        return answer | {"fingerprint": seen, "unwritten": unwritten}, []
 
     def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         """Make the reference's arguments of a call and the process groups they name."""
         opened = self._current()
         for ranks in message["groups"]:
             self._group(tuple(ranks))
-        self._arguments = [self._real(value) for value in opened.make_inputs(opened.call(message["call"])).values()]
+        self._arguments = [self._real(value) for value in opened.make_inputs(opened.call(message["content"])).values()]
         return {}, []
 
     def _go(self, _message: wire.Body, _descriptors: list[int]) -> Reply:

@@ -65,7 +65,7 @@ def test_a_rank_that_was_asked_nothing_may_say_nothing(kind: ReportKind) -> None
 
 @pytest.mark.parametrize(("claimed", "settled"), [(-1, 5), (9, 5)])
 def test_impossible_times_are_refused(claimed: int, settled: int) -> None:
-    packet = Report.LAYOUT.pack(Report.MAGIC, ReportKind.DONE, 7, claimed, settled, -1)
+    packet = Report.LAYOUT.pack(Report.MAGIC, ReportKind.DONE, 7, claimed, settled, -1, 0, 0)
     with pytest.raises(ChannelViolation, match="malformed"):
         expecting(CommandKind.GO, 7).accept(packet)
 

@@ -1,0 +1,45 @@
+"""Counting the collectives of torch.distributed that move tensors during a call. A claim, as all that ranks say."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_NAMESPACES = frozenset({"c10d", "_c10d_functional"})
+_WITHOUT_DATA = ("barrier", "monitored_barrier", "wait_tensor")
+
+
+class _Watch(TorchDispatchMode):
+    """Sees every operator of this thread on its way to its kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch has no types there
+        self.moved = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace in _NAMESPACES and not func.__name__.startswith(_WITHOUT_DATA):
+            self.moved += 1
+        return func(*args, **(kwargs or {}))
+
+
+class CollectiveCount:
+    """Counts inside a `with` block where it is wanted; otherwise nothing stands between the call and torch."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._watch = _Watch() if is_wanted else None
+
+    @property
+    def moved(self) -> int:
+        """How many collectives moved tensors."""
+        return 0 if self._watch is None else self._watch.moved
+
+    def __enter__(self) -> Self:
+        if self._watch is not None:
+            self._watch.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watch is not None:
+            self._watch.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]

@@ -1,0 +1,29 @@
+"""The judge's checks by name, so that the tests can switch each one off and see that a cheat then gets through.
+
+No request reaches them: they are a setting of a judge that a test makes, and the report says which were off.
+"""
+
+from enum import StrEnum
+
+
+class Check(StrEnum):
+    """Something that the judge does against cheats."""
+
+    FRESH_CONTENTS = "new contents for every call"
+    NEAR_CONTENTS = "calls in which only a few elements are new"
+    SKEWED_STARTS = "calls in which ranks start at different times"
+    VALUES = "values compared"
+    EVERY_RANK = "every rank compared"
+    TIMED_CALLS = "timed calls compared"
+    FINGERPRINT = "fingerprint at return held against what was taken"
+    POISON = "output slots poisoned"
+    INPUTS = "inputs compared after the call"
+    WINDOW = "claims held against the host's window"
+    SECOND_TIMER = "claims held against the idle device"
+    FLOOR = "times held against the roofline"
+    DRIFT = "drift of the reference"
+    COLLECTIVES = "library collectives counted"
+    SECOND_GANG = "a second gang"
+
+
+NOTHING_OFF: frozenset[Check] = frozenset()

@@ -1,0 +1,162 @@
+"""From recorded calls to a score and to what speaks against it. Pure: a report's record gives the same again."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from evaluator.contract import CallRecord, Finding, SizeRecord, SizeTiming, Timing, TimingRules, Verdict
+from evaluator.judging import statistics
+from evaluator.judging.checks import NOTHING_OFF, Check
+
+_SAME = 0.02
+"""Scores this close to an interval count as inside: a few blocks scatter more than the median of twelve."""
+
+
+def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
+    """The timed calls, block by block.
+
+    Raises:
+        ValueError: a block names a call that is not recorded.
+    """
+    calls = {call.number: call for call in record.calls}
+    try:
+        return [[calls[number] for number in block] for block in record.blocks]
+    except KeyError as error:
+        raise ValueError(f"size {record.size}: block with call {error}, which is not recorded") from None
+
+
+def ratios(record: SizeRecord) -> tuple[float, ...]:
+    """Reference over candidate per block, each the sum over the block's calls."""
+    pairs = zip(record.reference, timed_blocks(record), strict=True)
+    return tuple(
+        sum(call.longest_ns for call in ours) / max(1, sum(call.longest_ns for call in theirs))
+        for ours, theirs in pairs
+    )
+
+
+def gap_us(record: SizeRecord) -> float:
+    """The median time between the claimed end of a timed call and the moment the host heard of it."""
+    return median(call.answer_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
+
+
+def band_us(record: SizeRecord, rules: TimingRules) -> float:
+    """How long that time may be: what it is for the reference, what the copying of the payload may take, and a rest."""
+    reference = median(call.answer_ns - call.longest_ns for block in record.reference for call in block) / 1000
+    return reference + record.payload_bytes / rules.band_bytes_us + rules.band_us
+
+
+def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
+    """Candidate and reference at one size."""
+    calls = [call for block in timed_blocks(record) for call in block]
+    per_rank = zip(*(call.claimed_ns for call in calls), strict=True)
+    return SizeTiming(
+        size=record.size,
+        candidate=statistics.summarise([call.longest_ns / 1000 for call in calls]),
+        baseline=statistics.summarise([call.longest_ns / 1000 for block in record.reference for call in block]),
+        ratios=ratios(record),
+        rank_medians_us=tuple(median(claims) / 1000 for claims in per_rank),
+        floor_us=record.floor_us,
+        window_us=median(call.window_ns for call in calls) / 1000,
+        gap_us=gap_us(record),
+        band_us=band_us(record, rules),
+    )
+
+
+def conclude(
+    records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
+) -> tuple[Timing, list[Finding]]:
+    """The timing of all sizes, and what speaks against it."""
+    sizes = [size_timing(record, rules) for record in records]
+    blocks = statistics.combine_sizes([timing.ratios for timing in sizes])
+    interval = statistics.interval(blocks)
+    timing = Timing(score=interval.score, low=interval.low, high=interval.high, blocks=blocks, sizes=tuple(sizes))
+    judges = {
+        Check.WINDOW: _outside_band,
+        Check.SECOND_TIMER: _unsettled,
+        Check.FLOOR: _below_floor,
+        Check.DRIFT: _drift,
+    }
+    findings = [
+        finding
+        for check, judge in judges.items()
+        if check not in without
+        for record, size in zip(records, sizes, strict=True)
+        for finding in judge(record, size, rules)
+    ]
+    return timing, findings
+
+
+def settle(
+    records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
+) -> tuple[Timing, list[Finding]]:
+    """The timing that counts and what speaks against it, where a second gang may have run the series, or part of it.
+
+    Where the second ran all of it, because the ratios differed, the slower of the two counts.
+    """
+    first = [record for record in records if record.gang == 1]
+    again = [record for record in records if record.gang != 1]
+    timing, findings = conclude(first, rules, without=without)
+    if not again:
+        return timing, findings
+    other, against = conclude(again, rules, without=without)
+    if len(other.blocks) < len(timing.blocks):
+        # A few blocks are too few to judge the reference's drift by.
+        return timing, [*findings, *(item for item in against if item.verdict is not Verdict.BASELINE_UNSTABLE)]
+    return min(timing, other, key=lambda each: each.low), [*findings, *against]
+
+
+def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bool:
+    """Whether the score of a few blocks in a second gang lies within the first's interval, or close to it."""
+    score = conclude(again, rules)[0].score
+    return first.low * (1 - _SAME) <= score <= first.high * (1 + _SAME)
+
+
+def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
+    gap, band = size.gap_us or 0.0, size.band_us or 0.0
+    if gap > band:
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=(
+                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
+                f"{gap:.1f} us later on the host's clock, more than the {band:.1f} us that bookkeeping can take"
+            ),
+            size=size.size,
+        )
+
+
+def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    if rules.settle_ratio is None:
+        return
+    calls = [call for block in timed_blocks(record) for call in block]
+    settled_us = median(max(call.settled_ns) for call in calls) / 1000
+    claimed_us = size.candidate.median_us
+    if settled_us > rules.settle_ratio * claimed_us and settled_us - claimed_us > rules.settle_jitter_us:
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=(
+                f"the devices were idle {settled_us - claimed_us:.1f} us after calls of {claimed_us:.1f} us had ended "
+                f"in stream order at size {size.size}: work was left on streams that the current one does not wait for"
+            ),
+            size=size.size,
+        )
+
+
+def _below_floor(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
+    if size.floor_us is not None and size.candidate.median_us < size.floor_us:
+        message = f"{size.candidate.median_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
+        yield Finding(verdict=Verdict.BELOW_FLOOR, message=message, size=size.size)
+
+
+def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    """Whether the reference's medians of the two halves of a series differ by more than the profile allows."""
+    medians = [median(call.longest_ns for call in block) for block in record.reference]
+    half = len(medians) // 2
+    if rules.baseline_drift is None or not half:
+        return
+    first_us, last_us = median(medians[:half]) / 1000, median(medians[-half:]) / 1000
+    drift = abs(first_us / last_us - 1)
+    if drift > rules.baseline_drift and abs(first_us - last_us) > rules.baseline_jitter_us:
+        message = (
+            f"the reference drifted from {first_us:.1f} to {last_us:.1f} us ({drift:.1%}) at size {record.size} "
+            "while it was measured"
+        )
+        yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)

@@ -1,0 +1,43 @@
+"""What taken outputs show beside their values: whether they are what was returned, and whether they were written."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from evaluator.arena.fingerprint import fingerprint
+from evaluator.arena.structure import Area, view_of
+
+_WORD = 8
+
+
+def fill(area: Area, poison: int) -> None:
+    """Write the poison, a signed 64-bit number, over a whole area of device memory."""
+    assert isinstance(area, torch.Tensor)
+    area[: area.numel() // _WORD * _WORD].view(torch.int64).fill_(poison)
+
+
+def fingerprint_of(header: Sequence[dict[str, Any]], area: Area) -> int | None:
+    """The fingerprint of the outputs as they were taken; None where not all of them were stored."""
+    if any("other" in entry or entry["start"] < 0 for entry in header):
+        return None
+    return fingerprint([_tensor(entry, area) for entry in header])
+
+
+def unwritten_shares(header: Sequence[dict[str, Any]], area: Area, poison: int) -> list[float]:
+    """The share of each output that still holds the poison."""
+    return [0.0 if "other" in entry or entry["start"] < 0 else _unwritten(entry, area, poison) for entry in header]
+
+
+def _tensor(entry: dict[str, Any], area: Area) -> torch.Tensor:
+    count = math.prod(entry["shape"])
+    return view_of(area, dtype=getattr(torch, entry["dtype"]), start=entry["start"], count=count).view(entry["shape"])
+
+
+def _unwritten(entry: dict[str, Any], area: Area, poison: int) -> float:
+    raw = _tensor(entry, area).reshape(-1).view(torch.uint8)
+    words = raw.numel() // _WORD
+    if not words:
+        return 0.0
+    return float((raw[: words * _WORD].view(torch.int64) == poison).sum()) / words
