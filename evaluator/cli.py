@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator import presentation
-from evaluator.contract import Backend, BaselineTable, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
+from evaluator.contract import Backend, BaselineTable, EvaluationRequest, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
     baseline.set_defaults(command=measure_baselines)
-    doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it can confine a submission")
+    doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it may do ranked public work")
     doctor.add_argument("--profile", default=DEFAULT_PROFILE)
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(command=examine)
@@ -183,7 +183,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
 
 
 def examine(options: argparse.Namespace) -> int:
-    """`doctor`: which properties of the sandbox hold here; exit 0 if at least the reduced level is reached."""
+    """`doctor`: which properties of the sandbox hold here; exit 0 if the level that the profile demands is reached."""
     profile = profiles.get(options.profile)
     found = _survey(profile)
     needs = profile.sandbox.value
@@ -195,8 +195,8 @@ def examine(options: argparse.Namespace) -> int:
         }
         sys.stdout.write(json.dumps(record, indent=1) + "\n")
     else:
-        sys.stdout.write(presentation.confinement_text(found, demanded=needs))
-    return 1 if found.level is SandboxLevel.NONE else 0
+        sys.stdout.write(presentation.confinement_text(found, profile=profile))
+    return 0 if found.level.is_at_least(profile.sandbox) else 1
 
 
 def _survey(profile: Profile) -> sandbox.Confinement:

@@ -110,6 +110,11 @@ class SandboxLevel(StrEnum):
     REDUCED = "reduced"
     NONE = "none"
 
+    def is_at_least(self, other: "SandboxLevel") -> bool:
+        """Whether everything that `other` promises holds."""
+        strongest_first = list(SandboxLevel)
+        return strongest_first.index(self) <= strongest_first.index(other)
+
 
 class SlotKind(StrEnum):
     """How contents reached the submission's ranks."""

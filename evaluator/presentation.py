@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from evaluator.contract import EvaluationReport, RankState
-from evaluator.host.sandbox import Confinement
+from evaluator.hardware.profiles import Profile
+from evaluator.host.sandbox import NEVER_ENFORCED, Confinement
 from evaluator.judging.verdicts import FACTS
 
 
@@ -54,10 +55,13 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.strip().splitlines())
 
 
-def confinement_text(found: Confinement, *, demanded: str) -> str:
-    """What a machine can enforce, property by property."""
-    lines = [f"sandbox level: {found.level.value} (ranked public work demands: {demanded})"]
+def confinement_text(found: Confinement, *, profile: Profile) -> str:
+    """What a machine can enforce, property by property, and what follows for ranked work."""
+    lines = [f"sandbox level: {found.level.value} (ranked public work on {profile.name} demands: {profile.sandbox})"]
     for probe in found.probes:
         mark = "yes" if probe.holds else "NO "
-        lines.append(f"  {mark}  {probe.name}" + (f": {probe.detail}" if probe.detail and not probe.holds else ""))
+        lines.append(f"  {mark}  {probe.name}" + (f": {probe.detail}" if probe.detail else ""))
+    lines += [f"  --   not enforced on any node: {text}" for text in NEVER_ENFORCED[profile.device]]
+    may = found.level.is_at_least(profile.sandbox)
+    lines.append("ranked public work: " + ("yes" if may else "refused; what is marked NO is missing"))
     return "\n".join(lines) + "\n"

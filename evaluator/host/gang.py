@@ -407,10 +407,8 @@ class Gang:
 
     def _kill(self) -> None:
         members = self._members()
-        if self._group is not None:
-            self._group.kill()
-        # The members first: the outermost process then reaps the sandbox's own first process, and ends by itself.
-        for pid in members():
+        # The others first: the outermost process then reaps the sandbox's own first process, and ends by itself.
+        for pid in set(members()) - {self._process.pid}:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -420,6 +418,8 @@ class Gang:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(timeout=_CLEAN_S)
+        if self._group is not None:
+            self._group.kill()  # whoever was born meanwhile
         processes.wait_until_gone(members, seconds=_CLEAN_S)
         if self._group is not None:
             self._group.remove()

@@ -90,6 +90,7 @@ def test_doctor_says_what_can_be_enforced() -> None:
     done = evaluator("doctor", "--json")
     record = json.loads(done.stdout)
     held = {probe["name"]: probe["holds"] for probe in record["probes"]}
+    assert record["demanded"] == "reduced"
     assert done.returncode == (1 if record["level"] == "none" else 0)
     if record["level"] != "none":
         assert held["network: own loopback only"]

@@ -1,0 +1,167 @@
+"""Programs that try to break out of the sandbox, judged by the real judge: nothing of it may succeed."""
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import EvaluationReport, SandboxLevel, SourceBundle, SourceFile, Verdict
+from evaluator.host import Judge, cgroups
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
+
+ROOT = Path(__file__).parents[2]
+MEGABYTE = 1 << 20
+SMALL = dataclasses.replace(
+    SETTINGS,
+    memory_bytes=2048 * MEGABYTE,
+    temporary_bytes=64 * MEGABYTE,
+    shared_memory_bytes=64 * MEGABYTE,
+    processes=120,
+    open_files=4096,
+    import_s=60.0,
+)
+
+
+@pytest.fixture(scope="module")
+def small_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge whose sandboxes are small, so that using them up is quick."""
+    with Judge(dataclasses.replace(SMALL, work_dir=tmp_path_factory.mktemp("small"))) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """Things outside that a submission must not reach: a file, a process with a secret, sockets that listen."""
+    folder = tmp_path_factory.mktemp("host")
+    secret, abstract = secrets.token_hex(16), f"pkb-test-{secrets.token_hex(8)}"
+    (folder / "secret").write_text(secret)
+    (folder / "secret").chmod(0o644)
+    environment = os.environ | {"HOST_SECRET": secret}
+    waiting = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as port,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as nameless,
+        waiting,
+    ):
+        named.bind(str(folder / "socket"))
+        (folder / "socket").chmod(0o777)
+        named.listen()
+        nameless.bind(f"\0{abstract}")
+        nameless.listen()
+        yield {
+            "secret": secret,
+            "file": str(folder / "secret"),
+            "socket": str(folder / "socket"),
+            "abstract": abstract,
+            "port": port.getsockname()[1],
+            "pid": waiting.pid,
+            "name": platform.node() or "no name",
+        }
+        waiting.kill()
+
+
+def escapes(judge: Judge, host: dict[str, object]) -> EvaluationReport:
+    known = host | {"work_dir": str(judge.settings.work_dir), "checkout": str(ROOT)}
+    text = (SUBMISSIONS / "escapes.py").read_text(encoding="utf-8").replace("HOST = {}", f"HOST = {known!r}", 1)
+    return judge.evaluate(request_for_text(text))
+
+
+def test_no_way_out_of_the_sandbox(small_judge: Judge, host: dict[str, object]) -> None:
+    """Twice, because the second evaluation must not find what the first one left."""
+    for _ in range(2):
+        report = escapes(small_judge, host)
+        assert report.verdict is Verdict.PASSED, report.message
+        outcomes = re.findall(r"^(\S+): (blocked|ALLOWED)(.*)$", report.ranks[0].log, flags=re.MULTILINE)
+        assert [name for name, outcome, _ in outcomes if outcome != "blocked"] == [], report.ranks[0].log
+        assert len(outcomes) > 110
+
+
+def test_using_everything_up_ends_at_a_limit_and_harms_nobody(small_judge: Judge) -> None:
+    report = small_judge.evaluate(request_for("exhausts"))
+    log = report.ranks[0].log
+    outcomes = dict(re.findall(r"^([^:\n]+): (stopped|NOT STOPPED)", log, flags=re.MULTILINE))
+    expected = {"/tmp", "/dev/shm", "one process's memory", "open files"}
+    if cgroups.find().limits_hold:
+        expected |= {"processes", "memory"}
+    assert expected <= {name for name, outcome in outcomes.items() if outcome == "stopped"}, log
+    assert "core file limit: 0" in log
+    assert report.verdict is Verdict.PASSED, report.message
+    assert small_judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_sources_cannot_be_placed_outside_their_folder(small_judge: Judge) -> None:
+    request = request_for("correct")
+    outside = SourceFile(path="../../planted.py", text="x = 1\n")
+    source = SourceBundle(files=(*request.source.files, outside))
+    report = small_judge.evaluate(type(request)(**{**_fields(request), "source": source}))
+    assert report.verdict is not Verdict.PASSED
+    assert not list(Path(str(small_judge.settings.work_dir)).rglob("planted.py"))
+
+
+def _fields(request: object) -> dict[str, object]:
+    return {name: getattr(request, name) for name in request.__struct_fields__}  # type: ignore[attr-defined]
+
+
+def test_full_is_what_a_machine_with_everything_reaches(small_judge: Judge) -> None:
+    """Where the judge is root and may make groups, nothing is missing; elsewhere what is missing is named."""
+    missing = {probe.name: probe.detail for probe in small_judge.probes if not probe.holds}
+    assert (small_judge.sandbox is SandboxLevel.FULL) == (not missing)
+    assert all(missing.values()), missing
+    if os.getuid() == 0 and cgroups.find().limits_hold:
+        assert missing == {}
+
+
+def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge, judge: Judge) -> None:
+    if small_judge.sandbox is not SandboxLevel.FULL:
+        pytest.skip("this machine gives sandboxes no user of their own")
+    # Both have a gang waiting, or are starting one.
+    deadline = time.monotonic() + 30
+    while len(owners := set(_owners_of_launchers())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert 0 not in owners
+    assert len(owners) >= 2
+
+
+def _owners_of_launchers() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            program, *arguments = (path / "cmdline").read_text().split("\0")
+            if program == sys.executable and any(text.endswith("arena/launcher.py") for text in arguments):
+                yield _owner(path)
+        except OSError:
+            continue
+
+
+def _owner(path: Path) -> int:
+    return int(re.search(r"^Uid:\s+(\d+)", (path / "status").read_text(), flags=re.MULTILINE)[1])  # type: ignore[index]
+
+
+def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_work_is_possible() -> None:
+    command = [sys.executable, "-m", "evaluator", "doctor", "--json", "--profile", "h100x4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    found = json.loads(done.stdout)
+    assert len(found["probes"]) >= 17
+    assert found["demanded"] == "full"
+    assert (done.returncode == 0) == (found["level"] == "full")
+
+
+def test_groups_of_killed_judges_are_swept_away_and_young_ones_stay(tmp_path: Path) -> None:
+    old, young = tmp_path / "pkb-old", tmp_path / "pkb-young"
+    old.mkdir()
+    young.mkdir()
+    os.utime(old, (0, 0))
+    cgroups.sweep(tmp_path)
+    assert not old.exists()
+    assert young.is_dir()
