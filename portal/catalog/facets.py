@@ -1,5 +1,6 @@
 """Finding problems by what they are: facets with counts, and search over titles, summaries and origins."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,15 +8,26 @@ from enum import StrEnum
 from problems.schema import Problem
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
+NONE = "none"
+"""The value of a facet where a problem has none: no parallelism, no named origin."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facet:
-    """One way to divide the problems: its GET parameter, its heading, and the values that a problem has."""
+    """One way to divide the problems: its GET parameter, its heading, and the values that a problem has.
+
+    `labels` holds the values in their order with what people read; where it is empty, a value is its own label and
+    the order is that of the alphabet.
+    """
 
     name: str
     label: str
-    kind: type[StrEnum]
-    values: Callable[[Problem], Sequence[StrEnum]]
+    values: Callable[[Problem], Sequence[str]]
+    labels: dict[str, str]
+
+    def label_of(self, value: str) -> str:
+        """What people read for `value`."""
+        return self.labels.get(value, "None named" if value == NONE else value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +40,37 @@ class Option:
     is_chosen: bool
 
 
+_ORIGIN_ENDS = re.compile(r" ?\(|, | / | and | after | style ")
+
+
+def origin_project(problem: Problem) -> str:
+    """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
+    if problem.origin is None:
+        return NONE
+    return _ORIGIN_ENDS.split(problem.origin, maxsplit=1)[0].removeprefix("NVIDIA ")
+
+
+def _labels(kind: type[StrEnum]) -> dict[str, str]:
+    return {str(value): str(getattr(value, "label", value)) for value in kind}
+
+
 FACETS = (
-    Facet(name="block", label="Block", kind=Block, values=lambda problem: (problem.block,)),
-    Facet(name="parallelism", label="Parallelism", kind=Parallelism, values=lambda problem: problem.parallelism),
+    Facet(name="block", label="Block", labels=_labels(Block), values=lambda problem: (problem.block,)),
     Facet(
-        name="communication", label="Communication", kind=Communication, values=lambda problem: problem.communication
+        name="parallelism",
+        label="Parallelism",
+        labels=_labels(Parallelism) | {NONE: "None"},
+        values=lambda problem: problem.parallelism or (NONE,),
     ),
-    Facet(name="stage", label="Stage", kind=Stage, values=lambda problem: problem.stage),
-    Facet(name="domain", label="Domain", kind=Domain, values=lambda problem: (problem.domain,)),
+    Facet(
+        name="communication",
+        label="Communication",
+        labels=_labels(Communication),
+        values=lambda problem: problem.communication,
+    ),
+    Facet(name="stage", label="Stage", labels=_labels(Stage), values=lambda problem: problem.stage),
+    Facet(name="domain", label="Domain", labels=_labels(Domain), values=lambda problem: (problem.domain,)),
+    Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
 )
 
 
@@ -44,7 +79,7 @@ def _matches(problem: Problem, facet: Facet, wanted: str) -> bool:
 
 
 def _contains(problem: Problem, words: Iterable[str]) -> bool:
-    labels = " ".join(str(getattr(value, "label", value)) for facet in FACETS for value in facet.values(problem))
+    labels = " ".join(facet.label_of(str(value)) for facet in FACETS for value in facet.values(problem))
     text = f"{problem.number} {problem.slug} {problem.title} {problem.summary} {problem.origin or ''} {labels}".lower()
     return all(word in text for word in words)
 
@@ -63,11 +98,11 @@ def options(problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str]
     """The values of `facet` that occur, counted among the problems that the other facets and the search leave."""
     others = {name: value for name, value in chosen.items() if name != facet.name}
     left = find(problems, chosen=others, search=search)
+    found = {str(value) for problem in left for value in facet.values(problem)}
     counted = []
-    for value in facet.kind:
+    for value in facet.labels or sorted(found, key=str.lower):
         count = sum(value in facet.values(problem) for problem in left)
         is_chosen = chosen.get(facet.name) == value
         if count or is_chosen:
-            label = str(getattr(value, "label", value))
-            counted.append(Option(value=str(value), label=label, count=count, is_chosen=is_chosen))
+            counted.append(Option(value=value, label=facet.label_of(value), count=count, is_chosen=is_chosen))
     return counted

@@ -22,6 +22,8 @@ def addresses(alice, local):
         "/problems/allreduce/submit/",
         "/problems/allreduce/leaderboard/",
         "/leaderboards/",
+        "/roofline/",
+        "/taxonomy/",
         "/nodes/",
         "/docs/",
         "/api/v1/",

@@ -20,6 +20,8 @@ PUBLIC = [
     "/accounts/sign-up/",
     "/problems/allreduce/",
     "/problems/allreduce/leaderboard/",
+    "/roofline/",
+    "/taxonomy/",
 ]
 
 

@@ -1,0 +1,204 @@
+"""The problems as a matrix of block and parallelism, shaded by a chosen quantity, and the transformer as a drawing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlencode
+
+from portal.catalog.facets import FACETS, NONE
+from portal.catalog.templatetags.pkb import score as score_text
+from portal.ranking.leaders import Leader
+from problems.schema import Problem
+from problems.taxonomy import BLOCK_GROUPS, Block, BlockGroup, Parallelism
+
+SHADES = 4
+FACETS_BESIDE = tuple(facet for facet in FACETS if facet.name not in ("block", "parallelism"))
+"""The facets that narrow the matrix; the other two are its axes."""
+
+
+class Quantity(StrEnum):
+    """What a cell shows and is shaded by."""
+
+    COUNT = "count"
+    SPEEDUP = "speedup"
+    SOLVED = "solved"
+
+
+LABELS = {
+    Quantity.COUNT: "Number of problems",
+    Quantity.SPEEDUP: "Best speedup",
+    Quantity.SOLVED: "Share solved",
+}
+_EDGES: dict[Quantity, tuple[float, ...]] = {
+    Quantity.COUNT: (1, 2, 4, 7),
+    Quantity.SPEEDUP: (0, 1, 1.5, 2),
+    Quantity.SOLVED: (0.001, 0.34, 0.67, 1),
+}
+"""From which value on each shade holds."""
+SHADE_LABELS = {
+    Quantity.COUNT: ("1", "2 or 3", "4 to 6", "7 or more"),
+    Quantity.SPEEDUP: ("below 1", "1 to 1.5", "1.5 to 2", "2 or more"),
+    Quantity.SOLVED: ("up to a third", "up to two thirds", "more than that", "all"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The problems of one block and parallelism (or of a whole row or column) and what is known of them.
+
+    `shade` goes from 0, nothing, to `SHADES`; the number in `text` says the same.
+    """
+
+    name: str
+    count: int
+    solved: int
+    best: Leader | None
+    text: str
+    note: str
+    shade: int
+    query: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One block: its cells by parallelism, and all of them together."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    total: Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """Rows under their group's heading, with the totals of the columns below."""
+
+    columns: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[Row, ...]], ...]
+    totals: Row
+
+
+_COLUMNS = ((NONE, "None"), *((value.value, value.label) for value in Parallelism))
+
+Fits = Callable[[Problem], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a matrix is made of: problems left by the facets, the leaders of their boards, and what cells show.
+
+    `leaders` holds the boards that count, by problem; `chosen` are the facets that links keep.
+    """
+
+    problems: Sequence[Problem]
+    leaders: Mapping[str, Sequence[Leader]]
+    quantity: Quantity
+    chosen: Mapping[str, str]
+
+
+def matrix(shown: Shown) -> Matrix:
+    """Every block that occurs against every parallelism; a problem with several kinds stands in several cells."""
+    groups = []
+    for group in BlockGroup:
+        blocks = [block for block in BLOCK_GROUPS[group] if any(item.block is block for item in shown.problems)]
+        if blocks:
+            groups.append((group.label, tuple(_row(shown, block) for block in blocks)))
+    return Matrix(columns=tuple(label for _, label in _COLUMNS), groups=tuple(groups), totals=_row(shown, None))
+
+
+def _row(shown: Shown, block: Block | None) -> Row:
+    label = block.label if block else "All blocks"
+    of_block = [problem for problem in shown.problems if block is None or problem.block is block]
+    query = {"block": block.value} if block else {}
+    cells = tuple(
+        _cell(
+            shown,
+            [problem for problem in of_block if value in (problem.parallelism or (NONE,))],
+            name=f"{label}, {column.lower()} parallel" if value != NONE else f"{label}, no parallelism",
+            query={**query, "parallelism": value},
+        )
+        for value, column in _COLUMNS
+    )
+    return Row(label=label, cells=cells, total=_cell(shown, of_block, name=f"{label}, any parallelism", query=query))
+
+
+def _cell(shown: Shown, problems: Sequence[Problem], *, name: str, query: Mapping[str, str]) -> Cell:
+    leaders = [leader for problem in problems for leader in shown.leaders.get(problem.slug, ())]
+    solved = sum(bool(shown.leaders.get(problem.slug)) for problem in problems)
+    best = max((leader for leader in leaders if leader.is_ranked_by_speed), key=_score, default=None)
+    value, text, note = _content(shown.quantity, count=len(problems), solved=solved, best=best)
+    kept = {key: chosen for key, chosen in shown.chosen.items() if chosen}
+    return Cell(
+        name=name,
+        count=len(problems),
+        solved=solved,
+        best=best,
+        text=text,
+        note=note,
+        shade=0 if value is None else sum(value >= edge for edge in _EDGES[shown.quantity]),
+        query=urlencode({**query, **kept}),
+    )
+
+
+def _score(leader: Leader) -> float:
+    return leader.score
+
+
+def _content(quantity: Quantity, *, count: int, solved: int, best: Leader | None) -> tuple[float | None, str, str]:
+    """The value that shades a cell, its text, and the line below."""
+    if not count:
+        return None, "", ""
+    if quantity is Quantity.COUNT:
+        return count, str(count), f"{solved} solved"
+    if quantity is Quantity.SOLVED:
+        return solved / count, f"{100 * solved / count:.0f} %", f"{solved} of {count}"
+    return (best.score, score_text(best.score), best.author) if best else (None, "open", f"of {count}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One box of the transformer's drawing, which leads to its block's problems."""
+
+    block: Block
+    x: int
+    y: int
+    width: int
+    count: int
+
+    @property
+    def middle(self) -> float:
+        """Where its words stand."""
+        return self.x + self.width / 2
+
+    @property
+    def name(self) -> str:
+        """The block's name where it fits, else its abbreviation."""
+        return "MoE" if self.block is Block.MOE else self.block.label
+
+
+_PARTS = (
+    (Block.EMBEDDING, 20, 8, 200),
+    (Block.NORM, 40, 72, 160),
+    (Block.ATTENTION, 40, 120, 160),
+    (Block.MLP, 40, 190, 76),
+    (Block.MOE, 124, 190, 76),
+    (Block.LOSS, 20, 262, 200),
+    (Block.GRADIENT, 262, 262, 130),
+    (Block.OPTIMIZER, 262, 190, 130),
+    (Block.QUANTIZATION, 262, 120, 130),
+    (Block.PRIMITIVE, 262, 72, 130),
+)
+
+
+def transformer(problems: Sequence[Problem]) -> list[Part]:
+    """The boxes of the drawing with the number of problems of each."""
+    return [Part(block=block, x=x, y=y, width=width, count=_count(problems, block)) for block, x, y, width in _PARTS]
+
+
+def outside_the_transformer(problems: Sequence[Problem]) -> list[tuple[Block, int]]:
+    """The blocks that the drawing has no box for, with the number of problems of each."""
+    drawn = {block for block, *_ in _PARTS}
+    return [(block, _count(problems, block)) for block in Block if block not in drawn and _count(problems, block)]
+
+
+def _count(problems: Sequence[Problem], block: Block) -> int:
+    return sum(problem.block is block for problem in problems)

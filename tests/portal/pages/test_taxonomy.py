@@ -1,0 +1,116 @@
+"""The taxonomy browser: cells that lead to their problems, quantities, facets, patterns and the drawing."""
+
+import re
+from html import unescape
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from portal.catalog import facets
+from portal.catalog.patterns import pattern
+from problems import registry
+from problems.taxonomy import Communication
+from tests.portal.pages import scenes
+
+GPU = "h200x8-nomc"
+pytestmark = pytest.mark.django_db
+
+
+def _cells(page):
+    """Address and spoken text of every cell that leads somewhere."""
+    links = re.findall(r'<td class="cell shade-(\d)"><a href="([^"]*)" aria-label="([^"]*)"><b>([^<]*)</b>', page)
+    return [(int(shade), unescape(address), unescape(spoken), text) for shade, address, spoken, text in links]
+
+
+def _page(client, **query):
+    return client.get("/taxonomy/", query).content.decode()
+
+
+def test_every_problem_stands_in_a_cell_and_every_cell_opens_as_many_as_it_says(client):
+    cells = _cells(_page(client))
+    assert cells[-1][3] == str(len(registry.problems()))
+    for _, address, spoken, _text in cells:
+        said = int(re.search(r": (\d+) problem", spoken)[1])
+        assert f"{said} of {len(registry.problems())} problem" in client.get(address).content.decode(), spoken
+
+
+def test_problems_without_parallelism_have_a_column(client):
+    (cell,) = [cell for cell in _cells(_page(client)) if cell[2].startswith("Collective, no parallelism")]
+    assert "parallelism=none" in cell[1]
+    assert "All-reduce (sum) of one matrix" in client.get(cell[1]).content.decode()
+
+
+@pytest.mark.parametrize("facet", ["communication", "stage", "domain", "origin"])
+def test_a_facet_narrows_the_matrix_and_the_links_keep_it(client, facet):
+    kind = next(kind for kind in facets.FACETS if kind.name == facet)
+    option = facets.options(registry.problems(), kind, chosen={})[0]
+    page = _page(client, **{facet: option.value})
+    cells = _cells(page)
+    assert cells[-1][3] == str(option.count)
+    assert all(f"{facet}=" in address for _, address, _, _ in cells)
+
+
+def test_solved_and_speedup_follow_the_boards(client, alice, bob, local):
+    scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, score=1.1)
+    scenes.judged(bob, local, problem="gemm_allreduce", profile=GPU, score=1.6)
+    scenes.judged(bob, local)
+    solved = _cells(_page(client, quantity="solved"))[-1]
+    assert f"{len(registry.problems())} problems, 2 solved, best speedup 1.60 by bob" in solved[2]
+    assert _cells(_page(client, quantity="speedup"))[-1][3] == "1.595×"  # noqa: RUF001 - the multiplication sign
+    assert ", 1 solved" in _cells(_page(client, profile=GPU))[-1][2]
+
+
+def test_practice_boards_have_no_speedup(client, alice, local):
+    scenes.judged(alice, local)
+    page = _page(client, quantity="speedup", profile="cpux2")
+    assert "Practice boards order nobody by speed" in page
+    assert "best speedup" not in page
+
+
+def test_shades_come_with_their_numbers(client):
+    page = _page(client)
+    assert all(shade > 0 and text for shade, _, _, text in _cells(page))
+    assert all(words in page for words in ("2 or 3", "4 to 6", "7 or more"))
+
+
+@pytest.mark.parametrize("query", [{"quantity": "x"}, {"profile": "abacus"}])
+def test_an_unknown_choice_is_a_404_with_the_known_ones(client, query):
+    response = client.get("/taxonomy/", query)
+    assert response.status_code == 404
+    assert b"Known are" in response.content
+
+
+def test_facets_that_leave_nothing_offer_the_way_back(client):
+    assert "Show every problem" in _page(client, origin="nobody")
+
+
+@pytest.mark.parametrize("communication", Communication)
+def test_every_pattern_has_its_picture_and_its_problems(client, communication):
+    page = _page(client)
+    assert f'href="/problems/?communication={communication}"' in page
+    assert pattern(communication).spoken in page
+
+
+def test_an_all_to_all_keeps_every_piece_and_a_reduction_sums_them():
+    for communication in (Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V):
+        names = [piece.text for piece in pattern(communication).pieces]
+        assert sorted(names[:16]) == sorted(names[16:])
+    assert pattern(Communication.REDUCE_SCATTER).spoken.endswith("rank 3: Σ3.")
+
+
+def test_the_drawing_leads_to_its_blocks(client):
+    page = _page(client)
+    number = sum(problem.block == "attention" for problem in registry.problems())
+    assert f'<a href="/problems/?block=attention" aria-label="Attention: {number} problems">' in page
+
+
+@pytest.mark.parametrize("address", ["/taxonomy/", "/taxonomy/?quantity=speedup&origin=VeOmni"])
+def test_the_number_of_queries_does_not_grow_with_the_entries(client, local, address, django_assert_num_queries):
+    scenes.judged(scenes.person("first"), local, profile=GPU)
+    with CaptureQueriesContext(connection) as few:
+        client.get(address)
+    for name, problem in (("second", "allreduce"), ("third", "gemm_allreduce")):
+        scenes.judged(scenes.person(name), local, profile=GPU, problem=problem)
+    with django_assert_num_queries(len(few)):
+        client.get(address)
