@@ -12,9 +12,10 @@ import msgspec
 from evaluator import presentation
 from evaluator.contract import Backend, BaselineTable, EvaluationRequest, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError
+from evaluator.hardware import ceilings as stored_ceilings
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
-from evaluator.host import Judge, JudgeSettings, SandboxChoice, sandbox
+from evaluator.host import Judge, JudgeSettings, SandboxChoice, ceilings, sandbox
 from evaluator.host import probe as machine
 from evaluator.host.baselines import BaselineRun
 from evaluator.host.baselines import table as baseline_table
@@ -60,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     listing.set_defaults(command=list_problems)
     probing = commands.add_parser("probe", help="what this machine is, and which profiles it can judge")
     probing.add_argument("--json", action="store_true")
+    probing.add_argument("--measure", action="store_true", help="measure ceilings, and keep them with the profile")
+    probing.add_argument("--profile", default=DEFAULT_PROFILE, help="whose ranks measure (with --measure)")
+    probing.add_argument("--output", type=Path, help="another file to write (with --measure)")
     probing.set_defaults(command=probe)
     baseline = commands.add_parser("baseline", help="measure references, and write problems/baselines/<profile>.json")
     baseline.add_argument("problems", nargs="*", metavar="SLUG", help="default: every problem")
@@ -153,7 +157,9 @@ def _problem_record(problem: Problem) -> dict[str, object]:
 
 
 def probe(options: argparse.Namespace) -> int:
-    """`probe`: facts about this machine and the profiles that it can judge."""
+    """`probe`: facts about this machine and the profiles that it can judge; with --measure, what it reaches."""
+    if options.measure:
+        return _measure_ceilings(options)
     facts = machine.facts()
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
@@ -162,6 +168,22 @@ def probe(options: argparse.Namespace) -> int:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             sys.stdout.write(f"{name:<18} {shown}\n")
     return 0
+
+
+def _measure_ceilings(options: argparse.Namespace) -> int:
+    found = ceilings.measure(options.profile)
+    text = msgspec.json.format(found.to_json().encode(), indent=1) + b"\n"
+    _replace(options.output or stored_ceilings.FOLDER / f"{found.profile}.json", text)
+    sys.stdout.write(text.decode() if options.json else presentation.ceilings_text(found))
+    return 0
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write the file whole or leave it as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".tmp")
+    scratch.write_bytes(content)
+    scratch.replace(path)
 
 
 def measure_baselines(options: argparse.Namespace) -> int:
@@ -175,10 +197,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
             known[slug] = {**known.get(slug, {}), size: found}
             sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
             sys.stdout.flush()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".tmp")
-    scratch.write_bytes(msgspec.json.format(baseline_table(profile.name, known).to_json().encode(), indent=1) + b"\n")
-    scratch.replace(path)
+    _replace(path, msgspec.json.format(baseline_table(profile.name, known).to_json().encode(), indent=1) + b"\n")
     return 0
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from evaluator.contract import EvaluationReport, RankState
+from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox import NEVER_ENFORCED, Confinement
 from evaluator.judging.verdicts import FACTS
@@ -65,3 +66,25 @@ def confinement_text(found: Confinement, *, profile: Profile) -> str:
     may = found.level.is_at_least(profile.sandbox)
     lines.append("ranked public work: " + ("yes" if may else "refused; what is marked NO is missing"))
     return "\n".join(lines) + "\n"
+
+
+def ceilings_text(found: Ceilings) -> str:
+    """Measured ceilings for a person."""
+    return "\n".join(_ceilings_lines(found)) + "\n"
+
+
+def _ceilings_lines(found: Ceilings) -> Iterator[str]:
+    yield f"{found.profile}, measured {found.measured_at}, torch {found.environment.get('torch', '?')}"
+    for dtype, flops in found.arithmetic_flops.items():
+        yield f"  matrix product {dtype:<16} {flops / 1e12:10.3g} TFLOP/s"
+    yield f"  device memory, copy             {found.memory_bytes_s / 1e9:10.3g} GB/s read and written"
+    if found.pairs:
+        rates = [pair.bytes_s / 1e9 for pair in found.pairs]
+        yield f"  peer copy, one way              {min(rates):10.3g} to {max(rates):.3g} GB/s over {len(rates)} pairs"
+    for rate in found.collectives:
+        bus = f"{rate.bus_bytes_s / 1e9:.3g} GB/s bus"
+        yield f"  {rate.name:<12} {rate.message_bytes:>12,} bytes {rate.median_us:10.1f} us, {bus}"
+    yield f"  all-reduce of one element       {found.empty_collective_us:10.1f} us"
+    if found.barrier_us is not None:
+        yield f"  symmetric-memory barrier        {found.barrier_us:10.1f} us"
+    yield from (f"  {note}" for note in found.notes)
