@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from . import site_commands, submission_commands
+from . import generate_command, run_commands, site_commands, submission_commands
 from .errors import PkbError, Refused
 from .version import VERSION
 
@@ -26,10 +26,14 @@ for _command in (
     site_commands.login,
     site_commands.logout,
     site_commands.problems,
+    site_commands.prompt,
     submission_commands.submit,
     submission_commands.status,
     submission_commands.submissions,
     submission_commands.cancel,
+    run_commands.run,
+    run_commands.import_tree,
+    generate_command.generate_command,
 ):
     pkb.add_command(_command)
 

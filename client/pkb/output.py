@@ -6,7 +6,15 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 errors = Console(stderr=True, highlight=False)
@@ -40,13 +48,13 @@ def say(text: str) -> None:
     errors.print(text, markup=False)
 
 
-def progress() -> Progress:
+def progress(*, is_bytes: bool = False) -> Progress:
     """A bar that shows itself on a terminal only and leaves nothing behind."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn() if is_bytes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=errors,
         transient=True,

@@ -1,7 +1,7 @@
 """Runs of a model: create, fill, follow, publish, export. `Client.runs` is one of these."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -126,7 +126,7 @@ class Runs:
         with self._transport.download(f"runs/{run_id}/export/", params={"format": format}) as pieces:
             return sum(into.write(piece) for piece in pieces)
 
-    def import_tree(self, name: str, content: bytes, **fields: str) -> Import:
+    def import_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Import:
         """A zip of a solution tree becomes a run; `fields` are organisation, model, version, provider, profile, ..."""
         answer = self._transport.request(
             "POST", "runs/import/", form=fields, file=(name, content), timeout_s=_BULK_TIMEOUT_S

@@ -8,6 +8,7 @@ from . import credentials, output
 from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
+from .submission_commands import backend_option, only_profile, profile_option
 from .transport import site_address
 
 
@@ -61,6 +62,21 @@ def problems(context: Context, slug: str | None) -> None:
         return
     rows = [(str(entry.number), entry.slug, entry.block, "open" if entry.is_open else "paused") for entry in every]
     output.print_table(("number", "slug", "block", "state"), rows)
+
+
+@click.command()
+@click.argument("slug")
+@profile_option
+@backend_option
+@with_context
+def prompt(context: Context, slug: str, *, profile: str | None, backend: str) -> None:
+    """Print the task of the problem SLUG as a model is given it."""
+    with context.client() as pkb:
+        came = pkb.prompt(slug, backend=backend, profile=profile or only_profile(pkb))
+    if context.as_json:
+        output.print_json(came)
+    else:
+        output.print_text(came.text)
 
 
 def _asked(what: str, *, is_secret: bool) -> str:

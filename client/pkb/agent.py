@@ -1,0 +1,184 @@
+"""How one sample of one problem comes about: ask, submit, read the diagnosis, revise, and submit the best as ranked."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from .chat import Answer, Message, source_in
+from .diagnosis import shortened
+
+ROUNDS_KEPT = 4
+"""Earlier answers that a model sees again, so that twenty steps fit into its context."""
+MOST_TRAJECTORY_BYTES = 60_000
+_NO_PROGRAM = (
+    "NO_PROGRAM\nYour answer holds no fenced block of Python that defines solution(...).\n"
+    "Next: answer with the whole file in one block between ```python and ```."
+)
+_REVISE = (
+    "The judge ran your program. This is what it says:\n\n{diagnosis}\n\n"
+    "Find the cause, then answer with the whole corrected file in one block between ```python and ```."
+)
+_FASTER = (
+    "The judge ran your program and accepted it:\n\n{diagnosis}\n\n"
+    "Make it faster and keep it right. Answer with the whole file in one block between ```python and ```."
+)
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """One sample of one problem."""
+
+    problem: str
+    sample: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the judge said of a program, in its words."""
+
+    verdict: str
+    diagnosis: str
+    score_low: float | None = None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether it was accepted."""
+        return self.verdict == "PASSED"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of the model and what became of it; `verdict` is None until it was judged."""
+
+    answer: Answer
+    verdict: Verdict | None = None
+
+    @property
+    def source(self) -> str:
+        """The program in the answer."""
+        return source_in(self.answer.text)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sample is made.
+
+    Attributes:
+        steps: most answers of the model; 1 is a single shot.
+        step_mode: `check` stops at the first program that passes; `benchmark` has every program timed and goes on
+            asking for a faster one.
+    """
+
+    steps: int
+    step_mode: str = "check"
+
+    @property
+    def is_agentic(self) -> bool:
+        """Whether the model sees what the judge says."""
+        return self.steps > 1
+
+
+class Judge(Protocol):
+    """Where programs are judged."""
+
+    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> Verdict:
+        """Submit the program of an answer as this step and wait for the verdict."""
+        ...
+
+    def rank(self, task: Task, step: int, answer: Answer, *, asked: str, is_new: bool) -> None:
+        """Submit the program of an answer as the one that counts; `is_new` unless an earlier step was the same."""
+        ...
+
+
+class Notes(Protocol):
+    """What is remembered of a sample between two calls of the command."""
+
+    def answered(self, task: Task, step: int, answer: Answer) -> None:
+        """The model has answered."""
+        ...
+
+    def judged(self, task: Task, step: int, verdict: Verdict) -> None:
+        """The judge has spoken."""
+        ...
+
+
+class Model(Protocol):
+    """What can be asked."""
+
+    def ask(self, messages: Sequence[Message]) -> Answer:
+        """The next turn."""
+        ...
+
+
+def solve(task: Task, *, prompt: str, plan: Plan, steps: list[Step], model: Model, judge: Judge, notes: Notes) -> int:
+    """Carry a sample to its end; returns the number of the step that was ranked.
+
+    `steps` are those of an earlier call, and it goes on after them. Every step is noted before the next begins.
+    """
+    steps = list(steps)
+    while not _is_over(steps, plan):
+        number = len(steps)
+        if steps and steps[-1].verdict is None:
+            number -= 1
+        else:
+            answer = model.ask(conversation(prompt, steps))
+            notes.answered(task, number, answer)
+            steps.append(Step(answer=answer))
+        if not plan.is_agentic:
+            break
+        verdict = _verdict(judge, task, number, steps, prompt=prompt, mode=plan.step_mode)
+        notes.judged(task, number, verdict)
+        steps[number] = msgspec.structs.replace(steps[number], verdict=verdict)
+    chosen = best(steps)
+    asked = conversation(prompt, steps[:chosen])[-1].content
+    ranked_step = len(steps) if plan.is_agentic else 0
+    judge.rank(task, ranked_step, steps[chosen].answer, asked=asked, is_new=not plan.is_agentic)
+    return ranked_step
+
+
+def _is_over(steps: Sequence[Step], plan: Plan) -> bool:
+    if not steps or (steps[-1].verdict is None and plan.is_agentic):
+        return False
+    last = steps[-1].verdict
+    has_stopped = last is not None and last.has_passed and plan.step_mode == "check"
+    return len(steps) >= plan.steps or has_stopped
+
+
+def _verdict(judge: Judge, task: Task, number: int, steps: Sequence[Step], *, prompt: str, mode: str) -> Verdict:
+    """The judge's verdict of the last step; an answer without a program needs no judge."""
+    step = steps[number]
+    if not step.source:
+        return Verdict(verdict="NO_PROGRAM", diagnosis=_NO_PROGRAM)
+    asked = conversation(prompt, steps[:number])[-1].content
+    return judge.judged(task, number, step.answer, asked=asked, mode=mode)
+
+
+def best(steps: Sequence[Step]) -> int:
+    """The number of the step to rank: the fastest that passed, the earliest of equals, else the last with a program."""
+    passed = [number for number, step in enumerate(steps) if step.verdict and step.verdict.has_passed]
+    if passed:
+        return max(passed, key=lambda number: (_speed(steps[number]), -number))
+    with_program = [number for number, step in enumerate(steps) if step.source]
+    return with_program[-1] if with_program else len(steps) - 1
+
+
+def _speed(step: Step) -> float:
+    return step.verdict.score_low or 0.0 if step.verdict else 0.0
+
+
+def conversation(prompt: str, steps: Sequence[Step]) -> list[Message]:
+    """What the model is asked next: the task, its latest answers, and what the judge said of each."""
+    return [Message("user", prompt), *_rounds(steps[-ROUNDS_KEPT:])]
+
+
+def _rounds(steps: Sequence[Step]) -> Iterator[Message]:
+    for step in steps:
+        assert step.verdict is not None  # a step is judged before the next question
+        words = _FASTER if step.verdict.has_passed else _REVISE
+        yield Message("assistant", step.answer.text)
+        yield Message("user", words.format(diagnosis=step.verdict.diagnosis))
+
+
+def trajectory(asked: str, answer: Answer) -> str:
+    """What was asked and answered at a step, short enough for the site to keep."""
+    text = f"# Asked\n\n{shortened(asked, 20_000)}\n\n# Answered\n\n{answer.text}\n"
+    while len(text.encode()) > MOST_TRAJECTORY_BYTES:
+        text = shortened(text, len(text) * MOST_TRAJECTORY_BYTES // len(text.encode()) - 200)
+    return text

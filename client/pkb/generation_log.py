@@ -1,0 +1,124 @@
+"""What the journal of a generation holds, and what it says of every sample."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from .agent import Plan, Step, Task, Verdict
+from .chat import Answer, Prices
+from .journal import Journal
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, tag="settings", tag_field="event"):
+    """What a journal is about; going on with other settings would mix two experiments."""
+
+    site: str
+    model: str
+    mode: str
+    backend: str
+    profile: str
+    samples: int
+    plan: Plan
+    prices: Prices
+    sampling: dict[str, Any]
+    key: str
+    run: str | None
+    """A run that was there before; None makes one, or none with `is_run` False."""
+    is_run: bool = True
+
+    def is_same_as(self, other: "Settings") -> bool:
+        """Whether two calls do the same; the key is made anew each time."""
+        return msgspec.structs.replace(self, key="") == msgspec.structs.replace(other, key="")
+
+
+class RunMade(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="event"):
+    """The run that attempts go into."""
+
+    run: str
+    page: str
+
+
+class Prompted(msgspec.Struct, frozen=True, kw_only=True, tag="prompt", tag_field="event"):
+    """The prompt of a problem, kept so that a resumed sample goes on with the one it began with."""
+
+    problem: str
+    version: str
+    text: str
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered", tag_field="event"):
+    """The model has answered."""
+
+    task: Task
+    step: int
+    answer: Answer
+    cost_usd: float
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field="event"):
+    """The judge has spoken of a step."""
+
+    task: Task
+    step: int
+    verdict: Verdict
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True, tag="ranked", tag_field="event"):
+    """A sample is done: its best program was submitted to count, as `step`."""
+
+    task: Task
+    step: int
+
+
+Event = Settings | RunMade | Prompted | Answered | Judged | Ranked
+
+
+class Log:
+    """The journal of a generation, read as what is known of every sample."""
+
+    def __init__(self, journal: Journal[Event], prices: Prices) -> None:
+        self._journal = journal
+        self._prices = prices
+        self._spending = threading.Lock()
+        self._spent_usd = sum(entry.cost_usd for entry in journal.entries if isinstance(entry, Answered))
+
+    def of_kind(self, kind: type[msgspec.Struct]) -> Iterator[Any]:
+        """The entries of one kind, in order."""
+        return (entry for entry in list(self._journal.entries) if isinstance(entry, kind))
+
+    def note(self, entry: Event) -> None:
+        """Remember."""
+        self._journal.append(entry)
+
+    def answered(self, task: Task, step: int, answer: Answer) -> None:
+        """The model has answered."""
+        cost_usd = self._prices.cost_usd(answer.usage)
+        self.note(Answered(task=task, step=step, answer=answer, cost_usd=cost_usd))
+        with self._spending:
+            self._spent_usd += cost_usd
+
+    def judged(self, task: Task, step: int, verdict: Verdict) -> None:
+        """The judge has spoken."""
+        self.note(Judged(task=task, step=step, verdict=verdict))
+
+    @property
+    def cost_usd(self) -> float:
+        """What every answer so far cost."""
+        return self._spent_usd
+
+    def done(self) -> set[Task]:
+        """Samples that are finished."""
+        return {entry.task for entry in self.of_kind(Ranked)}
+
+    def steps(self) -> dict[Task, list[Step]]:
+        """The steps of every sample."""
+        steps: dict[Task, list[Step]] = defaultdict(list)
+        for entry in self.of_kind(Answered):
+            steps[entry.task].append(Step(answer=entry.answer))
+        for entry in self.of_kind(Judged):
+            of_task = steps[entry.task]
+            of_task[entry.step] = msgspec.structs.replace(of_task[entry.step], verdict=entry.verdict)
+        return steps

@@ -1,0 +1,244 @@
+"""`pkb run ...` and `pkb import-tree`."""
+
+import io
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from . import output
+from .context import Context, with_context
+from .errors import ExitCode, UsageError
+from .results import EventPage, LineResult, Run, RunBrief
+from .runs import NewRun
+from .submission_commands import backend_option
+from .uploads import Uploaded, journal_path, upload
+
+RUN_MODES = ("single_shot", "best_of_k", "agentic")
+_FEW = 20
+
+
+@click.group()
+def run() -> None:
+    """Runs of a model: create, fill, follow, publish, export."""
+
+
+@run.command()
+@click.option("--model", required=True, help="The model's name.")
+@click.option("--version", "model_version", default="", help="The model's version.")
+@click.option("--provider", default="", help="Who offers it.")
+@click.option("--organisation", help="Whose run it is; your only one if left out.")
+@click.option("--mode", type=click.Choice(RUN_MODES), default="single_shot", show_default=True)
+@click.option("--profile", envvar="PKB_PROFILE", required=True, help="Where to judge it.")
+@backend_option
+@click.option("--k", type=click.IntRange(min=1), default=1, show_default=True, help="Samples per problem.")
+@click.option("--sampling", multiple=True, metavar="NAME=VALUE", help="A sampling setting, such as temperature=0.8.")
+@click.option("--prompt-version", default="", help="The version of the prompt that the model was given.")
+@click.option("--cost-usd", type=click.FloatRange(min=0), help="What the run cost.")
+@click.option("--notes", default="")
+@click.option("--key", help="An idempotency key: the same key again gives the same run.")
+@with_context
+def create(context: Context, *, model_version: str, sampling: tuple[str, ...], key: str | None, **fields: Any) -> None:
+    """Make a run; it is private until it is published."""
+    new = NewRun(version=model_version, sampling=settings_of(sampling), **fields)
+    with context.client() as pkb:
+        shown(context, pkb.runs.create(new, key=key))
+
+
+@run.command("list")
+@click.option("--model", help="Only of the model with this slug.")
+@click.option("--state", type=click.Choice(("draft", "published")))
+@with_context
+def list_runs(context: Context, *, model: str | None, state: str | None) -> None:
+    """List published and own runs, the newest first; with --json one per line."""
+    rows = []
+    with context.client() as pkb:
+        for entry in pkb.runs.list(model=model, state=state):
+            if context.as_json:
+                output.print_json(entry)
+            attempts = f"{entry.attempts - entry.pending}/{entry.attempts}"
+            rows.append((entry.id, entry.model.slug, entry.mode, entry.profile, attempts, entry.state))
+    if not context.as_json:
+        output.print_table(("id", "model", "mode", "profile", "judged", "state"), rows)
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@with_context
+def show(context: Context, *, run_id: str) -> None:
+    """Say how RUN stands: its attempts and figures."""
+    with context.client() as pkb:
+        shown(context, pkb.runs.get(run_id))
+
+
+@run.command("upload")
+@click.argument("run_id", metavar="RUN")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@with_context
+def upload_attempts(context: Context, *, run_id: str, path: Path) -> ExitCode:
+    """Add the attempts in PATH to RUN: a .jsonl file, or solution.py in SLUG/SAMPLE[/STEP], as a folder or .zip.
+
+    A journal beside PATH remembers what the site has; after an interruption the same command goes on from there.
+    """
+    with context.client() as pkb, output.progress(is_bytes=True) as bar:
+        task = bar.add_task("uploading", total=None)
+        uploaded = upload(
+            pkb.runs,
+            run_id,
+            path,
+            starting=lambda total: bar.update(task, total=total, completed=0),
+            moved=lambda sent: bar.update(task, completed=sent),
+        )
+    if context.as_json:
+        output.print_json({"counts": uploaded.counts, "sent": uploaded.sent, "results": uploaded.results})
+    else:
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(uploaded.counts.items())) or "none"
+        output.print_text(f"{len(uploaded.results)} attempts: {counts}; {uploaded.sent} sent by this call.")
+    _say_refused(uploaded, path)
+    return ExitCode.REFUSED if uploaded.refused else ExitCode.OK
+
+
+def _say_refused(uploaded: Uploaded, path: Path) -> None:
+    """What the site did not take, and what to do."""
+    refused = uploaded.refused
+    for result in refused[:_FEW]:
+        output.say(f"{result.key}: {result.status}{_reasons(result)}")
+    if len(refused) > _FEW:
+        output.say(f"... and {len(refused) - _FEW} more; all are in {journal_path(path)} or with --json.")
+    if any(result.status == "over_quota" for result in refused):
+        when = f"in {uploaded.retry_after_s:.0f} s" if uploaded.retry_after_s else "later"
+        output.say(f"What is over quota can be sent {when} by the same command.")
+
+
+def _reasons(result: LineResult) -> str:
+    return "".join(f"; {error.field} {error.value!r}: {error.message} {error.remedy}" for error in result.errors)
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.")
+@with_context
+def watch(context: Context, *, run_id: str, after: int) -> None:
+    """Say each result of RUN as it comes, until none is missing; with --json one event per line."""
+    with context.client() as pkb, output.progress() as bar:
+        task = bar.add_task("judged", total=None)
+        for page in pkb.runs.watch(run_id, after=after):
+            bar.update(task, total=page.total, completed=page.total - page.pending)
+            _say_events(context, page)
+        if not context.as_json:
+            shown(context, pkb.runs.get(run_id))
+
+
+def _say_events(context: Context, page: EventPage) -> None:
+    for event in page.events:
+        if context.as_json:
+            output.print_json(event)
+        elif event.kind == "attempt.ended":
+            score = "" if event.score is None else f" {event.score:.3f}x"
+            output.print_text(f"{event.key}: {event.verdict}{score}")
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--sources", type=click.Choice(("public", "private")), default="public", show_default=True)
+@with_context
+def publish(context: Context, *, run_id: str, sources: str) -> None:
+    """Show RUN to everybody, for good; nothing can be added afterwards."""
+    with context.client() as pkb:
+        shown(context, pkb.runs.publish(run_id, sources=sources))
+
+
+@run.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--format", "format_name", type=click.Choice(("csv", "jsonl", "parquet")), default="jsonl")
+@click.option("--output", "path", type=click.Path(path_type=Path), help="The file to write; standard output if not.")
+@with_context
+def export(context: Context, *, run_id: str, format_name: str, path: Path | None) -> None:
+    """Write the attempts of RUN with their results, one per row."""
+    with context.client() as pkb:
+        if path is None:
+            pkb.runs.export(run_id, sys.stdout.buffer, format=format_name)
+            return
+        draft = path.with_name(f".{path.name}.part")
+        with draft.open("wb") as file:
+            size = pkb.runs.export(run_id, file, format=format_name)
+        draft.replace(path)
+    if context.as_json:
+        output.print_json({"path": str(path), "bytes": size})
+    else:
+        output.print_text(f"Wrote {size} bytes to {path}.")
+
+
+@click.command("import-tree")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--profile", envvar="PKB_PROFILE", help="Where to judge it; needed where the name says no profile.")
+@click.option("--organisation")
+@click.option("--model")
+@click.option("--version")
+@click.option("--provider")
+@click.option("--backend")
+@click.option("--k")
+@click.option("--notes")
+@with_context
+def import_tree(context: Context, *, path: Path, **fields: str | None) -> ExitCode:
+    """Make a run of a solution tree: a folder or .zip named like the public harness's output.
+
+    PATH is solutions_<backend>_<precision>_<hardware>_<provider>_<model> with <number>_<slug>_<backend>.py in it; what
+    an option says counts instead of the name. The exit status is 3 where a file matched no problem.
+    """
+    chosen = {name: value for name, value in fields.items() if value is not None}
+    with context.client() as pkb:
+        came = pkb.runs.import_tree(*_tree(path), chosen)
+    if context.as_json:
+        output.print_json(came)
+    else:
+        rows = [(match.path, match.problem, f"by {match.by} {match.note}".strip()) for match in came.matched]
+        rows += [(missing.path, "", missing.reason) for missing in came.unmatched]
+        output.print_table(("file", "problem", "how"), rows)
+        shown(context, came.run)
+    return ExitCode.REFUSED if came.unmatched or came.bulk.refused else ExitCode.OK
+
+
+def _tree(path: Path) -> tuple[str, bytes]:
+    """A tree as a zip whose only folder has the tree's name."""
+    if not path.is_dir():
+        return path.name, path.read_bytes()
+    name = path.resolve().name
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for found in sorted(path.rglob("*.py")):
+            archive.writestr(f"{name}/{found.relative_to(path).as_posix()}", found.read_bytes())
+    return f"{name}.zip", buffer.getvalue()
+
+
+def shown(context: Context, entry: Run | RunBrief) -> None:
+    """Print a run."""
+    if context.as_json:
+        output.print_json(entry)
+        return
+    output.print_text(f"{entry.id} {entry.model.slug}, {entry.mode}, {entry.backend} on {entry.profile}, {entry.state}")
+    output.print_text(f"{entry.attempts} attempts, {entry.pending} pending: {entry.page}")
+    if isinstance(entry, Run) and entry.attempts:
+        figures = entry.figures
+        speed = "" if figures.geomean_speedup is None else f", geometric mean speedup {figures.geomean_speedup:.3f}"
+        cost = "" if figures.cost_usd is None else f", {figures.cost_usd:.2f} US dollars"
+        solved = f"{figures.solved} of {figures.problems} solved, {figures.faster} faster than the reference"
+        output.print_text(f"{solved}{speed}{cost}")
+        output.print_text(", ".join(f"{number} {verdict or 'none'}" for verdict, number in figures.verdicts.items()))
+
+
+def settings_of(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Sampling settings from NAME=VALUE; a value that is JSON is taken as such. Raises UsageError."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, is_given, value = pair.partition("=")
+        if not is_given or not name:
+            raise UsageError(f"--sampling {pair!r} is not NAME=VALUE; write it as temperature=0.8.")
+        try:
+            settings[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            settings[name] = value
+    return settings
