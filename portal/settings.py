@@ -10,7 +10,7 @@ import environ
 from csp.constants import NONCE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from evaluator.contract import Backend, SlotState
+from evaluator.contract import Backend, Mode, SlotState
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
+    "portal.pages",
     "portal.accounts",
     "portal.catalog",
     "portal.nodes",
@@ -188,6 +189,11 @@ SPECTACULAR_SETTINGS = {
         "Backend": [member.value for member in Backend],
         "State": ["queued", "leased", "running", "finished", "cancelled"],
         "SlotState": [member.value for member in SlotState],
+        "Mode": [member.value for member in Mode],
+        "RunMode": ["single_shot", "best_of_k", "agentic"],
+        "EventKind": ["attempt.ended", "run.completed", "run.published"],
+        "Visibility": ["private", "public"],
+        "AttemptState": ["pending", "ended"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -17,11 +17,13 @@ class Endpoint(APIView):
     Attributes:
         scopes: the scope that a token needs, by method.
         signed_in: the methods that anonymous callers may not use.
+        also_enough: scopes that do instead of the one in `scopes`; the view then shows only what they are for.
     """
 
     http_method_names = ["get", "head", "post"]
     scopes: ClassVar[Mapping[str, TokenScope]] = {}
     signed_in: ClassVar[frozenset[str]] = frozenset()
+    also_enough: ClassVar[frozenset[str]] = frozenset()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """What is checked before any method runs."""

@@ -1,4 +1,4 @@
-"""Pages of submissions by cursor: stable while new ones arrive."""
+"""Pages by cursor: stable while new rows arrive."""
 
 from typing import Any
 
@@ -42,3 +42,9 @@ class NewestFirst(CursorPagination):
                 message="This cursor cannot be read.",
                 remedy="Take next or previous from a page as it is, or leave the cursor out to start anew.",
             ) from error
+
+
+class SmallestFirst(NewestFirst):
+    """In the order of their numbers: what was added first comes first."""
+
+    ordering = ("id",)

@@ -27,17 +27,17 @@ def require_length(request: Request) -> None:
         )
 
 
-def _check_size(context: _Context) -> None:
+def _check_size(context: _Context, *, limit: int | None = None, remedy: str = "") -> None:
     """Refuse a body that is too large before reading it (a body without a declared length is empty in WSGI)."""
     request = (context or {}).get("request")
     length = int(request.META.get("CONTENT_LENGTH") or 0) if request is not None else 0
-    limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    if length > limit:
+    most: int = limit or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if length > most:
         raise Refusal(
             field="",
             value=f"{length} bytes",
-            message=f"The body has {length} bytes, more than {limit}.",
-            remedy=f"Send sources of at most {settings.SUBMISSION_MAX_BYTES // 1024} KB in all.",
+            message=f"The body has {length} bytes, more than {most}.",
+            remedy=remedy or f"Send sources of at most {settings.SUBMISSION_MAX_BYTES // 1024} KB in all.",
             status=413,
         )
 
@@ -76,6 +76,32 @@ class MultiPartParser(parsers.MultiPartParser):
         """The fields and files of the form; raises ParseError where it is broken."""
         _check_size(parser_context)
         return super().parse(stream, media_type, parser_context)
+
+
+class _Stream(parsers.BaseParser):
+    """A body that the view reads as it comes instead of holding it in memory."""
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
+        parser_context: _Context = None,
+    ) -> IO[Any]:
+        """The stream itself."""
+        _check_size(parser_context, limit=settings.BULK_MAX_BYTES, remedy="Send it in several parts.")
+        return stream
+
+
+class LinesStream(_Stream):
+    """JSON Lines."""
+
+    media_type = "application/x-ndjson"
+
+
+class ArchiveStream(_Stream):
+    """A zip."""
+
+    media_type = "application/zip"
 
 
 class JSONAlways(DefaultContentNegotiation):

@@ -7,6 +7,11 @@ from portal.accounts.models import ApiToken
 from portal.api.faults import ScopeMissing
 
 
+def also_enough(view: object) -> frozenset[str]:
+    """Scopes that open the endpoint too, which then shows less."""
+    return getattr(view, "also_enough", frozenset())
+
+
 class Scoped(BasePermission):
     """Holds an endpoint's `signed_in` and `scopes`. A browser's session has every scope, a token those it was given."""
 
@@ -14,6 +19,6 @@ class Scoped(BasePermission):
         """Whether the caller may use this method of the endpoint; ScopeMissing names a missing scope."""
         # Not annotated as Endpoint: REST framework imports this module while it is still defining APIView.
         scope = getattr(view, "scopes", {}).get(request.method)
-        if scope and isinstance(request.auth, ApiToken) and scope not in request.auth.scopes:
+        if scope and isinstance(request.auth, ApiToken) and not {scope, *also_enough(view)} & set(request.auth.scopes):
             raise ScopeMissing(str(scope))
         return request.method not in getattr(view, "signed_in", ()) or bool(request.user.is_authenticated)

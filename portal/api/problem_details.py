@@ -90,7 +90,7 @@ KINDS = {
             status=415,
             slug="media-type",
             title="Unsupported media type",
-            meaning="The body is neither application/json nor multipart/form-data.",
+            meaning="The body is of none of the media types that the call takes.",
         ),
         Kind(
             status=422,
@@ -183,7 +183,9 @@ def describe(_error: Exception, _request: Any) -> ProblemDetails:
 @describe.register
 def _(error: Refusal, _request: Any) -> ProblemDetails:
     entry = FieldError(field=error.field, value=error.value, message=error.message, remedy=error.remedy)
-    return ProblemDetails(status=error.status, detail=f"{_sentence(error.message)} {error.remedy}", errors=(entry,))
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    detail = f"{_sentence(error.message)} {error.remedy}"
+    return ProblemDetails(status=error.status, detail=detail, errors=(entry,), headers=headers)
 
 
 @describe.register
@@ -241,7 +243,7 @@ def _(_error: exceptions.NotAuthenticated, _request: Any) -> ProblemDetails:
 
 @describe.register
 def _(error: exceptions.UnsupportedMediaType, _request: Any) -> ProblemDetails:
-    detail = f"{_sentence(str(error.detail))} Send application/json or multipart/form-data."
+    detail = f"{_sentence(str(error.detail))} Send one of those that /api/v1/ lists for this call."
     return ProblemDetails(status=415, detail=detail)
 
 

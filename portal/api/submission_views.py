@@ -15,18 +15,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from portal.accounts.models import TokenScope
+from portal.accounts.models import ApiToken, TokenScope
 from portal.api import inputs
 from portal.api.endpoint import Endpoint, caller, viewer
+from portal.api.faults import ScopeMissing
 from portal.api.pagination import NewestFirst
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import answers
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.refusals import Refusal
 from portal.submissions import actions, queries
-from portal.submissions.models import Evaluation, Submission
+from portal.submissions.models import Evaluation, Submission, Visibility
 
 _READ = {"GET": TokenScope.READ, "HEAD": TokenScope.READ}
+_RUNS = frozenset({TokenScope.RUNS_READ.value})
 _LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, "header", response=[201], description="The address of what was created."
 )
@@ -157,10 +159,19 @@ def _cache_headers(tag: str) -> dict[str, str]:
     return {"ETag": tag, "Cache-Control": "private, no-cache"}
 
 
+def _readable(request: Request, submission: Submission) -> Submission:
+    """The submission, where the token is for it: `runs:read` alone opens public ones and attempts of runs."""
+    is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
+    if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
+        raise ScopeMissing(TokenScope.READ.value)
+    return submission
+
+
 class SubmissionView(Endpoint):
     """One submission."""
 
     scopes = _READ
+    also_enough = _RUNS
 
     @extend_schema(
         operation_id="readSubmission",
@@ -172,7 +183,7 @@ class SubmissionView(Endpoint):
     def get(self, request: Request, submission_id: uuid.UUID) -> Response:
         """A submission with the stage, place or report of its newest evaluation. Poll it with If-None-Match."""
         inputs.read(inputs.NoQuery, request.query_params)
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = _readable(request, queries.get_submission(viewer(request), submission_id))
         prefetch_related_objects([submission], "evaluations")
         live = queries.live_view(_newest(submission))
         tag = _tag(submission, live)
@@ -184,6 +195,7 @@ class SubmissionSource(Endpoint):
     """The files of a submission."""
 
     scopes = _READ
+    also_enough = _RUNS
 
     @extend_schema(
         operation_id="readSource",
@@ -195,7 +207,7 @@ class SubmissionSource(Endpoint):
     def get(self, request: Request, submission_id: uuid.UUID) -> Response:
         """The files as they are judged."""
         inputs.read(inputs.NoQuery, request.query_params)
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = _readable(request, queries.get_submission(viewer(request), submission_id))
         files = queries.readable_source(viewer(request), submission)
         if files is None:
             raise Http404
@@ -268,6 +280,7 @@ class EvaluationView(Endpoint):
     """One evaluation, an earlier one too."""
 
     scopes = _READ
+    also_enough = _RUNS
 
     @extend_schema(
         operation_id="readEvaluation",
@@ -282,6 +295,7 @@ class EvaluationView(Endpoint):
         evaluation = queries.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404
+        _readable(request, evaluation.submission)
         live = queries.live_view(evaluation)
         tag = _tag(evaluation.submission, live)
         context = {"request": request, "live": live}

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from portal.api import catalog_views, reference, submission_views
+from portal.api import catalog_views, export_views, organisation_views, reference, run_views, submission_views
 
 app_name = "api"
 urlpatterns = [
@@ -24,5 +24,43 @@ urlpatterns = [
         submission_views.EvaluationView.as_view(),
         name="evaluation",
     ),
+    path(
+        "submissions/<uuid:submission_id>/evaluations/<uuid:evaluation_id>/bundle/",
+        export_views.EvaluationBundle.as_view(),
+        name="bundle",
+    ),
+    path("problems/<slug:slug>/prompt/", run_views.PromptView.as_view(), name="prompt"),
+    path("leaderboards/models/", run_views.ModelBoard.as_view(), name="model-leaderboard"),
+    path("models/", run_views.Models.as_view(), name="models"),
+    path("models/<slug:slug>/", run_views.ModelView.as_view(), name="model"),
+    path("runs/", run_views.Runs.as_view(), name="runs"),
+    path("runs/import/", run_views.ImportTree.as_view(), name="run-import"),
+    path("runs/<uuid:run_id>/", run_views.RunView.as_view(), name="run"),
+    path("runs/<uuid:run_id>/attempts/", run_views.Attempts.as_view(), name="attempts"),
+    path("runs/<uuid:run_id>/attempts/bulk/", run_views.BulkAttempts.as_view(), name="bulk-attempts"),
+    path(
+        "runs/<uuid:run_id>/attempts/<int:attempt_id>/trajectory/",
+        run_views.TrajectoryView.as_view(),
+        name="trajectory",
+    ),
+    path("runs/<uuid:run_id>/events/", run_views.Events.as_view(), name="events"),
+    path("runs/<uuid:run_id>/publish/", run_views.Publish.as_view(), name="publish"),
+    path("runs/<uuid:run_id>/export/", export_views.RunExport.as_view(), name="run-export"),
+    path("organisations/", organisation_views.Organisations.as_view(), name="organisations"),
+    path("organisations/<slug:slug>/members/", organisation_views.Members.as_view(), name="members"),
+    path("organisations/<slug:slug>/quota/", organisation_views.QuotaView.as_view(), name="quota"),
+    path("organisations/<slug:slug>/webhooks/", organisation_views.Webhooks.as_view(), name="webhooks"),
+    path(
+        "organisations/<slug:slug>/webhooks/<int:webhook_id>/remove/",
+        organisation_views.RemoveWebhook.as_view(),
+        name="remove-webhook",
+    ),
+    path(
+        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/",
+        organisation_views.Deliveries.as_view(),
+        name="deliveries",
+    ),
+    path("exports/dataset/", export_views.DatasetExport.as_view(), name="dataset"),
+    path("exports/<slug:table>/", export_views.TableExport.as_view(), name="export"),
     re_path(r"^", reference.Nowhere.as_view(), name="nowhere"),
 ]

@@ -199,9 +199,15 @@ def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
     value = data.get(name, "")
     if not isinstance(value, str):
         raise _refusal(name, str(value), "This is not text.", "Send a string.")
-    if max_length is not None and (len(value) > max_length or "\0" in value):
-        raise _refusal(name, value, f"This is longer than {max_length} characters or holds NUL.", "Shorten it.")
+    if max_length is not None and (len(value) > max_length or "\0" in value or not _is_unicode(value)):
+        message = f"This is longer than {max_length} characters, or holds NUL or half a character."
+        raise _refusal(name, value, message, "Shorten or correct it.")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text can be written out: JSON may carry one half of a pair of surrogates."""
+    return text.encode("utf-8", "replace").decode() == text
 
 
 def _key(data: Mapping[str, Any]) -> str:
@@ -250,7 +256,7 @@ def _line(number: int, raw: bytes) -> Line:
     key = ""
     try:
         data = _decoded(raw)
-        key = str(data.get("key") or "")[:150] if isinstance(data, Mapping) else ""
+        key = _shown(str(data.get("key") or ""))[:150] if isinstance(data, Mapping) else ""
         attempt = attempt_from(data)
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
@@ -303,5 +309,10 @@ def _archived(
     return Line(number=number, key=key, attempt=attempt)
 
 
+def _shown(text: str) -> str:
+    """The text with what cannot be written out replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _refusal(field_name: str, value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
-    return Refusal(field=field_name, value=value, message=message, remedy=remedy, status=status)
+    return Refusal(field=_shown(field_name)[:80], value=_shown(value), message=message, remedy=remedy, status=status)

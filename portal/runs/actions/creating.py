@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ from portal.submissions import actions as submissions
 MAX_K = 1000
 MAX_SAMPLING_BYTES = 4096
 MAX_NOTES = 4000
+_SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
+"""Characters beyond the basic plane and halves of them as `json.dumps` writes both; PostgreSQL refuses the halves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +207,7 @@ def _check_amounts(wishes: RunWishes) -> None:
             remedy="Correct it or leave it out.",
         )
     text = json.dumps(wishes.sampling)
-    if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text:
+    if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text or _SURROGATE.search(text):
         raise Refusal(
             field="sampling",
             value=text,

@@ -1,0 +1,198 @@
+"""Organisations: members, quota and webhooks."""
+
+from typing import Any
+
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.accounts import organisations
+from portal.accounts.models import Organisation, TokenScope
+from portal.api import inputs, run_inputs
+from portal.api.endpoint import Endpoint, caller
+from portal.api.parsers import JSONParser
+from portal.api.run_outputs import DeliveryOutput, NewWebhookOutput, OrganisationOutput, QuotaOutput, WebhookOutput
+from portal.api.schema import answers
+from portal.runs import actions, quotas
+from portal.runs.models import Webhook
+
+_READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
+_WRITE = {"POST": TokenScope.RUNS_WRITE}
+_BOTH = frozenset({"GET", "HEAD", "POST"})
+_ORGANISATION = OpenApiParameter("slug", str, "path", description="An organisation's short name.")
+_WEBHOOK_ID = OpenApiParameter("webhook_id", OpenApiTypes.INT64, "path", description="The `id` of a webhook.")
+_JSON: tuple[type[BaseParser], ...] = (JSONParser,)
+_LOGGED = 200
+
+
+def _body(request: Request, organisation: Organisation) -> dict[str, Any]:
+    return dict(OrganisationOutput(organisation, context={"username": caller(request).username}).data)
+
+
+class Organisations(Endpoint):
+    """Own organisations, and new ones."""
+
+    signed_in = _BOTH
+    scopes = {**_READ, **_WRITE}
+    parser_classes = _JSON
+
+    @extend_schema(
+        operation_id="listOrganisations",
+        summary="List own organisations",
+        tags=["Organisations"],
+        responses=answers({200: OrganisationOutput(many=True)}, 403, 422),
+    )
+    def get(self, request: Request) -> Response:
+        """The organisations that the caller belongs to."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        own: Any = organisations.own_organisations(caller(request))
+        context = {"username": caller(request).username}
+        return Response(OrganisationOutput(own, many=True, context=context).data)
+
+    @extend_schema(
+        operation_id="createOrganisation",
+        summary="Create an organisation",
+        tags=["Organisations"],
+        request=run_inputs.OrganisationInput,
+        responses=answers({201: OrganisationOutput}, 400, 403, 409, 411, 413, 415, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new organisation, which the caller owns."""
+        values = inputs.read(run_inputs.OrganisationInput, request.data)
+        made = organisations.create_organisation(caller(request), **values)
+        return Response(_body(request, made), status=201)
+
+
+class Members(Endpoint):
+    """Members."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+    parser_classes = _JSON
+
+    @extend_schema(
+        operation_id="addMember",
+        summary="Add a member or change their role",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        request=run_inputs.MemberInput,
+        responses=answers({200: OrganisationOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Let an account belong to the organisation; for its owners."""
+        organisation = organisations.get_organisation(caller(request), slug)
+        values = inputs.read(run_inputs.MemberInput, request.data)
+        organisations.add_member(organisation, by=caller(request), **values)
+        return Response(_body(request, organisation))
+
+
+class QuotaView(Endpoint):
+    """The quota."""
+
+    signed_in = frozenset({"GET", "HEAD"})
+    scopes = _READ
+
+    @extend_schema(
+        operation_id="readQuota",
+        summary="Read what is left of the quota",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        responses=answers({200: QuotaOutput}, 403, 404, 422),
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """GPU-seconds used, reserved and left in any 30 days."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        organisation = organisations.get_organisation(caller(request), slug)
+        return Response(QuotaOutput(quotas.quota_of(organisation, now=timezone.now())).data)
+
+
+class Webhooks(Endpoint):
+    """Webhooks of an organisation, and new ones."""
+
+    signed_in = _BOTH
+    scopes = {**_READ, **_WRITE}
+    parser_classes = _JSON
+
+    @extend_schema(
+        operation_id="listWebhooks",
+        summary="List webhooks",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        responses=answers({200: WebhookOutput(many=True)}, 403, 404, 422),
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """The addresses that are told of events, removed ones among them; secrets are not shown."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        organisation = organisations.get_organisation(caller(request), slug)
+        every: Any = organisation.webhooks.all()
+        return Response(WebhookOutput(every, many=True).data)
+
+    @extend_schema(
+        operation_id="addWebhook",
+        summary="Add a webhook",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        request=run_inputs.WebhookInput,
+        responses=answers({201: NewWebhookOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Have an address told of events; the secret that signs them is in this answer only. For owners."""
+        organisation = organisations.get_organisation(caller(request), slug)
+        values = inputs.read(run_inputs.WebhookInput, request.data)
+        webhook = actions.add_webhook(organisation, by=caller(request), **values)
+        return Response(NewWebhookOutput(webhook).data, status=201)
+
+
+def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
+    organisation = organisations.get_organisation(caller(request), slug)
+    found = organisation.webhooks.select_related("organisation").filter(pk=webhook_id).first()
+    if found is None:
+        raise Http404
+    return found
+
+
+class RemoveWebhook(Endpoint):
+    """Removing."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="removeWebhook",
+        summary="Remove a webhook",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION, _WEBHOOK_ID],
+        request=None,
+        responses=answers({200: WebhookOutput}, 403, 404),
+    )
+    def post(self, request: Request, slug: str, webhook_id: int) -> Response:
+        """Tell an address nothing any more; its log stays. For owners."""
+        webhook = _webhook(request, slug, webhook_id)
+        actions.remove_webhook(webhook, by=caller(request))
+        webhook.refresh_from_db()
+        return Response(WebhookOutput(webhook).data)
+
+
+class Deliveries(Endpoint):
+    """A webhook's log."""
+
+    signed_in = frozenset({"GET", "HEAD"})
+    scopes = _READ
+
+    @extend_schema(
+        operation_id="listDeliveries",
+        summary="Read a webhook's log",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION, _WEBHOOK_ID],
+        responses=answers({200: DeliveryOutput(many=True)}, 403, 404, 422),
+    )
+    def get(self, request: Request, slug: str, webhook_id: int) -> Response:
+        """The last 200 deliveries, the newest first: what was told, how often it was tried, what was answered."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        webhook = _webhook(request, slug, webhook_id)
+        log: Any = webhook.deliveries.select_related("event")[:_LOGGED]
+        return Response(DeliveryOutput(log, many=True).data)

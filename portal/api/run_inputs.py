@@ -1,0 +1,147 @@
+"""What the API takes for models, runs, organisations and exports."""
+
+from rest_framework import serializers
+
+from evaluator.contract import Backend, Mode, Verdict
+from portal.accounts.models import Role
+from portal.api.inputs import Choice, Query, Strict, Text
+from portal.runs.models import AttemptState, EventKind, RunMode, RunState
+
+_MOST = 2**31 - 1
+_CURSOR_MOST = 2**62
+FORMATS = ("csv", "jsonl", "parquet")
+TABLES = ("leaderboards", "models", "runs", "attempts", "evaluations")
+
+
+class PromptQuery(Query):
+    """In which backend and for which profile."""
+
+    backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
+    profile = Text(max_length=40, default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
+
+
+class RunInput(Strict):
+    """A new run."""
+
+    organisation = Text(max_length=60, required=False, help_text="Its short name; your only one if left out.")
+    model = Text(max_length=80, help_text="The model's name.")
+    version = Text(max_length=40, default="", allow_blank=True)
+    provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name if left out.")
+    mode = Choice(choices=RunMode.values, help_text="How the attempts come about.")
+    backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
+    profile = Text(max_length=40, help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
+    k = serializers.IntegerField(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
+    sampling = serializers.DictField(required=False, help_text="Temperature, token limits and the like; 4096 bytes.")
+    prompt_version = Text(max_length=80, default="", allow_blank=True)
+    cost_usd = serializers.FloatField(min_value=0, max_value=999_999_999, required=False, allow_null=True)
+    notes = Text(max_length=4000, default="", allow_blank=True)
+
+
+class RunsQuery(Query):
+    """Which runs."""
+
+    model = Text(max_length=120, required=False, help_text="Only runs of the model with this slug.")
+    state = Choice(choices=RunState.values, required=False)
+    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
+    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 if left out.")
+
+
+class AttemptInput(Strict):
+    """One attempt: `source` for one file, `files` for several, not both."""
+
+    problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")
+    sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
+    step = serializers.IntegerField(min_value=0, max_value=999, required=False)
+    key = Text(max_length=150, required=False, help_text="For sending again; problem/sample/step if left out.")
+    mode = Choice(choices=[member.value for member in Mode], required=False, help_text="ranked if left out.")
+    source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
+        required=False, allow_blank=True, help_text="The text of solution.py."
+    )
+    files = serializers.DictField(child=Text(allow_blank=True), required=False, help_text="Text by path.")
+    tokens_in = serializers.IntegerField(min_value=0, max_value=_MOST, required=False, allow_null=True)
+    tokens_out = serializers.IntegerField(min_value=0, max_value=_MOST, required=False, allow_null=True)
+    cost_usd = serializers.FloatField(min_value=0, max_value=999_999_999, required=False, allow_null=True)
+    seconds = serializers.FloatField(min_value=0, max_value=999_999_999, required=False, allow_null=True)
+    trajectory = Text(required=False, allow_blank=True, help_text="At most 64 KiB; credentials are redacted.")
+
+
+class AttemptsQuery(Query):
+    """Which attempts of a run."""
+
+    problem = Text(max_length=100, required=False)
+    verdict = Choice(choices=[member.value for member in Verdict], required=False)
+    state = Choice(choices=AttemptState.values, required=False)
+    sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
+    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
+    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 if left out.")
+
+
+class EventsQuery(Query):
+    """From where in the feed, and how long to wait for something."""
+
+    after = serializers.IntegerField(min_value=0, max_value=_CURSOR_MOST, default=0, help_text="`next` of the last.")
+    wait = serializers.IntegerField(min_value=0, max_value=25, default=0, help_text="Seconds to hold the call open.")
+    limit = serializers.IntegerField(min_value=1, max_value=500, default=100)
+
+
+class PublishInput(Strict):
+    """How to publish."""
+
+    sources = Choice(choices=["private", "public"], default="public", help_text="Whether everybody may read sources.")
+
+
+class FormatQuery(Query):
+    """In which format."""
+
+    format = Choice(choices=FORMATS, default="jsonl")
+
+
+class TreeUpload(Strict):
+    """A tree of solutions."""
+
+    file = serializers.FileField(
+        allow_empty_file=True,
+        max_length=200,
+        error_messages={"invalid": "This is text, not an attached file."},
+        help_text="A zip of solutions_<backend>_<precision>_<hardware>_<provider>_<model>.",
+    )
+    organisation = Text(max_length=60, required=False)
+    model = Text(max_length=80, required=False)
+    version = Text(max_length=40, required=False)
+    provider = Text(max_length=80, required=False)
+    profile = Text(max_length=40, required=False)
+    backend = Choice(choices=[member.value for member in Backend], required=False)
+    notes = Text(max_length=4000, required=False)
+
+
+class ModelBoardQuery(Query):
+    """Which model board."""
+
+    profile = Text(max_length=40, help_text="A profile's name, such as h200x8-nomc.")
+    p = serializers.FloatField(min_value=0, max_value=100, default=1.0, help_text="The speedup that fast_p asks for.")
+
+
+class OrganisationInput(Strict):
+    """A new organisation."""
+
+    slug = Text(max_length=60, help_text="Lower-case letters, digits and hyphens.")
+    name = Text(max_length=120)
+
+
+class MemberInput(Strict):
+    """A member and their role."""
+
+    username = Text(max_length=150)
+    role = Choice(choices=Role.values, default=Role.MEMBER.value)
+
+
+class WebhookInput(Strict):
+    """An address that is told."""
+
+    url = Text(max_length=300, help_text="https, without user name or fragment.")
+    events = serializers.ListField(
+        child=Choice(choices=EventKind.values),
+        min_length=1,
+        max_length=10,
+        default=[EventKind.RUN_COMPLETED.value, EventKind.RUN_PUBLISHED.value],
+    )

@@ -1,0 +1,409 @@
+"""What the API says of models, runs, organisations and prompts."""
+
+from typing import Any
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from evaluator.contract import Backend, Mode, Verdict
+from portal.accounts.models import Organisation, Role
+from portal.runs.models import (
+    Attempt,
+    AttemptState,
+    DeliveryState,
+    EventKind,
+    LanguageModel,
+    Run,
+    RunEvent,
+    RunMode,
+    RunState,
+    Verification,
+    Webhook,
+)
+from portal.runs.queries import RunFigures
+
+_URI = {"type": "string", "format": "uri"}
+_VERDICT = {"oneOf": [{"enum": [member.value for member in Verdict]}, {"type": "null"}]}
+_BACKENDS = [member.value for member in Backend]
+SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+"""The values of p that a run's figures list."""
+
+
+class PromptOutput(serializers.Serializer[Any]):
+    """A task prompt."""
+
+    problem = serializers.CharField()
+    revision = serializers.CharField()
+    backend = serializers.ChoiceField(choices=_BACKENDS)
+    profile = serializers.CharField()
+    version = serializers.CharField(help_text="The version of wording, rules and examples.")
+    digest = serializers.CharField(help_text="SHA-256 of text.")
+    example = serializers.CharField(help_text="The problem of the worked example.")
+    text = serializers.CharField()
+
+
+class ModelOutput(serializers.Serializer[LanguageModel]):
+    """A model."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    version = serializers.CharField(allow_blank=True)
+    provider = serializers.CharField(allow_blank=True)
+    organisation = serializers.CharField(source="organisation.slug")
+    page = serializers.SerializerMethodField()
+
+    @extend_schema_field(_URI)
+    def get_page(self, model: LanguageModel) -> str:
+        """Its page for people."""
+        return f"{settings.SITE_URL}/models/{model.slug}/"
+
+
+class EstimateOutput(serializers.Serializer[Any]):
+    """A figure by the unbiased estimator with its 95 % interval."""
+
+    k = serializers.IntegerField()
+    value = serializers.FloatField()
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class FastOutput(EstimateOutput):
+    """fast_p@1 at one p."""
+
+    p = serializers.FloatField()
+
+
+class FiguresOutput(serializers.Serializer[RunFigures]):
+    """What a run came to over all problems."""
+
+    problems = serializers.IntegerField()
+    attempted = serializers.IntegerField()
+    supported = serializers.IntegerField(help_text="Problems that the profile can judge.")
+    solved = serializers.IntegerField(help_text="Problems with a sample that passed.")
+    faster = serializers.IntegerField(help_text="Of these, with one faster than the reference.")
+    correct_at_1 = EstimateOutput()
+    correct_at_k = EstimateOutput()
+    supported_correct_at_1 = EstimateOutput(help_text="Over the supported problems only.")
+    fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p.")
+    geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
+    verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
+    cost_usd = serializers.FloatField(allow_null=True)
+    tokens = serializers.IntegerField(allow_null=True)
+
+    @extend_schema_field(FastOutput(many=True))
+    def get_fast(self, figures: RunFigures) -> Any:
+        """One entry per p."""
+        found = ((p, figures.fast_at(p)) for p in SHOWN_P)
+        return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found]
+
+
+class RunBrief(serializers.Serializer[Run]):
+    """A run as a list shows it. Takes the counts from its annotations."""
+
+    id = serializers.UUIDField()
+    url = serializers.SerializerMethodField()
+    page = serializers.SerializerMethodField()
+    organisation = serializers.CharField(source="model.organisation.slug")
+    model = ModelOutput()
+    mode = serializers.ChoiceField(choices=RunMode.values)
+    backend = serializers.ChoiceField(choices=_BACKENDS)
+    profile = serializers.CharField()
+    k = serializers.IntegerField()
+    sampling = serializers.DictField()
+    prompt_version = serializers.CharField(allow_blank=True)
+    cost_usd = serializers.FloatField(allow_null=True, help_text="As declared for the whole run.")
+    notes = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(choices=RunState.values)
+    verification = serializers.ChoiceField(choices=Verification.values)
+    is_quarantined = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    published_at = serializers.DateTimeField(allow_null=True)
+    attempts = serializers.IntegerField(source="attempt_count")
+    pending = serializers.IntegerField(source="pending_count")
+
+    @extend_schema_field(_URI)
+    def get_url(self, run: Run) -> str:
+        """Its address."""
+        return reverse("api:run", args=[run.pk], request=self.context["request"])
+
+    @extend_schema_field(_URI)
+    def get_page(self, run: Run) -> str:
+        """Its page for people."""
+        return f"{settings.SITE_URL}/runs/{run.pk}/"
+
+
+class RunDetail(RunBrief):
+    """A run with its figures."""
+
+    figures = serializers.SerializerMethodField()
+
+    @extend_schema_field(FiguresOutput)
+    def get_figures(self, _run: Run) -> Any:
+        """As the view worked them out."""
+        return FiguresOutput(self.context["figures"]).data
+
+
+class AttemptOutput(serializers.Serializer[Attempt]):
+    """One attempt and its result."""
+
+    id = serializers.IntegerField()
+    key = serializers.CharField()
+    problem = serializers.CharField()
+    sample = serializers.IntegerField()
+    step = serializers.IntegerField()
+    mode = serializers.ChoiceField(choices=[member.value for member in Mode])
+    state = serializers.ChoiceField(choices=AttemptState.values)
+    verdict = serializers.SerializerMethodField(help_text="Null until it is known.")
+    message = serializers.CharField(allow_blank=True)
+    score = serializers.FloatField(allow_null=True)
+    score_low = serializers.FloatField(allow_null=True)
+    score_high = serializers.FloatField(allow_null=True)
+    submission = serializers.SerializerMethodField(help_text="Null where the text alone decided.")
+    submission_id = serializers.UUIDField(allow_null=True)
+    evaluation_id = serializers.UUIDField(allow_null=True)
+    tokens_in = serializers.IntegerField(allow_null=True)
+    tokens_out = serializers.IntegerField(allow_null=True)
+    cost_usd = serializers.FloatField(allow_null=True)
+    seconds = serializers.FloatField(allow_null=True)
+    has_trajectory = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(_VERDICT)
+    def get_verdict(self, attempt: Attempt) -> str | None:
+        """The one-word outcome."""
+        return attempt.verdict or None
+
+    @extend_schema_field({**_URI, "type": ["string", "null"]})
+    def get_submission(self, attempt: Attempt) -> str | None:
+        """The address of its submission."""
+        if attempt.submission_id is None:
+            return None
+        return reverse("api:submission", args=[attempt.submission_id], request=self.context["request"])
+
+
+class TrajectoryOutput(serializers.Serializer[Any]):
+    """What an agent did on the way to an attempt."""
+
+    key = serializers.CharField()
+    text = serializers.CharField(allow_blank=True)
+
+
+class LineErrorOutput(serializers.Serializer[Any]):
+    """What is wrong with one line of an upload."""
+
+    field = serializers.CharField(allow_blank=True)
+    value = serializers.CharField(allow_blank=True)
+    message = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class LineOutput(serializers.Serializer[Any]):
+    """What became of one line of an upload."""
+
+    line = serializers.IntegerField()
+    key = serializers.CharField(allow_blank=True)
+    status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
+    attempt_id = serializers.SerializerMethodField()
+    verdict = serializers.SerializerMethodField(help_text="Where the text alone decided.")
+    errors = serializers.SerializerMethodField()
+
+    def get_attempt_id(self, result: Any) -> int | None:
+        """The attempt that is there now."""
+        return result.attempt.pk if result.attempt else None
+
+    @extend_schema_field(_VERDICT)
+    def get_verdict(self, result: Any) -> str | None:
+        """Its verdict, where it is known already."""
+        return (result.attempt.verdict or None) if result.attempt else None
+
+    @extend_schema_field(LineErrorOutput(many=True))
+    def get_errors(self, result: Any) -> Any:
+        """The refusal, in the words of a problem document."""
+        return [] if result.refusal is None else [LineErrorOutput(result.refusal).data]
+
+
+class BulkOutput(serializers.Serializer[Any]):
+    """What became of an upload."""
+
+    received = serializers.SerializerMethodField()
+    created = serializers.SerializerMethodField()
+    repeated = serializers.SerializerMethodField()
+    refused = serializers.SerializerMethodField()
+    over_quota = serializers.SerializerMethodField()
+    results = LineOutput(many=True)
+
+    def get_received(self, bulk: Any) -> int:
+        """Lines that were read."""
+        return len(bulk.results)
+
+    def get_created(self, bulk: Any) -> int:
+        """New attempts."""
+        return int(bulk.count("created"))
+
+    def get_repeated(self, bulk: Any) -> int:
+        """Attempts that were there."""
+        return int(bulk.count("repeated"))
+
+    def get_refused(self, bulk: Any) -> int:
+        """Lines that are wrong."""
+        return int(bulk.count("refused"))
+
+    def get_over_quota(self, bulk: Any) -> int:
+        """Lines that may be sent again later."""
+        return int(bulk.count("over_quota"))
+
+
+class MatchedOutput(serializers.Serializer[Any]):
+    """A file of a tree and its problem."""
+
+    path = serializers.CharField()
+    problem = serializers.CharField()
+    by = serializers.ChoiceField(choices=["slug", "number"])
+    note = serializers.CharField(allow_blank=True)
+
+
+class UnmatchedOutput(serializers.Serializer[Any]):
+    """A file of a tree that became no attempt."""
+
+    path = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class ImportOutput(serializers.Serializer[Any]):
+    """What became of a tree of solutions."""
+
+    run = serializers.SerializerMethodField()
+    matched = MatchedOutput(many=True)
+    unmatched = UnmatchedOutput(many=True)
+    bulk = BulkOutput()
+
+    @extend_schema_field(RunDetail)
+    def get_run(self, _imported: Any) -> Any:
+        """The new run, as the view describes it."""
+        return self.context["run"]
+
+
+class EventOutput(serializers.Serializer[RunEvent]):
+    """Something that happened to a run."""
+
+    id = serializers.IntegerField()
+    kind = serializers.ChoiceField(choices=EventKind.values)
+    at = serializers.DateTimeField()
+    attempt_id = serializers.IntegerField(allow_null=True)
+    key = serializers.CharField(source="attempt.key", default=None, allow_null=True)
+    problem = serializers.CharField(source="attempt.problem", default=None, allow_null=True)
+    sample = serializers.IntegerField(source="attempt.sample", default=None, allow_null=True)
+    step = serializers.IntegerField(source="attempt.step", default=None, allow_null=True)
+    verdict = serializers.SerializerMethodField()
+    message = serializers.CharField(allow_blank=True)
+    score = serializers.FloatField(allow_null=True)
+
+    @extend_schema_field(_VERDICT)
+    def get_verdict(self, event: RunEvent) -> str | None:
+        """The one-word outcome of its attempt."""
+        return event.verdict or None
+
+
+class FeedOutput(serializers.Serializer[Any]):
+    """What has happened after a cursor."""
+
+    events = EventOutput(many=True)
+    next = serializers.IntegerField(help_text="Send it as `after`.")
+    pending = serializers.IntegerField()
+    total = serializers.IntegerField()
+    poll_after_s = serializers.IntegerField(allow_null=True, help_text="Null once nothing is pending.")
+
+
+class ModelRowOutput(serializers.Serializer[Any]):
+    """One published run on the model board."""
+
+    run = serializers.UUIDField(source="run.pk")
+    page = serializers.SerializerMethodField()
+    model = ModelOutput(source="run.model")
+    mode = serializers.ChoiceField(choices=RunMode.values, source="run.mode")
+    backend = serializers.ChoiceField(choices=_BACKENDS, source="run.backend")
+    k = serializers.IntegerField(source="run.k")
+    verification = serializers.ChoiceField(choices=Verification.values, source="run.verification")
+    published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
+    fast_p = EstimateOutput(source="fast", help_text="At the p that was asked for.")
+    figures = FiguresOutput()
+
+    @extend_schema_field(_URI)
+    def get_page(self, row: Any) -> str:
+        """The run's page for people."""
+        return f"{settings.SITE_URL}/runs/{row.run.pk}/"
+
+
+class ModelBoardOutput(serializers.Serializer[Any]):
+    """The published runs on a profile, best first."""
+
+    profile = serializers.CharField()
+    p = serializers.FloatField()
+    rows = ModelRowOutput(many=True)
+
+
+class OrganisationOutput(serializers.Serializer[Organisation]):
+    """An organisation of the caller's."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    role = serializers.SerializerMethodField()
+    members = serializers.SerializerMethodField()
+
+    @extend_schema_field({"type": "string", "enum": Role.values})
+    def get_role(self, organisation: Organisation) -> str:
+        """The caller's."""
+        username = self.context["username"]
+        roles = {row.user.username: row.role for row in organisation.memberships.all()}
+        return roles.get(username, Role.OWNER.value)  # operators act as owners where they are no members
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_members(self, organisation: Organisation) -> list[str]:
+        """By name."""
+        return [row.user.username for row in organisation.memberships.all()]
+
+
+class QuotaOutput(serializers.Serializer[Any]):
+    """GPU-seconds of an organisation in the last 30 days."""
+
+    organisation = serializers.CharField()
+    window_days = serializers.IntegerField()
+    limit_gpu_s = serializers.FloatField()
+    used_gpu_s = serializers.FloatField()
+    reserved_gpu_s = serializers.FloatField()
+    remaining_gpu_s = serializers.FloatField()
+    next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use is 30 days old.")
+
+
+class WebhookOutput(serializers.Serializer[Webhook]):
+    """A webhook without its secret."""
+
+    id = serializers.IntegerField()
+    url = serializers.CharField()
+    events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values))
+    created_at = serializers.DateTimeField()
+    removed_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewWebhookOutput(WebhookOutput):
+    """A new webhook with its secret, which is not shown again."""
+
+    secret = serializers.CharField()
+
+
+class DeliveryOutput(serializers.Serializer[Any]):
+    """One line of a webhook's log."""
+
+    id = serializers.UUIDField()
+    event = serializers.ChoiceField(choices=EventKind.values, source="event.kind")
+    run = serializers.UUIDField(source="event.run_id")
+    state = serializers.ChoiceField(choices=DeliveryState.values)
+    tries = serializers.IntegerField()
+    next_try_at = serializers.DateTimeField(allow_null=True)
+    answer_status = serializers.IntegerField(allow_null=True)
+    error = serializers.CharField(allow_blank=True)
+    created_at = serializers.DateTimeField()
+    delivered_at = serializers.DateTimeField(allow_null=True)
