@@ -6,16 +6,17 @@ from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
 from portal.catalog import explorer, measurements, rooflines
-from portal.catalog.entries import best_entries
 from portal.catalog.explorer import View
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.figures import figure_data
 from portal.charts.rooflines import distribution
+from portal.ranking.leaders import leaders
 from problems.taxonomy import Block
 
 
 def _points(view: View) -> list[Point]:
-    return explorer.narrowed(rooflines.points(view.profile, best_entries(view.profile)), view)
+    best = {leader.problem: leader for leader in leaders(profile=view.profile).values()}
+    return explorer.narrowed(rooflines.points(view.profile, best), view)
 
 
 @require_safe

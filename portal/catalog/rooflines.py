@@ -1,6 +1,6 @@
 """Every problem and size on a GPU profile with its floor and its measured times, and the charts of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -13,10 +13,12 @@ from evaluator.hardware.profiles import Peaks, Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
 from portal.catalog.costs import ELEMENT_BYTES
-from portal.catalog.entries import TimedEntry
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
+from portal.ranking.leaders import Leader
+from portal.ranking.queries import BoardRow
+from portal.ranking.sizes import SizeTime
 from problems import registry
 from problems.schema import Cost, Problem, SizeName
 
@@ -79,6 +81,10 @@ class Work:
         return (self.cost.wire_bytes if axis is Axis.TRAFFIC else self.flops) / us * 1e6
 
 
+Entry = Leader | BoardRow
+"""An accepted entry with its times by size."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """Work with the times that are known of it, in microseconds.
@@ -92,7 +98,7 @@ class Point:
     reference_source: str = ""
     public_us: float | None = None
     best_us: float | None = None
-    entry: TimedEntry | None = None
+    entry: Entry | None = None
 
     def utilisation(self, us: float | None) -> float | None:
         """Floor over time; None where there is no time."""
@@ -143,19 +149,24 @@ def works(profile_name: str) -> tuple[Work, ...]:
     return tuple(found)
 
 
-def points(profile_name: str, best: Mapping[str, TimedEntry]) -> list[Point]:
+def points_of(problem: Problem, *, profile: str, best: Entry | None) -> list[Point]:
+    """The ranked sizes of one problem on a profile; empty where it does not run there."""
+    return [point(work, profile=profile, entry=best) for work in works(profile) if work.problem.slug == problem.slug]
+
+
+def points(profile_name: str, best: Mapping[str, Leader]) -> list[Point]:
     """Every work of the profile with its times; `best` holds the first entry of each board by slug."""
     return [point(work, profile=profile_name, entry=best.get(work.problem.slug)) for work in works(profile_name)]
 
 
-def point(work: Work, *, profile: str, entry: TimedEntry | None) -> Point:
+def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
     """`work` with what is known of its times on `profile`; `entry` is the best one, if any."""
     slug = work.problem.slug
-    timing = entry.sizes.get(work.size) if entry else None
+    timing = _time_at(entry, work.size)
     table = measurements.baselines(profile)
     baseline = measurements.baseline(slug, profile=profile, size=work.size)
     if timing is not None:
-        reference_us: float | None = timing.baseline.median_us
+        reference_us: float | None = timing.baseline_us
         source = "side by side with the best entry"
     elif baseline is not None and table is not None:
         reference_us, source = baseline.median_us, f"baseline of {table.measured_at[:10]}"
@@ -166,9 +177,13 @@ def point(work: Work, *, profile: str, entry: TimedEntry | None) -> Point:
         reference_us=reference_us,
         reference_source=source,
         public_us=measurements.public_reference_us(slug, profile=profile, size=work.size),
-        best_us=timing.candidate.median_us if timing else None,
+        best_us=timing.time_us if timing else None,
         entry=entry if timing else None,
     )
+
+
+def _time_at(entry: Entry | None, size: str) -> SizeTime | None:
+    return next((time for time in entry.sizes if time.size == size), None) if entry else None
 
 
 def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
@@ -229,7 +244,7 @@ def explorer_figure(
     public = [_mark(item, axis, item.public_us, "public reference, public inputs") for item in placed]
     floors = [_mark(item, axis, item.work.floor.us, "floor by the cost model") for item in placed]
     series = [
-        _series("floor of the problem (cost model)", "text-faint", "line-ew-open", floors, is_hidden=True),
+        _series("floor of the problem (cost model)", "text", "line-ew-open", floors, is_hidden=True),
         _series("public reference, public inputs", "warning", "diamond-open", public),
         _series("our reference", "accent", "circle-open", references.values()),
         _series("best entry", "success", "star", bests.values()),
@@ -237,41 +252,37 @@ def explorer_figure(
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, joins=joins, window=window)
 
 
-def problem_figure(chosen: Sequence[Point], entries: Sequence[TimedEntry], *, profile: Profile) -> go.Figure:
+def problem_figure(chosen: Sequence[Point], entries: Sequence[BoardRow], *, profile: Profile) -> go.Figure:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
-    Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there.
+    Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there; entries
+    whose source is public open their submission.
     """
     axis = problem_axis(chosen)
-    by_size = {item.work.size: item for item in chosen}
-    marks = [
-        _at(by_size[size].work, axis, timing.candidate.median_us, f"{entry.author} ({entry.backend})")
+    by_size = {item.work.size: item.work for item in chosen}
+    entered = [
+        _at(by_size[timing.size], axis, timing.time_us, f"{entry.author} ({entry.backend})", href=_address(entry))
         for entry in entries
-        for size, timing in entry.sizes.items()
-        if size in by_size
+        for timing in entry.sizes
+        if timing.size in by_size
     ]
+
+    def marks(what: str, time_of: Callable[[Point], float | None]) -> list[charts.Mark]:
+        times = ((item.work, time_of(item)) for item in chosen)
+        return [_at(work, axis, us, what, href="") for work, us in times if us]
+
+    public = "public reference, public inputs"
     series = [
-        _series(
-            "floor (cost model)",
-            "text-faint",
-            "line-ew-open",
-            [_mark(item, axis, item.work.floor.us, "floor by the cost model") for item in chosen],
-        ),
-        _series(
-            "public reference, public inputs",
-            "warning",
-            "diamond-open",
-            [_mark(item, axis, item.public_us, "public reference, public inputs") for item in chosen],
-        ),
-        _series(
-            "our reference",
-            "accent",
-            "circle-open",
-            [_mark(item, axis, item.reference_us, "our reference") for item in chosen],
-        ),
-        _series("entries", "success", "star", marks),
+        _series("floor (cost model)", "text", "line-ew-open", marks("floor", lambda item: item.work.floor.us)),
+        _series(public, "warning", "diamond-open", marks(public, lambda item: item.public_us)),
+        _series("our reference", "accent", "circle-open", marks("our reference", lambda item: item.reference_us)),
+        _series("entries", "success", "star", entered),
     ]
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, height=420)
+
+
+def _address(entry: BoardRow) -> str:
+    return reverse("submissions:detail", args=[entry.submission_id]) if entry.is_source_public else ""
 
 
 def problem_axis(chosen: Iterable[Point]) -> Axis:
@@ -290,14 +301,14 @@ def _mark(item: Point, axis: Axis, us: float | None, what: str) -> charts.Mark |
     return _at(item.work, axis, us, what) if us and item.work.x(axis) > 0 else None
 
 
-def _at(work: Work, axis: Axis, us: float, what: str) -> charts.Mark:
+def _at(work: Work, axis: Axis, us: float, what: str, *, href: str | None = None) -> charts.Mark:
     share = f", {percent(work.floor.us / us)} of the roofline" if us > work.floor.us else ""
     return charts.Mark(
         x=work.x(axis),
         y=work.y(axis, us),
         name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
         detail=f"{what}: {microseconds(us)}{share}<br>{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
-        href=reverse("catalog:problem", args=[work.problem.slug]),
+        href=reverse("catalog:problem", args=[work.problem.slug]) if href is None else href,
     )
 
 

@@ -47,9 +47,8 @@ def browser(request: HttpRequest) -> HttpResponse:
 def _leaders_of(profile: str) -> dict[str, list[Leader]]:
     """The leaders of the boards on `profile`, or on every profile where it is empty, by problem."""
     found: dict[str, list[Leader]] = {}
-    for leader in leaders().values():
-        if profile in ("", leader.profile):
-            found.setdefault(leader.problem, []).append(leader)
+    for leader in leaders(profile=profile or None).values():
+        found.setdefault(leader.problem, []).append(leader)
     return found
 
 

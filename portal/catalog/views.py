@@ -1,20 +1,28 @@
 """The problem list and the problem page."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from portal.catalog import costs, facets
+from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
 from portal.catalog.highlighting import highlight_lines
+from portal.catalog.measurements import best_measured_profile, public_references
 from portal.catalog.queries import get_problem, switch
+from portal.charts.figures import figure_data
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import entry_counts
+from portal.ranking.queries import BoardRow
+from portal.refusals import Refusal
 from problems import registry
 from problems.schema import Problem
 
 BOARD_PREVIEW = 5
+ROOFLINE_ENTRIES = 20
 TABLE_WORLD_SIZE = 8
 """The number of ranks at which the page shows dimensions and work, where the problem allows it."""
 
@@ -38,10 +46,11 @@ def problem_list(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """Statement, interface, reference, sizes, cost and the head of the board."""
+    """Statement, interface, reference, sizes, cost, roofline and the head of the board."""
     problem = get_problem(slug)
     boards = ranking.profiles_with_entries(slug)
     shown = boards[-1] if boards else None
+    board = ranking.board(slug, profile=shown, limit=ROOFLINE_ENTRIES) if shown else ()
     context = {
         "problem": problem,
         "switch": switch(slug),
@@ -53,9 +62,46 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "floors": costs.floor_rows(problem),
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
-        "board": ranking.board(slug, profile=shown, limit=BOARD_PREVIEW) if shown else (),
+        "board": board[:BOARD_PREVIEW],
+        **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)
+
+
+def _roofline(
+    request: HttpRequest, problem: Problem, boards: Sequence[str], *, shown: Sequence[BoardRow]
+) -> dict[str, Any]:
+    """The problem under the ceilings of one GPU profile: the one asked for, else one with entries or measured times.
+
+    `boards` are the profiles with entries, `shown` the first entries on the last of them.
+
+    Raises:
+        Refusal: the problem has no roofline on the profile that is asked for (404).
+    """
+    names = [profile.name for profile in costs.judging_profiles(problem) if profile.peaks is not None]
+    if not names:
+        return {}
+    asked = request.GET.get("profile", "")
+    if asked and asked not in names:
+        raise Refusal(
+            field="profile",
+            value=asked,
+            message=f"This problem has no roofline on the profile {asked[:40]!r}.",
+            remedy=f"Known are {', '.join(names)}.",
+            status=404,
+        )
+    with_entries = [name for name in boards if name in names]
+    name = asked or (with_entries[-1] if with_entries else best_measured_profile(names))
+    is_shown = bool(boards) and name == boards[-1]
+    entries = shown if is_shown else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
+    chosen = rooflines.points_of(problem, profile=name, best=entries[0] if entries else None)
+    return {
+        "roofline_profile": profiles.get(name),
+        "roofline_profiles": [profiles.get(known) for known in names],
+        "roofline_points": chosen,
+        "roofline_figure": figure_data(rooflines.problem_figure(chosen, entries, profile=profiles.get(name))),
+        "public": public_references(name),
+    }
 
 
 def _sizes(problem: Problem) -> list[costs.SizeRow]:

@@ -80,7 +80,7 @@ def roofline(
 
     Args:
         series: points by kind; each opens its page when clicked.
-        ceilings: drawn across the whole width of the points.
+        ceilings: drawn across the width of the points; those that begin beyond it are left out.
         axes: titles.
         joins: pairs of points that belong together, joined by a line.
         window: the part to show; everything where None.
@@ -89,14 +89,15 @@ def roofline(
     marks = [mark for kind in series for mark in kind.marks]
     left = min((mark.x for mark in marks), default=1.0) / 3
     right = max((mark.x for mark in marks), default=1e4) * 3
-    traces = [_ceiling(ceiling, left, right) for ceiling in ceilings]
+    traces = [_ceiling(ceiling, left, right) for ceiling in ceilings if ceiling.start < right]
     if joins:
         traces.append(_joins(joins))
     traces += [_series(kind) for kind in series if kind.marks]
     figure = go.Figure(data=traces, layout=base_layout(x_title=axes.x_title, y_title=axes.y_title, height=height))
+    figure.update_layout(margin={"b": 64, "r": 24})
     # Bold, raised and the like would make plotly.js write style attributes, which the site's policy refuses.
-    figure.update_xaxes(type="log", exponentformat="SI extended", dtick=1)
-    figure.update_yaxes(type="log", exponentformat="SI extended", dtick=1)
+    figure.update_xaxes(type="log", exponentformat="SI extended")
+    figure.update_yaxes(type="log", exponentformat="SI extended")
     if window is not None:
         figure.update_xaxes(range=[window.left, window.right])
         figure.update_yaxes(range=[window.bottom, window.top])
@@ -138,7 +139,7 @@ def _series(kind: Series) -> go.Scatter:
         y=[mark.y for mark in kind.marks],
         mode="markers",
         name=kind.name,
-        marker={"size": 9, "symbol": kind.symbol, "line": {"width": 1.5}},
+        marker={"size": 16 if kind.symbol.startswith("line") else 9, "symbol": kind.symbol, "line": {"width": 1.5}},
         text=[mark.name for mark in kind.marks],
         customdata=[[mark.href, mark.detail] for mark in kind.marks],
         hovertemplate="%{text}<br>%{customdata[1]}<extra></extra>",

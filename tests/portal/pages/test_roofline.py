@@ -160,3 +160,35 @@ def test_a_measured_baseline_is_read_for_its_own_revision_alone(tmp_path):
     assert present.median_us == 90.0
     assert measurements.baseline("allgather", profile=GPU, size="base", folder=tmp_path) is None
     assert measurements.best_measured_profile(["h100x4", GPU, "h200x8"], folder=tmp_path) == GPU
+
+
+def _problem_figure(client, slug, **query):
+    page = client.get(f"/problems/{slug}/", query).content.decode()
+    return page, json.loads(re.search(r'id="problem-figure" type="application/json">(.*?)</script>', page)[1])
+
+
+def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client, alice, bob, local):
+    public = scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, visibility="public")
+    scenes.judged(bob, local, problem="gemm_allreduce", profile=GPU)
+    page, figure = _problem_figure(client, "gemm_allreduce")
+    assert "public reference, public inputs" in page.lower()
+    entries = _trace(figure, "entries")
+    assert len(entries["x"]) == 4
+    assert {address for address, _ in entries["customdata"]} == {f"/submissions/{public.pk}/", ""}
+
+
+def test_a_problem_that_computes_nothing_stands_by_its_bytes(client):
+    _, figure = _problem_figure(client, "alltoall", profile="h100x4")
+    assert figure["layout"]["xaxis"]["title"]["text"] == "Least bytes on the wire per rank"
+    assert _trace(figure, "public reference, public inputs") is None
+
+
+def test_a_problem_that_was_left_out_says_why(client):
+    page, _ = _problem_figure(client, "fsdp_and_tp", profile=GPU)
+    assert "It is left out for this problem: the public reference takes 1.67 s a call" in page
+
+
+def test_a_problem_has_no_roofline_on_cpu_ranks(client):
+    response = client.get("/problems/alltoall/", {"profile": "cpux2"})
+    assert response.status_code == 404
+    assert b"Known are h100x4" in response.content
