@@ -10,7 +10,7 @@ from portal.pages import views
 from portal.pages.feeds import RecordsFeed
 
 # Operators sign in where everybody does: there the number of tries is limited.
-admin.site.login = login_required(admin.site.login)
+admin.site.login = login_required(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -25,6 +25,9 @@ urlpatterns = [
     path("accounts/", include("portal.accounts.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
+    path("search/", views.search_page, name="search"),
+    path("robots.txt", views.robots, name="robots"),
+    path("favicon.ico", views.favicon, name="favicon"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
     path("admin/", admin.site.urls),

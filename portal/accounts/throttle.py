@@ -60,7 +60,7 @@ def client_address(request: HttpRequest) -> str:
     forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
     if proxies == 0 or not forwarded:
         return str(request.META.get("REMOTE_ADDR", ""))
-    return forwarded[-min(proxies, len(forwarded))]
+    return str(forwarded[-min(proxies, len(forwarded))])
 
 
 def _keys(username: str, address: str) -> tuple[tuple[str, Limit], ...]:

@@ -54,11 +54,15 @@ def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *,
     return go.Figure(data=[steps, reference, points], layout=base_layout(x_title="UTC", y_title="Speedup"))
 
 
-def times_over_ranks(series: Sequence[tuple[str, str, str, Sequence[tuple[int, float]]]]) -> go.Figure:
+Line = tuple[str, str, str, tuple[tuple[int, float], ...]]
+"""Name, dash ("solid", "dot", ...), tone and points (ranks, microseconds) of a line."""
+
+
+def times_over_ranks(series: Sequence[Line]) -> go.Figure:
     """Time of a call over the number of ranks, both axes logarithmic.
 
     Args:
-        series: name, dash ("solid", "dot", ...), tone and points (ranks, microseconds) of every line.
+        series: the lines, best and reference at every size.
     """
     lines = [
         go.Scatter(

@@ -10,16 +10,34 @@ from django.template.loader import render_to_string
 from portal.refusals import Refusal
 
 
-def _page(request: HttpRequest, *, status: int, title: str, message: str, remedy: str) -> HttpResponse:
-    context = {"status_code": status, "title": title, "message": message, "remedy": remedy}
-    return render(request, "errors/error.html", context, status=status)
+def _page(
+    request: HttpRequest, *, status: int, title: str, message: str, remedy: str, retry_after_s: int | None = None
+) -> HttpResponse:
+    context = {
+        "status_code": status,
+        "title": title,
+        "message": message,
+        "remedy": remedy,
+        "retry_after_s": retry_after_s,
+    }
+    response = render(request, "errors/error.html", context, status=status)
+    if retry_after_s is not None:
+        response["Retry-After"] = str(retry_after_s)
+    return response
 
 
 def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """A refused request as a page."""
     titles = {404: "Not found", 403: "Not allowed", 409: "That does not fit", 413: "Too large", 429: "Too many"}
     title = titles.get(refusal.status, HTTPStatus(refusal.status).phrase)
-    return _page(request, status=refusal.status, title=title, message=refusal.message, remedy=refusal.remedy)
+    return _page(
+        request,
+        status=refusal.status,
+        title=title,
+        message=refusal.message,
+        remedy=refusal.remedy,
+        retry_after_s=refusal.retry_after_s,
+    )
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

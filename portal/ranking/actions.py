@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F
+from django.db.models import Count, F, Max
 
 from evaluator.contract import EvaluationReport
 from evaluator.hardware import profiles
@@ -180,8 +180,9 @@ def is_rebuild_needed() -> bool:
 def recount_boards(author: User) -> None:
     """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
     for place in Standing.objects.filter(author=author).values("problem", "problem_revision", "profile").distinct():
-        count = Standing.objects.filter(**place, author__is_active=True).count()
-        Board.objects.filter(**place).update(entries=count)
+        left = Standing.objects.filter(**place, author__is_active=True)
+        best = left.aggregate(count=Count("id"), low=Max("score_low"))
+        Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])
 
 
 def rebuild_standings() -> int:
@@ -195,13 +196,6 @@ def rebuild_standings() -> int:
         passed = Evaluation.objects.filter(state=State.FINISHED, verdict="PASSED", mode="ranked")
         for evaluation in passed.select_related("submission").order_by("finished_at", "id").iterator():
             update_standing(evaluation)
-        _recount_every_board()
+        for author in User.objects.filter(is_active=False, standings__isnull=False).distinct():
+            recount_boards(author)
         return Standing.objects.count()
-
-
-def _recount_every_board() -> None:
-    place = ("problem", "problem_revision", "profile")
-    closed = Standing.objects.filter(author__is_active=False).values(*place).annotate(lost=Count("id"))
-    for row in closed.order_by():
-        board = Board.objects.filter(**{name: row[name] for name in place})
-        board.update(entries=F("entries") - row["lost"])

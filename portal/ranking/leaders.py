@@ -79,6 +79,10 @@ def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[t
     boards = _current_boards(None if problem is None else (problem,))
     if profile is not None:
         boards = boards.filter(profile=profile)
+    return _leaders_of(boards)
+
+
+def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], Leader]:
     practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
     found = list(
         boards.annotate(
@@ -124,20 +128,28 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
     A problem counts as beaten where the whole interval of some board's leader lies above 1; practice boards beat
     nothing.
     """
-    best: dict[str, Leader] = {}
-    for leader in leaders(profile=profile).values():
-        held = best.get(leader.problem)
-        if held is None or (leader.is_ranked_by_speed, leader.low) > (held.is_ranked_by_speed, held.low):
-            best[leader.problem] = leader
+    boards = _current_boards()
+    if profile is not None:
+        boards = boards.filter(profile=profile)
+    best: dict[str, Board] = {}
+    for board in boards:
+        held = best.get(board.problem)
+        if held is None or _reached(board) > _reached(held):
+            best[board.problem] = board
+    unbeaten = {slug: board for slug, board in best.items() if _reached(board) <= 1}
+    shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
+    closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}
     every = registry.problems()
     return OpenProblems(
         unsolved=tuple(problem for problem in every if problem.slug not in best),
-        unbeaten=tuple(
-            (problem, best[problem.slug] if best[problem.slug].is_ranked_by_speed else None)
-            for problem in every
-            if problem.slug in best and not best[problem.slug].is_faster
-        ),
+        unbeaten=tuple((problem, closest.get(problem.slug)) for problem in every if problem.slug in unbeaten),
     )
+
+
+def _reached(board: Board) -> float:
+    """The lower end of the board's record; nothing where speed does not count."""
+    by_speed = profiles()[board.profile].is_ranked_by_speed
+    return board.record_low if by_speed and board.record_low is not None else 0.0
 
 
 def profiles_by_speed() -> list[Profile]:

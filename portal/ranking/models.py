@@ -35,6 +35,7 @@ class Standing(models.Model):
                 name="board_by_speed",
             ),
             models.Index(fields=("problem", "problem_revision", "profile", "submitted_at", "id"), name="board_by_time"),
+            models.Index(fields=("-submitted_at", "-id"), name="standings_newest_first"),
         )
 
     def __str__(self) -> str:

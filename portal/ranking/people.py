@@ -3,11 +3,16 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from evaluator.hardware import profiles
+from portal.accounts.models import User
 from portal.ranking import cursors
-from portal.ranking.models import PersonStanding
+from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER, beyond
+from portal.refusals import Refusal
+from problems import registry
 
 PAGE_ROWS = 50
+ENTRIES_SHOWN = 200
 _KINDS = (int, int, datetime, int)
 
 
@@ -54,6 +59,33 @@ def people_page(*, profile: str, after: str = "", rows: int = PAGE_ROWS) -> Peop
 def profiles_with_people() -> frozenset[str]:
     """The profiles on which somebody has solved something."""
     return frozenset(PersonStanding.objects.order_by().values_list("profile", flat=True).distinct())
+
+
+def get_person(username: str) -> User:
+    """The author called `username`; raises Refusal (404) where there is none or the account is closed."""
+    person = User.objects.filter(username=username, is_active=True).first()
+    if person is None:
+        raise Refusal(
+            field="username",
+            value=username,
+            message="Nobody of this name takes part.",
+            remedy="Search for a part of the name.",
+            status=404,
+        )
+    return person
+
+
+def totals_of(person: User) -> list[PersonStanding]:
+    """What `person` has reached, in the order of the profiles."""
+    rows = {row.profile: row for row in PersonStanding.objects.filter(author=person)}
+    return [rows[name] for name in profiles.profiles() if name in rows]
+
+
+def entries_of(person: User) -> list[Standing]:
+    """The standings of `person` at the problems' present revisions, the newest first, up to `ENTRIES_SHOWN`."""
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    found = Standing.objects.filter(author=person, problem_revision__in=current)
+    return list(found.select_related("evaluation__submission").order_by("-submitted_at", "-id")[:ENTRIES_SHOWN])
 
 
 def _row(person: PersonStanding, place: int) -> PersonRow:

@@ -2,18 +2,18 @@
 
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from evaluator.hardware import profiles
 from portal.ranking import cursors
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import beyond, board_order
-from portal.ranking.sizes import SizeTime
+from portal.ranking.sizes import SizeTime, from_stored
 from portal.submissions.models import Visibility
 from problems import registry
 
@@ -42,11 +42,17 @@ class BoardRow:
     is_source_public: bool
     sizes: tuple[SizeTime, ...]
     primitives: tuple[str, ...]
+    size: str | None = None
+
+    @property
+    def shown_sizes(self) -> tuple[SizeTime, ...]:
+        """The sizes that the board is about: all, or the one that it is ordered by."""
+        return self.sizes if self.size is None else tuple(size for size in self.sizes if size.size == self.size)
 
     @property
     def utilisation(self) -> float | None:
-        """Floor over time, the geometric mean over the sizes; None where a size has no floor."""
-        shares = [size.utilisation for size in self.sizes]
+        """Floor over time, the geometric mean over the sizes shown; None where one of them has no floor."""
+        shares = [size.utilisation for size in self.shown_sizes]
         if not shares or any(share is None for share in shares):
             return None
         return math.exp(sum(math.log(share) for share in shares if share) / len(shares))
@@ -165,52 +171,74 @@ def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
     return found.select_related("author", "evaluation__submission").order_by("-reached_at", "-id")
 
 
-def _entries(key: BoardKey) -> QuerySet[Any]:
-    """The rows of a board in its order: standings, or their rows at one size."""
+# What a line of a board is made of: its own columns, and those of its standing.
+_OWN = ("id", "backend", "score", "score_low", "score_high", "submitted_at")
+_OF_STANDING = (
+    "author__username",
+    "evaluation_id",
+    "evaluation__submission_id",
+    "evaluation__submission__visibility",
+    "sizes",
+    "primitives",
+)
+
+
+def latest_entries(count: int) -> list[Standing]:
+    """The standings that were submitted last, of authors whose account is open."""
+    found = Standing.objects.filter(author__is_active=True).select_related("author", "evaluation")
+    return list(found.order_by("-submitted_at", "-id")[:count])
+
+
+def _entries(key: BoardKey) -> QuerySet[Any, Any]:
+    """The rows of a board in its order, as plain values: standings, or their rows at one size."""
     chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile}
     if key.backend is not None:
         chosen["backend"] = key.backend
     if key.size is None:
-        found: QuerySet[Any] = Standing.objects.filter(**chosen, author__is_active=True)
-        return found.select_related("author", "evaluation__submission").order_by(*key.order)
-    found = SizeStanding.objects.filter(**chosen, size=key.size, standing__author__is_active=True)
-    return found.select_related("standing__author", "standing__evaluation__submission").order_by(*key.order)
+        standings = Standing.objects.filter(**chosen, author__is_active=True).order_by(*key.order)
+        found: QuerySet[Any, Any] = standings.values(*_OWN, **{f"of_{name}": F(name) for name in _OF_STANDING})
+    else:
+        rows = SizeStanding.objects.filter(**chosen, size=key.size, standing__author__is_active=True)
+        found = rows.order_by(*key.order).values(
+            *_OWN, **{f"of_{name}": F(f"standing__{name}") for name in _OF_STANDING}
+        )
+    return found
 
 
-def _count_up_to(entries: QuerySet[Any], key: BoardKey, values: Sequence[Any]) -> int:
+def _count_up_to(entries: QuerySet[Any, Any], key: BoardKey, values: Sequence[Any]) -> int:
     """How many entries stand before or at the row with these ordering values."""
     reverse = [name[1:] if name.startswith("-") else f"-{name}" for name in key.order]
-    before = entries.order_by().select_related(None).filter(beyond(reverse, values)).count()
-    return before + 1
+    return entries.order_by().filter(beyond(reverse, values)).values("id").count() + 1
 
 
-def _cursor(key: BoardKey, entry: Any) -> str:
-    return cursors.encode([getattr(entry, name.lstrip("-")) for name in key.order])
+def _cursor(key: BoardKey, entry: Mapping[str, Any]) -> str:
+    return cursors.encode([entry[name.lstrip("-")] for name in key.order])
 
 
-def _rows(key: BoardKey, entries: Iterable[Any], *, ahead: int, low_above: float | None) -> Iterable[BoardRow]:
+def _rows(
+    key: BoardKey, entries: Iterable[Mapping[str, Any]], *, ahead: int, low_above: float | None
+) -> Iterable[BoardRow]:
     by_speed = key.is_ranked_by_speed
     for place, entry in enumerate(entries, start=ahead + 1):
-        overlaps = by_speed and low_above is not None and entry.score_high >= low_above
-        yield _row(entry, place=place if by_speed else None, overlaps_above=overlaps)
-        low_above = entry.score_low
+        overlaps = by_speed and low_above is not None and entry["score_high"] >= low_above
+        yield _row(entry, key=key, place=place if by_speed else None, overlaps_above=overlaps)
+        low_above = entry["score_low"]
 
 
-def _row(entry: Any, *, place: int | None, overlaps_above: bool) -> BoardRow:
-    standing: Standing = entry.standing if isinstance(entry, SizeStanding) else entry
-    submission = standing.evaluation.submission
+def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, overlaps_above: bool) -> BoardRow:
     return BoardRow(
         place=place,
-        author=standing.author.username,
-        backend=standing.backend,
-        score=entry.score,
-        low=entry.score_low,
-        high=entry.score_high,
+        author=entry["of_author__username"],
+        backend=entry["backend"],
+        score=entry["score"],
+        low=entry["score_low"],
+        high=entry["score_high"],
         overlaps_above=overlaps_above,
-        submitted_at=standing.submitted_at,
-        submission_id=submission.pk,
-        evaluation_id=standing.evaluation_id,
-        is_source_public=submission.visibility == Visibility.PUBLIC,
-        sizes=standing.size_times,
-        primitives=tuple(standing.primitives),
+        submitted_at=entry["submitted_at"],
+        submission_id=entry["of_evaluation__submission_id"],
+        evaluation_id=entry["of_evaluation_id"],
+        is_source_public=entry["of_evaluation__submission__visibility"] == Visibility.PUBLIC,
+        sizes=from_stored(entry["of_sizes"]),
+        primitives=tuple(entry["of_primitives"]),
+        size=key.size,
     )

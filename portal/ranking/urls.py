@@ -8,6 +8,7 @@ app_name = "ranking"
 urlpatterns = [
     path("leaderboards/", views.overview, name="overview"),
     path("leaderboards/people/", views.people_board, name="people"),
+    path("leaderboards/people/<str:username>/", views.person, name="person"),
     path("leaderboards/records/", views.records, name="records"),
     path("leaderboards/open/", views.open_board, name="open"),
     path("leaderboards/published/", views.published_board, name="published"),

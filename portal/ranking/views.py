@@ -1,5 +1,6 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem, switch
 from portal.charts.figures import figure_data
-from portal.charts.history import record_line, times_over_ranks
+from portal.charts.history import Line, record_line, times_over_ranks
 from portal.ranking import people, published, queries
 from portal.ranking.leaders import board_counts, leaders, open_problems, profiles_by_speed
 from portal.ranking.models import Record
@@ -82,6 +83,8 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "backends": profile.backends if len(profile.backends) > 1 else (),
         "entries": entries.get(name, 0),
         "edges": _edges(page.rows),
+        "has_floors": profile.peaks is not None,
+        "own_name": request.user.get_username(),
     }
     return render(request, "ranking/board.html", context)
 
@@ -98,6 +101,19 @@ def people_board(request: HttpRequest) -> HttpResponse:
         "total": len(registry.problems()),
     }
     return render(request, "ranking/people.html", context)
+
+
+@require_safe
+def person(request: HttpRequest, username: str) -> HttpResponse:
+    """One author's accepted entries at the problems' present revisions."""
+    found = people.get_person(username)
+    context = {
+        "person": found,
+        "totals": people.totals_of(found),
+        "entries": people.entries_of(found),
+        "titles": _titles(),
+    }
+    return render(request, "ranking/person.html", context)
 
 
 @require_safe
@@ -248,5 +264,12 @@ def _family_figure(family: Family) -> dict[str, Any] | None:
                 if size.size == name:
                     ours.append((point.profile.world_size, size.time_us))
                     theirs.append((point.profile.world_size, size.baseline_us))
-        series += [(f"best, {name}", dash, "accent", ours), (f"reference, {name}", dash, "text-faint", theirs)]
-    return figure_data(times_over_ranks(series)) if series and len(family.measured) > 1 else None
+        series.append((f"best, {name}", dash, "accent", tuple(ours)))
+        series.append((f"reference, {name}", dash, "text-faint", tuple(theirs)))
+    return _times_figure(tuple(series)) if series and len(family.measured) > 1 else None
+
+
+@lru_cache(maxsize=256)
+def _times_figure(series: tuple[Line, ...]) -> dict[str, Any]:
+    # Plotly checks every property that it is given, which takes longer than all the rest of the page.
+    return figure_data(times_over_ranks(series))

@@ -1,5 +1,6 @@
 """How the site writes icons, verdicts, times, bytes and scores."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django import template
@@ -140,6 +141,20 @@ def score(value: float | None) -> str:
 
 
 @register.filter
+def three(value: float) -> str:
+    """A number with three decimals, as the ends of intervals are shown; much quicker than `floatformat`."""
+    return f"{value:.3f}"
+
+
+@register.filter
+def moment(value: datetime) -> SafeString:
+    """A time to the minute in UTC, as a machine-readable element; much quicker than two `date` filters."""
+    utc = value.astimezone(UTC)
+    shown = f"{utc:%Y-%m-%d %H:%M}"
+    return mark_safe(f'<time datetime="{utc.isoformat(timespec="seconds")}">{shown}</time>')  # noqa: S308 - a time
+
+
+@register.filter
 def item(mapping: dict[Any, Any], key: Any) -> Any:
     """`mapping[key]`, or None."""
     return mapping.get(key)
@@ -163,15 +178,14 @@ def interval_bar(row: Any, left: float, right: float) -> SafeString:
 
     The dashed line marks the reference's own time, a speedup of 1.
     """
-
-    def position(value: float) -> str:
-        return f"{100 * (value - left) / (right - left):.1f}"
-
-    return format_html(
+    one, low, high, mid = (
+        f"{100 * (value - left) / (right - left):.1f}" for value in (1.0, row.low, row.high, row.score)
+    )
+    return mark_safe(  # noqa: S308 - numbers of ours; a board has fifty of these
         '<svg class="interval" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
-        '<line class="track" x1="0" x2="100" y1="6" y2="6"/><line class="one" x1="{}" x2="{}" y1="0" y2="12"/>'
-        '<line class="span" x1="{}" x2="{}" y1="6" y2="6"/><line class="mid" x1="{}" x2="{}" y1="1" y2="11"/></svg>',
-        *(position(value) for value in (1.0, 1.0, row.low, row.high, row.score, row.score)),
+        f'<line class="track" x1="0" x2="100" y1="6" y2="6"/><line class="one" x1="{one}" x2="{one}" y1="0" y2="12"/>'
+        f'<line class="span" x1="{low}" x2="{high}" y1="6" y2="6"/>'
+        f'<line class="mid" x1="{mid}" x2="{mid}" y1="1" y2="11"/></svg>'
     )
 
 

@@ -1,0 +1,51 @@
+"""One search over problems, models and people."""
+
+from dataclasses import dataclass
+
+from portal.accounts.models import User
+from portal.accounts.queries import Viewer
+from portal.catalog import facets
+from portal.ranking.models import PersonStanding
+from portal.runs.models import LanguageModel
+from portal.runs.queries import visible_models
+from problems import registry
+from problems.schema import Problem
+
+MAX_TEXT = 100
+MAX_EACH = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What fits, at most `MAX_EACH` of every kind; `is_cut` says that there was more."""
+
+    problems: tuple[Problem, ...] = ()
+    models: tuple[LanguageModel, ...] = ()
+    people: tuple[User, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many are shown, all kinds together."""
+        return len(self.problems) + len(self.models) + len(self.people)
+
+
+def search(text: str, *, viewer: Viewer) -> Found:
+    """Problems that hold every word, models and people whose name holds the text.
+
+    People are those with an accepted entry; models those with a run that `viewer` may see.
+    """
+    wanted = text.strip()[:MAX_TEXT]
+    if not wanted:
+        return Found()
+    problems = facets.find(registry.problems(), chosen={}, search=wanted)
+    models = list(visible_models(viewer).filter(slug__icontains="-".join(wanted.split()))[: MAX_EACH + 1])
+    entered = PersonStanding.objects.values("author")
+    people = User.objects.filter(is_active=True, username__icontains=wanted, pk__in=entered).order_by("username")
+    named = list(people[: MAX_EACH + 1])
+    return Found(
+        problems=tuple(problems[:MAX_EACH]),
+        models=tuple(models[:MAX_EACH]),
+        people=tuple(named[:MAX_EACH]),
+        is_cut=max(len(problems), len(models), len(named)) > MAX_EACH,
+    )
