@@ -116,7 +116,7 @@ def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
                 is_required=name in body.get("required", ()),
                 text=_marked(field.get("description", "")),
             )
-            for name, field in body["properties"].items()
+            for name, field in body.get("properties", {}).items()  # a stream of bytes has no fields
         )
         yield Body(media_type=media_type, fields=tuple(rows))
 

@@ -117,7 +117,8 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
             "type": "http",
             "scheme": "bearer",
             "bearerFormat": "pkb_...",
-            "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel.",
+            "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
+            "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
         }
 
 

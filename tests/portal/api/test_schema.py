@@ -19,12 +19,16 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from portal.accounts import actions as accounts
+from portal.accounts.models import TokenScope
+from portal.accounts.organisations import create_organisation
 from portal.api.reference import operations
 from portal.api.schema import document
+from portal.runs import actions as runs
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from portal.wsgi import application
 from tests.portal.factories import delivery_of, evaluation_of, submit
+from tests.portal.runs.rows import add, end, line, make_run
 
 CHECKS = [
     not_a_server_error,
@@ -88,8 +92,33 @@ def seeded(alice, bob, node, now):
     assert actions.record_delivery(delivery_of(evaluation), now=now)
     submit(alice)
     submit(bob, visibility="public")
-    _, secret = accounts.create_token(alice, name="fuzz", scopes=("read", "submit"), lifetime_days=1)
-    return secret, {"slug": "allreduce", "submission_id": str(finished.pk), "evaluation_id": str(evaluation.pk)}
+    run = make_run(alice, organisation=create_organisation(alice, slug="acme", name="Acme").slug, model="writer")
+    attempts = add(run, line(trajectory="thinking"), line("allgather")).results
+    end(attempts[0].attempt, node)
+    published = make_run(alice, model="older")
+    end(add(published, line()).results[0].attempt, node)
+    runs.publish_run(published, by=alice, sources="public")
+    webhook = runs.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
+    _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)
+    return secret, {
+        "slug": "allreduce",
+        "submission_id": str(finished.pk),
+        "evaluation_id": str(evaluation.pk),
+        "run_id": str(run.pk),
+        "attempt_id": attempts[0].attempt.pk,
+        "webhook_id": webhook.pk,
+        "table": "runs",
+    }
+
+
+SLUGS = {"/api/v1/organisations/": "acme", "/api/v1/models/": "writer-1"}
+"""What `slug` names below these addresses; elsewhere it is a problem's."""
+
+
+@schemathesis.serializer("application/x-ndjson", "application/zip")
+def as_bytes(ctx, value):
+    """Bodies that are a stream of bytes are sent as they were generated."""
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 OPERATIONS = [(path, method) for path, methods in document()["paths"].items() for method in methods]
@@ -104,7 +133,8 @@ def test_generated_requests_are_answered_as_described(path, method, seeded):
     operation = schema[path][method.upper()]
     takes_input = operation.query or operation.body
     modes = list(GenerationMode) if takes_input else [GenerationMode.POSITIVE]
-    names = {name: value for name, value in known.items() if f"{{{name}}}" in path}
+    slug = next((value for start, value in SLUGS.items() if path.startswith(start)), known["slug"])
+    names = {name: value for name, value in (known | {"slug": slug}).items() if f"{{{name}}}" in path}
 
     @hypothesis.settings(
         max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
