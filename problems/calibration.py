@@ -8,7 +8,7 @@ geometric middle; where the two are less than 4 times apart, the inputs have to 
 import argparse
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
@@ -43,8 +43,10 @@ def wrong_programs(implementation: Implementation) -> tuple[str, ...]:
     return (*own, *shared)
 
 
-def worst_over_ranks(outcomes: Iterable[Outcome]) -> tuple[Errors, ...]:
-    """Per output, the larger errors of any rank; infinite where the structure was wrong."""
+def worst_over_ranks(outcomes: Sequence[Outcome]) -> tuple[Errors, ...]:
+    """Per output, the larger errors of any rank; nothing where the structure was wrong on one."""
+    if any(outcome.wrong_structure is not None for outcome in outcomes):
+        return ()
     by_output = zip(*(outcome.comparisons for outcome in outcomes), strict=True)
     return tuple(
         Errors(largest=max(one.max_error for one in ranks), rms=max(one.rms_error for one in ranks))
@@ -79,8 +81,8 @@ def calibrate(slug: str, ranks: Ranks, *, size: SizeName, calls: int) -> Iterato
         pick = max if is_honest else min
         for place, name in enumerate(names):
             errors = Errors(
-                largest=pick(call[place].largest for call in measured if call),
-                rms=pick(call[place].rms for call in measured if call),
+                largest=pick((call[place].largest for call in measured if call), default=inf),
+                rms=pick((call[place].rms for call in measured if call), default=inf),
             )
             yield f"{program:40} {name:20} {errors.largest:12.4g} {errors.rms:12.4g}"
             target = worst_honest if is_honest else cheapest

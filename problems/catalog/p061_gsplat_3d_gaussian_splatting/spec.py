@@ -1,0 +1,149 @@
+"""Projection of 3-D Gaussians and their way to the owners of the cameras, described."""
+
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_VISIBLE = 0.5
+"""Share of the pairs of a Gaussian and a camera that are visible, less than in any call measured."""
+
+_SAFE = "float32 decides as float64 does"
+
+_CALIBRATION = (
+    "2026-11-21, CPU, torch 2.13, gloo, tiny at 2 and 4 ranks, base at 4: honest programs (projected at the receiver; "
+    "camera by camera; float64) err by at most 3.5e-7 in means2d, 6.5e-8 in depths and 2.3e-6 in conics, rows that "
+    "travel in float16 by at least 2.8e-4, 2.1e-4 and 3.2e-4; anything coarser changes radii."
+)
+
+
+def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
+    """Visible pairs are computed and written, everything in float32; how many there are varies between calls.
+
+    What crosses the wire is, for every rank, either the rows that its cameras see or, where it has several cameras,
+    the Gaussians that one of them sees: whichever is less. Rotations take three numbers.
+    """
+    gaussians, cameras, colors = dims["n"], dims["Cl"], dims["Dc"]
+    visible = _VISIBLE * gaussians
+    row, gaussian = 4 * (2 + 1 + 3 + 1 + colors), 4 * (3 + 3 + 3 + 1 + colors)
+    pairs = world_size * cameras * visible
+    peers = world_size - 1
+    return Cost(
+        flops={"fp32": 100 * pairs},
+        memory_bytes=4 * gaussians * (3 + 4 + 3 + 1 + colors) + pairs * (row + 8 + 8 + 8),
+        wire_bytes=peers * visible * min(cameras * row, gaussian),
+        reference_wire_bytes=peers * (cameras * gaussians * (row + 16) + cameras * 4 * 25 + 16),
+        note=f"At least {_VISIBLE:.0%} of all pairs are visible, which is counted, but all of them for the reference. "
+        "Radii and ids follow from the rest.",
+    )
+
+
+def _row(name: str, *shape: str | int, dtype: str = "float32", atol: float | None = None) -> Output:
+    tolerance = EXACT if atol is None else Tolerance(atol=atol, rtol=atol, rms=None, calibration=_CALIBRATION)
+    return Output(name=name, shape=("received", *shape), dtype=dtype, placement=Placement.PER_RANK, tolerance=tolerance)
+
+
+PROBLEM = Problem(
+    number=61,
+    slug="gsplat_3d_gaussian_splatting",
+    title="Distributed 3-D Gaussian projection and redistribution to camera owners",
+    summary="Every rank projects its Gaussians into all cameras; what a camera sees goes to the rank that owns it.",
+    origin="gsplat (multi-GPU rasterization, Grendel-style exchange from Gaussian-parallel to camera-parallel)",
+    parallelism=(Parallelism.DATA,),
+    communication=(Communication.ALL_GATHER, Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.RENDERING,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.RENDERING,
+    signature="solution(means: Tensor, quats: Tensor, scales: Tensor, opacities: Tensor, colors: Tensor, "
+    "viewmats: Tensor, Ks: Tensor, image_width: int, image_height: int, eps2d: float = 0.3, near_plane: float = 0.01, "
+    "far_plane: float = 1e10, camera_model: str = 'pinhole') -> Tuple[Tensor x 8]",
+    arguments=(
+        Argument(
+            name="means",
+            shape=("n", 3),
+            dtype="float32",
+            values=f"uniform in a cube of side 3 around the origin, drawn anew until {_SAFE}",
+        ),
+        Argument(name="quats", shape=("n", 4), dtype="float32", values="normal (w, x, y, z), not normalised"),
+        Argument(
+            name="scales",
+            shape=("n", 3),
+            dtype="float32",
+            values="uniform, up to 10 / min(wd, ht); one Gaussian in 16 up to 0.1",
+        ),
+        Argument(name="opacities", shape=("n",), dtype="float32", values="uniform in (0.1, 0.9)"),
+        Argument(name="colors", shape=("n", "Dc"), dtype="float32", values="uniform in (0, 1)"),
+        Argument(
+            name="viewmats",
+            shape=("Cl", 4, 4),
+            dtype="float32",
+            values="rigid: cameras 2.5 away from the origin in random directions, looking nearly at it",
+        ),
+        Argument(
+            name="Ks",
+            shape=("Cl", 3, 3),
+            dtype="float32",
+            values="focal lengths 0.8 min(wd, ht) and principal points near the middle, another one for each camera",
+        ),
+        Argument(name="image_width", kind=ArgumentKind.INTEGER, dtype="int", values="wd"),
+        Argument(name="image_height", kind=ArgumentKind.INTEGER, dtype="int", values="ht"),
+        Argument(name="eps2d", kind=ArgumentKind.REAL, dtype="float", values="0.3"),
+        Argument(name="near_plane", kind=ArgumentKind.REAL, dtype="float", values="0.5"),
+        Argument(name="far_plane", kind=ArgumentKind.REAL, dtype="float", values="3.5"),
+        Argument(name="camera_model", kind=ArgumentKind.TEXT, dtype="str", values="'pinhole', the only one"),
+    ),
+    outputs=(
+        _row("camera_ids", dtype="int64"),
+        _row("gaussian_ids", dtype="int64"),
+        _row("radii", 2, dtype="int32"),
+        _row("means2d", 2, atol=2e-5),
+        _row("depths", atol=2e-5),
+        _row("conics", 3, atol=5e-5),
+        _row("opacities"),
+        _row("colors", "Dc"),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=fixed(n=96, Dc=3, Cl=2, wd=64, ht=48), system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=fixed(n=1024, Dc=3, Cl=1, wd=512, ht=512), system="the card's size: 1024 Gaussians per rank"
+        ),
+        SizeName.LARGE: Size(
+            dims=fixed(n=2_525_000, Dc=3, Cl=1, wd=4608, ht=3456),
+            system="Grendel on the scene Rubble: 40.4 million Gaussians over 16 GPUs, a camera of 4608 x 3456 on each",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="every rank", target="every rank", payload="its cameras", pattern=Communication.ALL_GATHER),
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="how many rows will come",
+            pattern=Communication.ALL_TO_ALL,
+        ),
+        Hop(
+            source="rank r",
+            target="rank d",
+            payload="the projections of its Gaussians that the cameras of d see",
+            pattern=Communication.ALL_TO_ALL_V,
+        ),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed counts would make ranks wait for rows that nobody sends; the mutants own_gaussians_only and "
+        "sources_reversed stand for it",
+    ),
+    notes=("Ids of Gaussians are moved by the Gaussians of the ranks before the receiver, not before the sender.",),
+)
