@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> None:
     from evaluator.arena.records import EXIT, EXIT_MAGIC  # noqa: PLC0415
 
     _limit(settings["limits"])
+    _show_native_stacks_when_interrupted()
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
     for rank in settings["ranks"]:
         for name in ("channel", "diary", "log"):
@@ -53,6 +55,18 @@ def _limit(limits: dict[str, int]) -> None:
     # Where memory runs out, the kernel is to end a rank and nothing else. Not every kernel offers this.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _show_native_stacks_when_interrupted() -> None:
+    """Let the ranks print the native stacks of all their threads on SIGINT, and end: the host's last question.
+
+    Not on the signals of a crash: the printing allocates, and in a broken heap that would hang instead of ending.
+    """
+    import torch  # noqa: PLC0415
+
+    torch._C._set_print_stack_traces_on_fatal_signal(True)  # noqa: SLF001 - torch has no public name for it
+    for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:

@@ -36,6 +36,10 @@ _FAILURES = {
 def findings_of(trouble: GangTrouble, *, size: str | None) -> tuple[Finding, ...]:
     """What the incidents show, the cause first; consequences for other ranks are in the ranks' states."""
     cause = _cause(trouble.incidents)
+    if cause.kind is IncidentKind.MEMORY:
+        who = "the sandbox" if cause.rank is None else f"rank {cause.rank}"
+        message = f"{who} was ended by the kernel during {trouble.doing}: its memory was used up ({cause.text})"
+        return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.SANDBOX_ENDED:
         message = "the sandbox ended while its ranks were still at work"
         return (Finding(verdict=Verdict.JUDGE_FAILURE, message=message, size=size),)
@@ -44,7 +48,7 @@ def findings_of(trouble: GangTrouble, *, size: str | None) -> tuple[Finding, ...
         return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.FAILED:
         return (_failed(cause, trouble, size),)
-    if cause.kind is IncidentKind.OVERDUE:
+    if cause.kind in (IncidentKind.OVERDUE, IncidentKind.STALLED):
         return (_overdue(trouble, size),)
     return (_ended(cause, trouble, size),)
 
@@ -67,7 +71,7 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
 
 def _cause(incidents: Sequence[Incident]) -> Incident:
     """The incident that explains the others."""
-    for kind in (IncidentKind.SANDBOX_ENDED, IncidentKind.VIOLATION):
+    for kind in (IncidentKind.MEMORY, IncidentKind.SANDBOX_ENDED, IncidentKind.VIOLATION):
         for incident in incidents:
             if incident.kind is kind:
                 return incident
@@ -145,7 +149,13 @@ def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
     verdict = Verdict.TIMEOUT if working or all_on_device else Verdict.DEADLOCK
     named = (working or late)[0]
     places = "; ".join(f"rank {seen.rank} {seen.place}" for seen in trouble.observations)
-    message = f"{trouble.doing} took longer than {trouble.limit_s:.3g} s: {places}"
+    stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
+    what = (
+        f"stood still, and no rank was at work after {trouble.limit_s:.3g} s"
+        if stood_still
+        else (f"took longer than {trouble.limit_s:.3g} s")
+    )
+    message = f"{trouble.doing} {what}: {places}"
     return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
 
 

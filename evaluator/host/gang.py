@@ -1,6 +1,7 @@
 """The sandbox ranks of one submission, seen from the host: start, reveal, ask, observe, end."""
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ from evaluator.arena.records import Command, CommandKind, Failure, Report, Repor
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import processes, sandbox
+from evaluator.host import processes, sandbox, stacks
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
 from evaluator.host.held_rank import WATCH_S, HeldRank
@@ -29,10 +30,13 @@ from evaluator.host.logs import LogDrain, clean
 from evaluator.host.sandbox import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
+from evaluator.host.stall import StallWatch
 
 _POLL_S = 0.1
 _CLEAN_S = 30.0
 _STACK_S = 2.0
+_PRINTED_S = 0.1
+"""Native stacks of which nothing more has come for so long are complete."""
 _MARKER = "PKB_GANG"
 
 
@@ -245,6 +249,7 @@ class Gang:
         reports: dict[int, Report] = {}
         start = time.monotonic()
         deadline = start + seconds
+        watch = self._stall_watch(start)
         while len(reports) < len(self._ranks) or self._incidents:
             if cancelled():
                 raise EvaluationCancelled("the evaluation was cancelled")
@@ -254,12 +259,30 @@ class Gang:
             for key, _ in self._selector.select(min(_POLL_S, deadline - now)):
                 self._hear(key.data, reports)
             self._look_at_sandbox()
+            if watch is not None and not self._incidents:
+                silent = [rank for rank in self._ranks if rank.number not in reports and self._is_alive(rank)]
+                if watch.stands_still(time.monotonic(), silent):
+                    seconds = time.monotonic() - start
+                    self._note(IncidentKind.STALLED, None)
+                    break
             if self._incidents:
                 # Others may be about to report the same cause, or its consequences; a moment for them, no more.
                 deadline = min(deadline, self._incidents[0].at + self.plan.settings.grace_s)
         if len(reports) == len(self._ranks) and not self._incidents:
             return [reports[rank.number] for rank in self._ranks]
         raise self._trouble(doing, reports, seconds)
+
+    def _stall_watch(self, start: float) -> StallWatch | None:
+        """On CPU ranks; a rank that waits for a GPU keeps the processor busy, and the deadline has to tell."""
+        if self.plan.profile.device != "cpu":
+            return None
+        return StallWatch(
+            members=self._members(),
+            dump=self._dump_stacks,
+            source=self._layout.source,
+            start=start,
+            patience_s=self.plan.settings.stall_s,
+        )
 
     def _is_all_known(self, reports: dict[int, Report]) -> bool:
         """Whether every rank has answered, failed or ended with a status."""
@@ -327,8 +350,44 @@ class Gang:
     def _trouble(self, doing: str, reports: dict[int, Report], limit_s: float) -> GangTrouble:
         if not self._incidents:
             self._note(IncidentKind.OVERDUE, None)
+        self._look_at_memory()
         observations = self.observe(answered=frozenset(reports))
+        if self._incidents[0].kind in (IncidentKind.OVERDUE, IncidentKind.STALLED):
+            observations = self._with_native_stacks(observations, answered=frozenset(reports))
         return GangTrouble(tuple(self._incidents), observations, doing=doing, limit_s=limit_s)
+
+    def _look_at_memory(self) -> None:
+        """Note where the kernel ended a rank, or all of the sandbox, because the group's memory was used up."""
+        killed = next((rank.number for rank in self._ranks if rank.was_killed), None)
+        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in self._incidents)
+        if self._group is not None and self._group.memory_kills and (killed is not None or has_ended):
+            limit = sandbox.memory_limit(self.plan.settings)
+            self._note(IncidentKind.MEMORY, killed, text=f"{limit / 1e9:.1f} GB for all ranks together")
+
+    def _with_native_stacks(
+        self, observations: tuple[Observation, ...], *, answered: frozenset[int]
+    ) -> tuple[Observation, ...]:
+        """Have the silent ranks print their native stacks; this may end them, but the evaluation is over anyway."""
+        silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
+        for rank in silent:
+            self._drain.keepers[rank.number].set_aside()
+            with contextlib.suppress(OSError):
+                os.kill(rank.pid or 0, signal.SIGINT)
+        deadline = time.monotonic() + _STACK_S
+        before: list[int] = []
+        while time.monotonic() < deadline:
+            time.sleep(_PRINTED_S)
+            lengths = [len(self._drain.keepers[rank.number].aside) for rank in silent]
+            if all(lengths) and lengths == before:
+                break
+            before = lengths
+        native = {rank.number: stacks.native(self._drain.keepers[rank.number].aside) for rank in silent}
+        return tuple(
+            dataclasses.replace(seen, stack=f"{seen.stack or ''}\n\nNative stacks:\n{native[seen.rank]}".lstrip())
+            if native.get(seen.rank)
+            else seen
+            for seen in observations
+        )
 
     def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
         """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
@@ -358,6 +417,7 @@ class Gang:
             return
         start = time.monotonic()
         for rank in ranks:
+            rank.forget_stack()
             with contextlib.suppress(OSError):
                 os.kill(rank.pid or 0, signal.SIGUSR1)
         # The wait has a least length too: over it the ranks' use of the processor is measured.

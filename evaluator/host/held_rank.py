@@ -40,6 +40,16 @@ class HeldRank:
         """The stacks that it dumped on our signal; untrusted."""
         return self._read(records.DIARY_STACK_START, records.DIARY_BYTES)
 
+    def forget_stack(self) -> None:
+        """Make room for a new dump; the rank's descriptor shares its place in the file with ours."""
+        os.pwrite(self.diary, bytes(records.DIARY_BYTES - records.DIARY_STACK_START), records.DIARY_STACK_START)
+        os.lseek(self.diary, records.DIARY_STACK_START, os.SEEK_SET)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether its process was ended by SIGKILL."""
+        return self.status is not None and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
+
     @property
     def exit_words(self) -> str:
         """How its process ended, or that it runs."""

@@ -16,6 +16,8 @@ class IncidentKind(Enum):
     EXITED = "the rank's process ended"
     SANDBOX_ENDED = "the sandbox ended though its ranks had not"
     OVERDUE = "the deadline passed"
+    STALLED = "the ranks wait for each other and nothing moves"
+    MEMORY = "the kernel ended a process because the sandbox's memory was used up"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,22 @@ class Keeper:
         self._head = bytearray()
         self._tail = bytearray()
         self._dropped = 0
+        self._aside: bytearray | None = None
+
+    def set_aside(self) -> None:
+        """From now on keep what comes apart from the log, and no more of it than the log may have."""
+        self._aside = bytearray()
+
+    @property
+    def aside(self) -> str:
+        """What has come since `set_aside`."""
+        return clean(bytes(self._aside or b"").decode("utf-8", "replace"))
 
     def add(self, data: bytes) -> None:
         """Append to the stream."""
+        if self._aside is not None:
+            self._aside += data[: max(0, 2 * self._half - len(self._aside))]
+            return
         room = self._half - len(self._head)
         self._head += data[:room]
         self._tail += data[room:] if room > 0 else data

@@ -48,6 +48,14 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def parent_of(pid: int) -> int | None:
+    """The process that started `pid`, or that took it over; None where it is gone."""
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def wait_until_gone(members: Callable[[], list[int]], *, seconds: float) -> None:
     """Return once `members()` is empty.
 

@@ -45,6 +45,7 @@ class JudgeSettings:
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
         second_gang_share: the share of a ranked series that a second gang repeats; None for the profile's.
         without: checks that are switched off, so that a test can see that they are needed. Never on a real node.
+        stall_s: after so long without an answer the host looks whether CPU ranks wait for each other for ever.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
 
@@ -71,6 +72,7 @@ class JudgeSettings:
     evaluation_s: float = 900.0
     oracle_s: float = 300.0
     grace_s: float = 0.5
+    stall_s: float = 6.0
     log_bytes: int = 256 * 1024
     shared_memory_bytes: int = 8 * 1024**3
     temporary_bytes: int = 16 * 1024**3

@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.host import Judge, JudgeSettings
 
-SETTINGS = JudgeSettings(profile="cpux2", call_limit_s=5.0, first_call_s=0.0, import_s=10.0, warm=True)
+SETTINGS = JudgeSettings(profile="cpux2", call_limit_s=5.0, first_call_s=0.0, import_s=10.0, stall_s=1.0, warm=True)
 """Short deadlines, so that a hang is found soon; everything else as a site has it."""
 
 

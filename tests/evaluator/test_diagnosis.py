@@ -6,7 +6,7 @@ from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Verdict
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
-from evaluator.host.stacks import main_thread, own_frame, waits_in
+from evaluator.host.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
@@ -33,6 +33,8 @@ def raised(rank: int, at: float, text: str = "ValueError: no") -> Incident:
 
 
 OVERDUE = Incident(kind=IncidentKind.OVERDUE, at=10.0)
+STALLED = Incident(kind=IncidentKind.STALLED, at=3.0)
+MEMORY = Incident(kind=IncidentKind.MEMORY, at=1.2, rank=1, text="17.6 GB for all ranks together")
 ENDED = Incident(kind=IncidentKind.SANDBOX_ENDED, at=1.1)
 VIOLATION = Incident(kind=IncidentKind.VIOLATION, at=1.2, rank=0)
 ALIVE = Standing.IN_COLLECTIVE
@@ -57,6 +59,8 @@ ALIVE = Standing.IN_COLLECTIVE
         ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_FAILURE, None),
         ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
+        ([STALLED], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
+        ([closed(1, 1.0), exited(1, KILLED, 1.01), MEMORY], (ALIVE, Standing.ENDED), Verdict.OUT_OF_MEMORY, 1),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.WORKING), Verdict.TIMEOUT, 1),
         ([OVERDUE], (Standing.ON_DEVICE, Standing.FINISHED), Verdict.DEADLOCK, 0),
@@ -117,3 +121,34 @@ def test_stack_tells_where_a_rank_waits() -> None:
 def test_a_loop_caught_while_it_asks_for_its_rank_waits_for_nobody() -> None:
     frames = main_thread(DUMP.replace("in all_reduce", "in get_rank").replace("c10d_logger.py", "distributed_c10d.py"))
     assert waits_in(frames, source="/source") is None
+
+
+def test_a_second_thread_of_the_submission_may_still_act() -> None:
+    assert not has_other_threads_in(DUMP, source="/source")
+    helper = 'Thread 0x00007f0000000003 (most recent call first):\n  File "/source/solution.py", line 30 in helper\n\n'
+    assert has_other_threads_in(helper + DUMP, source="/source")
+
+
+NATIVE = """SIGINT(2), PID: 12, Thread 12:
+ frame #0: c10::FatalSignalHandler::stacktraceSignalHandler(bool) + 0x8f (0x7f0eec990c4f in /venv/torch/lib/libc10.so)
+frame #1: c10::FatalSignalHandler::fatalSignalHandler(int, siginfo_t*) + 0x2da (0x7f0eec99127a in /v/libc10.so)
+frame #2: <unknown function> + 0x3c050 (0x7f0eeec5a050 in /lib/x86_64-linux-gnu/libc.so.6)
+frame #3: pthread_cond_wait + 0x1e8 (0x7f0eeeca65d8 in /lib/x86_64-linux-gnu/libc.so.6)
+frame #4: c10d::Work::wait(std::chrono::duration<long>) + 0x5b (0x7f0ede56984b in /venv/torch/lib/libtorch_cpu.so)
+<omitting python frames>
+
+SIGINT(2), PID: 12, Thread 14:
+ frame #0: c10::FatalSignalHandler::stacktraceSignalHandler(bool) + 0x8f (0x7f0eec990c4f in /venv/torch/lib/libc10.so)
+frame #1: <unknown function> + 0x3c050 (0x7f0eeec5a050 in /lib/x86_64-linux-gnu/libc.so.6)
+frame #2: epoll_wait + 0x56 (0x7f0eeed26f36 in /lib/x86_64-linux-gnu/libc.so.6)
+and a line of the submission's own
+"""
+
+
+def test_native_stacks_show_functions_and_libraries_without_the_handler() -> None:
+    assert native(NATIVE) == (
+        "thread 12:\n  pthread_cond_wait + 0x1e8 in libc.so.6\n"
+        "  c10d::Work::wait(std::chrono::duration<long>) + 0x5b in libtorch_cpu.so\n  (Python)\n\n"
+        "thread 14:\n  epoll_wait + 0x56 in libc.so.6"
+    )
+    assert native("anything else") == ""

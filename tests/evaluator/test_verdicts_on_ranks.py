@@ -78,6 +78,29 @@ def test_program_gets_its_verdict(
     assert gang_directories(work_dir) <= 1  # the next gang's
 
 
+def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judge: Judge) -> None:
+    report = judge.evaluate(request_for("deadlock"))
+    assert "stood still" in report.message
+    assert "rank 1 waits at the end of call 1" in report.message
+    stack = report.ranks[0].stack or ""
+    assert 'solution.py", line 7 in solution' in stack
+    assert "c10d::Work::wait" in stack  # the native one
+    assert "c10d::" not in report.ranks[0].log
+
+
+def test_a_sleeping_rank_is_slow_and_not_deadlocked(judge: Judge) -> None:
+    """Longer than the host's patience, with its peer in a collective and nobody at work."""
+    report = judge.evaluate(
+        request_for_text(
+            "import time\n\nimport torch.distributed as dist\n\nslept = []\n\n\ndef solution(tensor):\n"
+            "    out = tensor.clone()\n    if dist.get_rank() == 1 and not slept:\n"
+            "        slept.append(time.sleep(3.5))\n"
+            "    dist.all_reduce(out)\n    return out\n"
+        )
+    )
+    assert report.verdict is Verdict.PASSED, report.message
+
+
 def test_traceback_shows_the_authors_lines_only(judge: Judge) -> None:
     report = judge.evaluate(request_for("raises_on_rank_one"))
     error = report.ranks[1].error
