@@ -1,0 +1,236 @@
+"""Filling a run: repeated and broken uploads, failed sources, quotas, and what stays hidden."""
+
+import io
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from evaluator.contract import Verdict
+from portal.accounts.organisations import add_member, home_of
+from portal.ranking.models import Standing
+from portal.refusals import Refusal
+from portal.runs import actions, queries, quotas, uploads
+from portal.runs.models import Attempt, GpuUse, RunEvent
+from portal.submissions import actions as submissions
+from portal.submissions import queries as submission_queries
+from portal.submissions.models import Evaluation, Submission
+from tests.portal.runs.rows import add, end, line, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+def statuses(bulk):
+    return [result.status for result in bulk.results]
+
+
+def test_an_upload_sent_twice_adds_nothing(alice):
+    run = make_run(alice)
+    wanted = [line(sample=number) for number in range(3)]
+    assert statuses(add(run, *wanted)) == ["created"] * 3
+    assert statuses(add(run, *wanted, line(sample=3))) == ["repeated"] * 3 + ["created"]
+    assert Attempt.objects.count() == Submission.objects.count() == Evaluation.objects.count() == 4
+
+
+def test_another_source_at_the_same_place_is_refused_because_a_run_is_append_only(alice):
+    run = make_run(alice)
+    add(run, line())
+    [result] = add(run, line(source="def solution(tensor):\n    return tensor\n")).results
+    assert (result.status, result.refusal.status, result.refusal.field) == ("refused", 409, "key")
+
+
+def test_two_lines_of_one_upload_cannot_be_the_same_attempt(alice):
+    assert statuses(add(make_run(alice), line(), line(key="another"))) == ["created", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict"),
+    [
+        ("", Verdict.IMPORT_ERROR),
+        ("def solution(tensor:\n", Verdict.IMPORT_ERROR),
+        ("x = 1\n", Verdict.IMPORT_ERROR),
+        ("half a character: \ud800", Verdict.IMPORT_ERROR),
+        ("#" * 600_000, Verdict.LIMIT_EXCEEDED),
+    ],
+)
+def test_a_source_that_needs_no_judge_is_a_failed_attempt_not_a_refused_line(alice, source, verdict):
+    run = make_run(alice)
+    [result] = add(run, line(source=source)).results
+    assert (result.status, result.attempt.verdict, result.attempt.state) == ("created", verdict, "ended")
+    assert not Evaluation.objects.exists()
+    assert [event.kind for event in RunEvent.objects.all()] == ["attempt.ended", "run.completed"]
+    assert statuses(add(run, line(source=source))) == ["repeated"]
+
+
+def test_what_the_profile_cannot_judge_is_unsupported_and_counted_apart(alice):
+    run = make_run(alice, profile="h200x8-nomc", backend="cuda")
+    source = 'CUDA = "multimem.ld_reduce"\n\n\ndef solution(tensor):\n    return tensor\n'
+    [result] = add(run, line(source=source)).results
+    assert result.attempt.verdict == Verdict.UNSUPPORTED
+    found = queries.run_figures(run)
+    assert (found.attempted, found.solved, found.supported) == (1, 0, found.problems - 1)
+
+
+def test_a_stream_that_is_not_what_it_should_be_is_refused_line_by_line():
+    good = b'{"problem": "allreduce", "source": "x"}\n'
+    body = (
+        good
+        + b"\n{not json}\n[1]\n"
+        + b'{"problem": "allreduce"}\n'
+        + b'{"problem": 3, "source": "x"}\n'
+        + b"\xff\n"
+        + good
+    )
+    parsed = list(uploads.read_lines(io.BytesIO(body)))
+    assert [entry.number for entry in parsed] == [1, 2, 3, 4, 5, 6, 7]
+    assert [entry.refusal is None for entry in parsed] == [True, False, False, False, False, False, True]
+
+
+def test_a_line_that_never_ends_costs_no_memory_and_the_next_one_is_read():
+    body = b"x" * (9 * 1024 * 1024) + b"\n" + b'{"problem": "allreduce", "source": "x"}\n'
+    first, second = uploads.read_lines(io.BytesIO(body))
+    assert first.refusal.status == 413
+    assert second.attempt.problem == "allreduce"
+
+
+def test_a_trajectory_loses_what_looks_like_a_credential(alice):
+    run = make_run(alice)
+    text = (
+        "export OPENAI_API_KEY=abcdef1234567890\nAuthorization: Bearer abcdefghijk\nkey sk-proj-abcdefghijklmnop\nran"
+    )
+    [result] = add(run, line(trajectory=text)).results
+    stored = result.attempt.trajectory.text
+    assert "abcdef" not in stored
+    assert stored.count("[redacted]") == 3
+    assert stored.endswith("\nran")
+
+
+def test_a_result_reaches_its_attempt_the_feed_and_no_persons_board(alice, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node, low=1.5)
+    assert (attempt.state, attempt.verdict, attempt.score_low) == ("ended", "PASSED", 1.5)
+    assert [event.kind for event in run.events.all()] == ["attempt.ended", "run.completed"]
+    assert not Standing.objects.exists()
+    assert not submission_queries.accepted().exists()
+    assert not submission_queries.own_submissions(alice).exists()
+
+
+def test_nobody_outside_sees_a_run_before_it_is_published(alice, bob, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node)
+    with pytest.raises(Refusal) as hidden:
+        queries.get_run(bob, run.pk)
+    assert hidden.value.status == 404
+    assert not submission_queries.visible_submissions(bob).exists()
+    add_member(run.model.organisation, username="bob", role="member", by=alice)
+    assert queries.get_run(bob, run.pk) == run
+    assert submission_queries.may_read_source(bob, attempt.submission)
+
+
+@pytest.mark.parametrize("sources", ["public", "private"])
+def test_publishing_shows_the_run_and_its_sources_only_where_wanted(alice, bob, node, sources):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    with pytest.raises(Refusal, match="not judged yet"):
+        actions.publish_run(run, by=alice, sources=sources)
+    end(attempt, node)
+    published = actions.publish_run(run, by=alice, sources=sources)
+    assert actions.publish_run(run, by=alice, sources=sources).published_at == published.published_at
+    assert queries.get_run(bob, run.pk).is_published
+    assert submission_queries.visible_submissions(bob).exists() == (sources == "public")
+    with pytest.raises(Refusal, match="nothing can be added"):
+        add(run, line(sample=1))
+
+
+def test_an_attempt_is_judged_once_and_published_with_its_run(alice, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node)
+    with pytest.raises(Refusal, match="attempt of a model's run"):
+        submissions.queue_evaluation(attempt.submission, profile="cpux2", mode="ranked")
+    with pytest.raises(Refusal, match="attempt of a model's run"):
+        submissions.set_visibility(attempt.submission, visibility="public", by=alice)
+
+
+def test_a_rejudge_adds_an_evaluation_and_the_attempt_shows_the_newest(alice, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node, verdict=Verdict.WRONG_RESULT)
+    [again] = submissions.rejudge(Evaluation.objects.select_related("submission"))
+    assert submissions.rejudge(Evaluation.objects.select_related("submission")) == []
+    Attempt.objects.filter(pk=attempt.pk).update(evaluation=again)
+    end(attempt, node, low=2.0)
+    assert attempt.verdict == "PASSED"
+    assert sorted(attempt.submission.evaluations.values_list("verdict", flat=True)) == ["PASSED", "WRONG_RESULT"]
+
+
+def test_gpu_time_is_reserved_then_settled_and_our_own_faults_cost_nothing(alice, node, settings):
+    settings.RESERVED_SECONDS = 30.0
+    run = make_run(alice, profile="h200x8-nomc")
+    one, two = (result.attempt for result in add(run, line(), line(sample=1)).results)
+    organisation = run.model.organisation
+    quota = quotas.quota_of(organisation, now=timezone.now())
+    assert (quota.used_gpu_s, quota.reserved_gpu_s) == (0, 480.0)
+    end(one, node, seconds=10)
+    submissions.cancel_evaluation(two.evaluation, by=alice)
+    quota = quotas.quota_of(organisation, now=timezone.now())
+    assert (quota.used_gpu_s, quota.reserved_gpu_s) == (80.0, 0)
+    later = timezone.now() + timedelta(days=31)
+    assert quotas.quota_of(organisation, now=later).remaining_gpu_s == organisation.quota_gpu_s
+
+
+def test_a_used_up_quota_takes_what_fits_and_says_when_to_come_back(alice):
+    organisation = home_of(alice, None)
+    organisation.gpu_seconds = 500.0
+    organisation.save()
+    run = make_run(alice, profile="h200x8-nomc", organisation=organisation.slug)
+    bulk = add(run, *(line(sample=number) for number in range(3)))
+    assert statuses(bulk) == ["created", "created", "over_quota"]
+    assert bulk.retry_after_s > 0
+    with pytest.raises(Refusal) as refused:
+        add(run, line(sample=2))
+    assert (refused.value.status, refused.value.field) == (429, "quota")
+    assert refused.value.retry_after_s > 0
+    # What costs nothing is taken all the same.
+    assert statuses(add(run, line(sample=2, source=""))) == ["created"]
+    assert GpuUse.objects.count() == 2
+
+
+def test_figures_count_the_last_ranked_step_of_each_sample(alice, node):
+    run = make_run(alice, mode="agentic")
+    wanted = [line(step=0, mode="check"), line(step=1), line("allgather", mode="check")]
+    first, last, _ = (result.attempt for result in add(run, *wanted).results)
+    end(first, node, verdict=Verdict.WRONG_RESULT)
+    end(last, node, low=1.5)
+    found = queries.run_figures(run)
+    assert (found.attempted, found.solved, found.faster) == (2, 1, 1)
+    assert found.correct_at_1.value == pytest.approx(1 / found.problems)
+    assert found.geomean_speedup == pytest.approx(1.6)
+
+
+def test_the_figures_of_many_runs_take_two_queries(alice, node, django_assert_num_queries):
+    runs = [make_run(alice, version=str(number)) for number in range(3)]
+    for run in runs:
+        end(add(run, line()).results[0].attempt, node)
+    with django_assert_num_queries(2):
+        queries.figures_of(runs)
+
+
+def test_operators_keep_their_reasons_and_quarantine_takes_a_run_off_the_board(alice, operator, node):
+    run = make_run(alice)
+    end(add(run, line()).results[0].attempt, node)
+    actions.publish_run(run, by=alice, sources="public")
+    assert [row.run for row in queries.model_board("cpux2")] == [run]
+    with pytest.raises(Refusal) as refused:
+        actions.decide(run, kind="audited", reason="looked", by=alice)
+    assert refused.value.status == 403
+    actions.decide(run, kind="audited", reason="read all trajectories", by=operator)
+    actions.decide(run, kind="quarantined", reason="two models share sources", by=operator)
+    assert (run.verification, run.is_quarantined) == ("audited", True)
+    assert queries.model_board("cpux2") == []
+    assert [decision.reason for decision in run.decisions.order_by("at")] == [
+        "read all trajectories",
+        "two models share sources",
+    ]

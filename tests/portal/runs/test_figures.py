@@ -1,0 +1,81 @@
+"""The estimators, held against counting every way to draw k samples."""
+
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from portal.runs import figures
+from portal.runs.figures import Sample
+
+SAMPLES = st.lists(
+    st.builds(
+        Sample,
+        verdict=st.sampled_from(["PASSED", "WRONG_RESULT", "UNSUPPORTED", ""]),
+        score=st.sampled_from([0.5, 1.0, 1.5, 3.0]),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+# A busy machine draws slowly; that says nothing of what is drawn.
+relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def by_counting(samples, k, is_good):
+    """The share of ways to draw `k` of the samples, missing ones being failures, that hold a good one."""
+    goods = [is_good(sample) for sample in samples] + [False] * max(0, k - len(samples))
+    draws = list(combinations(goods, k))
+    return sum(map(any, draws)) / len(draws)
+
+
+@relaxed
+@given(problems=st.lists(SAMPLES, max_size=4), k=st.integers(1, 7), without=st.integers(0, 3), p=st.floats(0, 4))
+def test_correct_and_fast_at_k_are_what_counting_every_draw_gives(problems, k, without, p):
+    samples = {str(number): found for number, found in enumerate(problems)}
+    total = len(problems) + without
+    for estimate, is_good in (
+        (figures.correct_at(samples, k=k, problems=total), lambda sample: sample.verdict == "PASSED"),
+        (
+            figures.fast_at(samples, p, k=k, problems=total),
+            lambda sample: sample.verdict == "PASSED" and sample.score > p,
+        ),
+    ):
+        expected = sum(by_counting(found, k, is_good) for found in problems) / total if total else 0
+        assert estimate.value == pytest.approx(expected, abs=1e-12)
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
+@relaxed
+@given(n=st.integers(1, 2000), data=st.data())
+def test_the_product_form_is_the_binomials_for_large_numbers_too(n, data):
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    exact = 1 - math.comb(n - c, k) / math.comb(n, k)
+    assert figures.chance_of_one(samples=n, successes=c, k=k) == pytest.approx(exact, abs=1e-9)
+
+
+def test_the_interval_is_wilsons():
+    # Its ends are the proportions from which what was seen lies exactly 1.96 standard deviations away.
+    seen, count = 28 / 87, 87
+    for end in figures.wilson(seen, count=count):
+        assert abs(seen - end) / math.sqrt(end * (1 - end) / count) == pytest.approx(1.959963984540054)
+    assert figures.wilson(0.0, count=87)[0] == 0.0
+    assert figures.wilson(1.0, count=87)[1] == 1.0
+
+
+def test_an_unsupported_problem_is_left_out_only_where_every_sample_says_so():
+    samples = {"a": [Sample(verdict="UNSUPPORTED")], "b": [Sample(verdict="UNSUPPORTED"), Sample(verdict="PASSED")]}
+    assert set(figures.supported(samples)) == {"b"}
+
+
+def test_the_geometric_mean_is_over_the_best_sample_of_each_solved_problem():
+    samples = {
+        "a": [Sample(verdict="PASSED", score=2.0), Sample(verdict="PASSED", score=1.0)],
+        "b": [Sample(verdict="PASSED", score=0.5), Sample(verdict="CRASHED")],
+        "c": [Sample(verdict="WRONG_RESULT")],
+    }
+    assert figures.geometric_mean(list(figures.best_scores(samples).values())) == pytest.approx(1.0)
+    assert figures.geometric_mean([]) is None

@@ -1,0 +1,270 @@
+"""A vendor's way through the API: prompt, run, upload, feed, publication, exports."""
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+
+import pyarrow.parquet
+import pytest
+
+from portal.accounts.organisations import home_of
+from portal.runs.models import Attempt
+from problems import registry
+from tests.portal.api.problem import problem_of
+from tests.portal.runs.rows import add, end, line, lines, make_run
+
+pytestmark = pytest.mark.django_db
+LINES = "application/x-ndjson"
+
+
+def create(client, **changes):
+    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 2} | changes
+    response = client.post("/api/v1/runs/", wishes, format="json")
+    assert response.status_code == 201, response.content
+    return response.json()
+
+
+def upload(client, run, body, media_type=LINES):
+    return client.generic("POST", f"/api/v1/runs/{run['id']}/attempts/bulk/", body, content_type=media_type)
+
+
+def archive(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for path, text in files.items():
+            packed.writestr(path, text)
+    return buffer.getvalue()
+
+
+def test_the_prompt_says_all_that_is_needed_and_its_digest_names_the_text(anonymous):
+    response = anonymous.get("/api/v1/problems/gemm_allreduce/prompt/?backend=cuda&profile=h200x8-nomc").json()
+    text, problem = response["text"], registry.get("gemm_allreduce")
+    assert problem.signature in text
+    assert registry.reference_source("gemm_allreduce").strip() in text
+    assert "multicast (NVLS) is off" in text
+    assert "compile_cuda_extension" in text
+    assert response["example"] != "gemm_allreduce"
+    assert response["digest"] == hashlib.sha256(text.encode()).hexdigest()
+    assert not any(mark in text for mark in ("{%", "{{", "&lt;", "&#x27;"))
+
+
+def test_every_problem_has_a_prompt_in_every_backend(anonymous):
+    for problem in registry.problems():
+        answer = anonymous.get(f"/api/v1/problems/{problem.slug}/prompt/?backend=triton&profile=h100x8")
+        assert answer.status_code == 200, problem.slug
+
+
+def test_the_cuda_and_triton_examples_are_those_that_are_judged_on_gpus():
+    from pathlib import Path
+
+    for name, twin in (
+        ("allgather_cuda", "gpu_allgather"),
+        ("allgather_triton", "gpu_allgather_triton"),
+        ("gemm_allreduce_cuda", "gpu_gemm_allreduce"),
+    ):
+        shown = Path(f"templates/prompts/{name}.py.txt").read_text(encoding="utf-8")
+        assert shown == Path(f"tests/evaluator/submissions/{twin}.py").read_text(encoding="utf-8")
+
+
+def test_from_an_empty_run_to_a_public_one(alices, bobs, anonymous, node):
+    run = create(alices)
+    assert (run["organisation"], run["state"], run["attempts"]) == ("alice", "draft", 0)
+    answer = upload(
+        alices, run, lines(line(), line(sample=1), line() | {"problem": "nothing"}, line("allgather", source=""))
+    )
+    body = answer.json()
+    assert [body[name] for name in ("received", "created", "repeated", "refused")] == [4, 3, 0, 1]
+    assert body["results"][2]["errors"][0]["field"] == "problem"
+    assert body["results"][3]["verdict"] == "IMPORT_ERROR"
+    assert upload(alices, run, lines(line(), line(sample=1))).json()["repeated"] == 2
+
+    feed = f"/api/v1/runs/{run['id']}/events/"
+    first = alices.get(feed).json()
+    assert (first["pending"], first["total"], len(first["events"])) == (2, 3, 1)
+    for attempt in Attempt.objects.filter(state="pending"):
+        end(attempt, node, low=1.5)
+    second = alices.get(f"{feed}?after={first['next']}&wait=1").json()
+    assert [event["kind"] for event in second["events"]] == ["attempt.ended", "attempt.ended", "run.completed"]
+    assert (second["pending"], second["poll_after_s"], second["events"][0]["verdict"]) == (0, None, "PASSED")
+
+    address = f"/api/v1/runs/{run['id']}/"
+    problem_of(bobs.get(address), status=404)
+    problem_of(anonymous.get(address), status=404)
+    published = alices.post(f"{address}publish/", {}, format="json").json()
+    assert published["state"] == "published"
+    figures = anonymous.get(address).json()["figures"]
+    assert (figures["solved"], figures["faster"]) == (1, 1)
+    assert figures["correct_at_k"]["value"] == pytest.approx(1 / len(registry.problems()))
+    board = anonymous.get("/api/v1/leaderboards/models/?profile=cpux2&p=2").json()
+    assert [(row["model"]["name"], row["fast_p"]["value"]) for row in board["rows"]] == [("writer", 0)]
+
+
+def test_a_call_that_is_held_open_hears_of_what_happens_meanwhile(alice, alices, transactional_db, node):
+    from threading import Thread
+
+    from django.db import connection
+
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+
+    def judge():
+        end(attempt, node)
+        connection.close()
+
+    judging = Thread(target=judge)
+    judging.start()
+    feed = alices.get(f"/api/v1/runs/{run.pk}/events/?wait=25").json()
+    judging.join()
+    assert feed["events"][0]["verdict"] == "PASSED"
+
+
+def test_a_zip_of_samples_and_steps_is_filled_in(alices):
+    run = create(alices)
+    files = {
+        "allreduce/0/solution.py": line()["source"],
+        "allreduce/1/2/solution.py": line()["source"],
+        "allreduce/1/2/notes.h": "// beside it",
+        "README.md": "no attempt",
+    }
+    body = upload(alices, run, archive(files), "application/zip").json()
+    assert [(entry["key"], entry["status"]) for entry in body["results"]] == [
+        ("allreduce/0/0", "created"),
+        ("allreduce/1/2", "created"),
+        ("README.md", "refused"),
+    ]
+    problem_of(upload(alices, run, b"no zip", "application/zip"), status=422, field="file")
+    problem_of(upload(alices, run, b"{}", "text/plain"), status=415)
+
+
+def test_the_same_idempotency_key_makes_one_run(alices):
+    wishes = {"model": "writer", "mode": "single_shot", "profile": "cpux2"}
+    made = [
+        alices.post("/api/v1/runs/", wishes, format="json", HTTP_IDEMPOTENCY_KEY="first").json()["id"] for _ in range(2)
+    ]
+    assert made[0] == made[1]
+    changed = wishes | {"mode": "agentic"}
+    answer = alices.post("/api/v1/runs/", changed, format="json", HTTP_IDEMPOTENCY_KEY="first")
+    problem_of(answer, status=409, field="Idempotency-Key")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"profile": "h900x8"}, "profile"),
+        ({"backend": "cuda"}, "backend"),
+        ({"k": 0}, "k"),
+        ({"mode": "single_shot", "k": 3}, "k"),
+        ({"model": " "}, "model"),
+        ({"sampling": {"a": "x" * 5000}}, "sampling"),
+        ({"temperature": 1}, "temperature"),
+    ],
+)
+def test_a_wrong_wish_is_refused_by_its_name(alices, changes, field):
+    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2"} | changes
+    problem_of(alices.post("/api/v1/runs/", wishes, format="json"), status=422, field=field)
+
+
+def test_a_token_reaches_runs_only_with_their_scopes(alice, client_of, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node)
+    plain, reading = client_of(alice, "read", "submit"), client_of(alice, "runs:read")
+    problem_of(plain.get(f"/api/v1/runs/{run.pk}/"), status=403)
+    problem_of(reading.post("/api/v1/runs/", {}, format="json"), status=403)
+    # The diagnosis of an attempt is its submission's report; people's own submissions need their own scope.
+    shown = reading.get(f"/api/v1/submissions/{attempt.submission_id}/")
+    assert shown.json()["evaluation"]["verdict"] == "PASSED"
+    problem_of(reading.get("/api/v1/submissions/"), status=403)
+
+
+def test_the_quota_can_be_read_and_its_end_says_when_to_come_back(alice, alices):
+    organisation = home_of(alice, None)
+    organisation.gpu_seconds = 100.0
+    organisation.save()
+    run = create(alices, profile="h200x8-nomc", organisation=organisation.slug)
+    answer = upload(alices, run, lines(line()))
+    problem_of(answer, status=429, field="quota")
+    assert int(answer["Retry-After"]) > 0
+    quota = alices.get(f"/api/v1/organisations/{organisation.slug}/quota/").json()
+    assert (quota["limit_gpu_s"], quota["remaining_gpu_s"]) == (100.0, 100.0)
+
+
+def test_a_tree_of_solutions_becomes_a_run_and_says_what_it_could_not_match(alices):
+    folder = "solutions_torch_bf16_cpux2_openai_gpt_5.5"
+    numbers = {problem.slug: problem.number for problem in registry.problems()}
+    files = {
+        f"{folder}/99_gemm_allreduce_torch.py": line("gemm_allreduce")["source"],
+        f"{folder}/{numbers['allreduce']}_sum_over_ranks_torch.py": line()["source"],
+        f"{folder}/{numbers['allgather']}_allgather_torch.py": line("allgather")["source"],
+        f"{folder}/321_unheard_of_torch.py": "x = 1",
+        f"{folder}/log.txt": "compiled",
+    }
+    upload_file = io.BytesIO(archive(files))
+    upload_file.name = "tree.zip"
+    answer = alices.post("/api/v1/runs/import/", {"file": upload_file}, format="multipart")
+    assert answer.status_code == 201, answer.content
+    body = answer.json()
+    assert {(entry["problem"], entry["by"]) for entry in body["matched"]} == {
+        ("gemm_allreduce", "slug"),
+        ("allgather", "slug"),
+        ("allreduce", "number"),
+    }
+    assert {entry["path"].split("/")[-1] for entry in body["unmatched"]} == {"321_unheard_of_torch.py", "log.txt"}
+    run = body["run"]
+    assert (run["model"]["name"], run["model"]["provider"]) == ("gpt_5.5", "openai")
+    assert (run["backend"], run["profile"], run["attempts"]) == ("pytorch", "cpux2", 3)
+
+
+def rows_of(client, address):
+    parts = {name: b"".join(client.get(f"{address}?format={name}")) for name in ("csv", "jsonl", "parquet")}
+    table = pyarrow.parquet.read_table(io.BytesIO(parts["parquet"])).to_pylist()
+    as_lines = [json.loads(entry) for entry in parts["jsonl"].splitlines()]
+    as_csv = list(csv.DictReader(io.StringIO(parts["csv"].decode())))
+    assert len(table) == len(as_lines) == len(as_csv)
+    for one, two, three in zip(table, as_lines, as_csv, strict=True):
+        assert list(one) == list(two) == list(three)
+        assert [str(value) for value in (one.get("key"), one.get("run"))] == [
+            str(value) for value in (two.get("key"), two.get("run"))
+        ]
+    return table
+
+
+def test_exports_say_the_same_in_every_format_and_nothing_that_is_not_public(alice, alices, anonymous, node):
+    run = make_run(alice, model="=HYPERLINK()")
+    attempt = add(run, line(cost_usd=0.25, tokens_in=7)).results[0].attempt
+    end(attempt, node, low=1.5)
+    [row] = rows_of(alices, f"/api/v1/runs/{run.pk}/export/")
+    assert (row["problem"], row["verdict"], row["score_low"], row["cost_usd"]) == ("allreduce", "PASSED", 1.5, 0.25)
+    tables = ("leaderboards", "models", "runs", "attempts", "evaluations")
+    assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 0, 0, 0, 0]
+    alices.post(f"/api/v1/runs/{run.pk}/publish/", {"sources": "public"}, format="json")
+    assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 1, 1, 1, 1]
+    table = b"".join(anonymous.get("/api/v1/exports/models/?format=csv")).decode()
+    assert "'=HYPERLINK" in table
+
+
+def test_the_whole_data_set_describes_itself(anonymous, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    response = anonymous.get("/api/v1/exports/dataset/")
+    with zipfile.ZipFile(io.BytesIO(b"".join(response))) as packed:
+        described = json.loads(packed.read("schema.json"))
+        assert set(described) == {"leaderboards", "models", "runs", "attempts", "evaluations"}
+        for table, about in described.items():
+            read = pyarrow.parquet.read_schema(io.BytesIO(packed.read(f"{table}.parquet")))
+            assert read.names == [column["name"] for column in about["columns"]]
+            assert all(column["meaning"] for column in about["columns"])
+        assert len(packed.read("problems.jsonl").splitlines()) == len(registry.problems())
+        assert "ParallelKernelBench" in packed.read("README.md").decode()
+
+
+def test_a_bundle_holds_what_judges_the_evaluation_again(alice, alices, node):
+    attempt = add(make_run(alice), line()).results[0].attempt
+    end(attempt, node)
+    address = f"/api/v1/submissions/{attempt.submission_id}/evaluations/{attempt.evaluation_id}/bundle/"
+    with zipfile.ZipFile(io.BytesIO(alices.get(address).content)) as packed:
+        names = set(packed.namelist())
+        assert {"source/solution.py", "request.json", "report.json", "problem/reference.py", "README.md"} <= names
+        assert "python -m evaluator run allreduce source --profile cpux2" in packed.read("README.md").decode()
+        assert json.loads(packed.read("request.json"))["revision"] == registry.revision("allreduce")

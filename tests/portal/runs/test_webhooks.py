@@ -1,0 +1,129 @@
+"""Webhooks against a real listener: signed, tried again, given up, logged."""
+
+import hashlib
+import hmac
+import json
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from django.utils import timezone
+
+from portal.refusals import Refusal
+from portal.runs import actions
+from portal.runs.actions.webhooks import BACK_OFF_S
+from portal.runs.models import WebhookDelivery
+from tests.portal.runs.rows import add, end, line, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what it hears and answers with the server's `status`."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.heard.append((self.headers, body))
+        self.send_response(self.server.status)
+        self.send_header("Location", "http://127.0.0.1:1/")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def listener():
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        server.heard, server.status = [], 204
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        server.url = f"http://127.0.0.1:{server.server_port}/hook?for=pkb"
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def told(alice, node, listener, settings):
+    """A webhook of alice's organisation, and a run of which it is to be told one thing."""
+    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = True
+    run = make_run(alice)
+    webhook = actions.add_webhook(run.model.organisation, url=listener.url, events=["run.completed"], by=alice)
+    end(add(run, line()).results[0].attempt, node)
+    return webhook, run
+
+
+def test_an_event_is_told_once_and_signed(told, listener):
+    webhook, run = told
+    assert actions.deliver_due(timezone.now()) == 1
+    assert actions.deliver_due(timezone.now() + timedelta(days=1)) == 0
+    [(headers, body)] = listener.heard
+    stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
+    expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert value == expected
+    assert headers["X-Pkb-Event"] == "run.completed"
+    assert json.loads(body)["run"] == str(run.pk)
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("delivered", 1, 204)
+
+
+def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listener):
+    listener.status = 500
+    now = timezone.now()
+    for number, wait in enumerate((*BACK_OFF_S, None), start=1):
+        assert actions.deliver_due(now) == 1
+        delivery = WebhookDelivery.objects.get()
+        assert (delivery.tries, delivery.answer_status) == (number, 500)
+        if wait is not None:
+            assert delivery.state == "waiting"
+            assert timedelta(seconds=wait - 60) < delivery.next_try_at - timezone.now() <= timedelta(seconds=wait)
+            now = delivery.next_try_at
+    assert (delivery.state, delivery.next_try_at) == ("given_up", None)
+    # The same delivery has the same name in every try, so that a receiver can tell.
+    assert len({headers["X-Pkb-Delivery"] for headers, _ in listener.heard}) == 1
+
+
+def test_a_redirect_is_not_followed(told, listener):
+    listener.status = 302
+    actions.deliver_due(timezone.now())
+    assert len(listener.heard) == 1
+    assert WebhookDelivery.objects.get().error == "answered 302 Found"
+
+
+def test_addresses_inside_the_operators_network_are_not_told(told, listener, settings):
+    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
+    webhook, _ = told
+    type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
+    actions.deliver_due(timezone.now())
+    assert listener.heard == []
+    assert "not a public address" in WebhookDelivery.objects.get().error
+
+
+def test_a_claim_that_came_to_nothing_is_due_again(told):
+    from portal.runs.actions.webhooks import claim_due_deliveries
+
+    now = timezone.now()
+    assert len(claim_due_deliveries(now)) == 1
+    assert claim_due_deliveries(now) == []
+    assert len(claim_due_deliveries(now + timedelta(seconds=61))) == 1
+
+
+def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
+    actions.remove_webhook(told[0], by=alice)
+    assert actions.deliver_due(timezone.now()) == 0
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize("url", ["ftp://a/", "https://user:pw@a/", "https://", "https://a/#x", "https://a b/", "x"])
+def test_what_is_no_address_is_refused(told, alice, url):
+    with pytest.raises(Refusal) as refused:
+        actions.add_webhook(told[0].organisation, url=url, events=["run.completed"], by=alice)
+    assert refused.value.field == "url"
+
+
+def test_members_who_do_not_own_add_no_webhooks(told, bob):
+    with pytest.raises(Refusal) as refused:
+        actions.add_webhook(told[0].organisation, url="https://a/", events=["run.completed"], by=bob)
+    assert refused.value.status == 403
