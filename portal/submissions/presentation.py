@@ -6,14 +6,19 @@ from typing import Any
 
 from django.utils.safestring import SafeString
 
-from evaluator.contract import EvaluationReport, SourceBundle, Stage, Verdict
+from evaluator.contract import EvaluationReport, SourceBundle, Stage, Timing, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS, Facts
+from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
 from portal.charts.blocks import block_ratios
 from portal.charts.figures import figure_data
-from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import LiveView
+from portal.charts.spread import times_spread
+from portal.ranking.queries import BoardRow
+from portal.ranking.sizes import size_times
+from portal.submissions.models import Evaluation, State, Visibility
+from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
+from problems import registry
 
 STAGE_LABELS = {
     Stage.PREPARING: "Preparing",
@@ -33,6 +38,7 @@ class StageStep:
     label: str
     status: str
     seconds: float | None
+    expected_s: float | None = None
 
 
 def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[StageStep]:
@@ -44,10 +50,11 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
             for index, entry in enumerate(report.stages)
         ]
     order = list(STAGE_LABELS)
+    expected = expected_stage_seconds(evaluation) if evaluation.state in IN_PROGRESS else {}
     now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
     statuses = ["done" if index < now else "now" if index == now else "later" for index in range(len(order))]
     return [
-        StageStep(label=STAGE_LABELS[stage], status=status, seconds=None)
+        StageStep(label=STAGE_LABELS[stage], status=status, seconds=None, expected_s=expected.get(stage))
         for stage, status in zip(order, statuses, strict=True)
     ]
 
@@ -89,6 +96,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
     """Everything that the live part of the page is rendered from."""
     report = live.report
     timing = report.timing if report else None
+    stages = stage_steps(live.evaluation, report)
     return {
         "live": live,
         "evaluation": live.evaluation,
@@ -96,11 +104,57 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "timing": timing,
         "profile": profiles.get(live.evaluation.profile),
         "facts": verdict_facts(live.evaluation),
-        "stages": stage_steps(live.evaluation, report),
+        "stages": stages,
         "status_text": spoken_status(live),
+        "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "figure": figure_data(block_ratios(timing)) if timing else None,
+        "spread": figure_data(times_spread(timing.sizes)) if timing and timing.sizes else None,
+        **_roofline(live.evaluation, timing),
         "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
         "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
         "rank_numbers": range(report.world_size) if report else (),
         "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
     }
+
+
+def _roofline(evaluation: Evaluation, timing: Timing | None) -> dict[str, Any]:
+    """The submission and the reference under the profile's ceilings; empty where there is no roofline or no time."""
+    profile = profiles.get(evaluation.profile)
+    if timing is None or profile.peaks is None or evaluation.score is None:
+        return {}
+    try:
+        problem = registry.get(evaluation.submission.problem)
+    except registry.UnknownProblem:
+        return {}
+    if registry.revision(problem.slug) != evaluation.problem_revision:
+        return {}
+    row = _as_row(evaluation, timing)
+    points = [
+        point for point in rooflines.points_of(problem, profile=profile.name, best=row) if point.best_us is not None
+    ]
+    if not points:
+        return {}
+    return {
+        "roofline_points": points,
+        "roofline_figure": figure_data(rooflines.problem_figure(points, [row], profile=profile)),
+    }
+
+
+def _as_row(evaluation: Evaluation, timing: Timing) -> BoardRow:
+    """The evaluation as an entry of a board that it may not stand on."""
+    submission = evaluation.submission
+    return BoardRow(
+        place=None,
+        author=submission.author.username,
+        backend=submission.backend,
+        score=timing.score,
+        low=timing.low,
+        high=timing.high,
+        overlaps_above=False,
+        submitted_at=submission.created_at,
+        submission_id=submission.pk,
+        evaluation_id=evaluation.pk,
+        is_source_public=submission.visibility == Visibility.PUBLIC,
+        sizes=size_times(timing),
+        primitives=(),
+    )

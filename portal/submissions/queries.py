@@ -8,18 +8,19 @@ from statistics import median
 from django.conf import settings
 from django.db.models import Case, IntegerField, Prefetch, Q, QuerySet, Value, When
 
-from evaluator.contract import EvaluationReport, Mode, SourceBundle
+from evaluator.contract import EvaluationReport, Mode, SourceBundle, Stage
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, ProfileSwitch, State, Submission, Visibility
+from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, Submission, Visibility
 
 IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
 
 _RECENT = 20
+_ALIKE = 7
 
 
 def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
@@ -216,14 +217,30 @@ def _poll_after_s(state: str) -> int | None:
     return 5 if state == State.QUEUED else 2
 
 
-def _expected_wait_s(profile: str, *, ahead: int, slots: int) -> float | None:
+def _recent(profile: str) -> QuerySet[Evaluation]:
+    """The evaluations of `profile` that finished lately, in the order of the queue's index: there may be millions."""
     finished = Evaluation.objects.filter(profile=profile, state=State.FINISHED).exclude(started_at=None)
-    times = finished.order_by("-finished_at").values_list("started_at", "finished_at")[:_RECENT]
+    return finished.order_by("priority", "-queued_at")
+
+
+def _expected_wait_s(profile: str, *, ahead: int, slots: int) -> float | None:
+    times = _recent(profile).values_list("started_at", "finished_at")[:_RECENT]
     durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
     if not durations or not slots:
         return None
     running = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).count()
     return median(durations) * (ahead + running) / slots
+
+
+def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:
+    """How long each stage took lately for accepted work on the same profile in the same mode; the median of a few."""
+    alike = _recent(evaluation.profile).filter(mode=evaluation.mode, verdict="PASSED").values_list("pk", flat=True)
+    reports = Report.objects.filter(evaluation__in=list(alike[:_ALIKE])).values_list("content__stages", flat=True)
+    taken: dict[Stage, list[float]] = {}
+    for stages in reports:
+        for entry in stages or ():
+            taken.setdefault(Stage(entry["stage"]), []).append(float(entry["seconds"]))
+    return {stage: median(seconds) for stage, seconds in taken.items()}
 
 
 def _not_found(value: str) -> Refusal:

@@ -1,6 +1,7 @@
 """Submitting, following an evaluation, and what authors may do with their own."""
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -16,7 +17,7 @@ from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import actions, comparison, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.presentation import live_context, source_views
@@ -112,6 +113,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
         "sources": list(source_views(bundle)) if bundle else [],
         "may_change": may_change,
+        "previous": _previous(request, submission, evaluation),
         "etag": _etag(live),
         "form": EvaluateForm(
             profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
@@ -119,6 +121,55 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
     }
     return render(request, "submissions/detail.html", context)
+
+
+def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
+    """What the page says of the author's previous attempt at the problem; None where there is none to see."""
+    earlier = comparison.previous_submission(submission, request.user)
+    if earlier is None:
+        return None
+    files = comparison.compare(earlier.source.files, submission.source.files)
+    return {
+        "submission": earlier,
+        "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
+        "added": sum(file.added for file in files),
+        "removed": sum(file.removed for file in files),
+        "is_same": not files,
+    }
+
+
+REFERENCE = "reference"
+
+
+@require_safe
+def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """The submission beside an earlier one of its author, or beside the reference: source and times."""
+    submission = queries.get_submission(request.user, submission_id)
+    problem = get_problem(submission.problem)
+    earlier = comparison.earlier_submissions(submission, request.user)
+    wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
+    newest = queries.latest_evaluation(submission)
+    context = {
+        "submission": submission,
+        "problem": problem,
+        "earlier": earlier,
+        "wanted": wanted,
+        "evaluation": newest,
+        "may_change": queries.may_change(request.user, submission),
+    }
+    if wanted == REFERENCE:
+        old, base = None, comparison.reference_bundle(problem.slug)
+    else:
+        old = queries.get_submission(request.user, wanted)
+        base = old.source.files
+    before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
+    context |= {
+        "old": old,
+        "old_evaluation": before,
+        "files": comparison.compare(base, submission.source.files),
+        "times": comparison.time_pairs(before, newest),
+    }
+    return render(request, "submissions/compare.html", context)
 
 
 def _etag(live: queries.LiveView) -> str:

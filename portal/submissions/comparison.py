@@ -1,0 +1,134 @@
+"""One submission beside another, or beside the reference: what changed in the source, and in the outcome."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
+from portal.accounts.queries import Viewer
+from portal.submissions.models import Evaluation, State, Submission
+from portal.submissions.queries import latest_report, visible_submissions
+from problems import registry
+
+CONTEXT_LINES = 3
+MAX_LINES = 4000
+"""Files longer than this are not compared line by line: it would take seconds."""
+EARLIER_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffLine:
+    """One line of a comparison; `kind` is `same`, `added`, `removed` or `gap`, numbers are None where it is not."""
+
+    kind: str
+    old: int | None
+    new: int | None
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileDiff:
+    """What changed in one file, with a few lines around it."""
+
+    path: str
+    lines: tuple[DiffLine, ...]
+    added: int
+    removed: int
+    is_too_long: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePair:
+    """One size of both evaluations in microseconds, and how many times as fast the newer one is."""
+
+    size: str
+    old_us: float
+    new_us: float
+
+    @property
+    def ratio(self) -> float:
+        """Older over newer."""
+        return self.old_us / self.new_us
+
+
+def earlier_submissions(submission: Submission, viewer: Viewer) -> list[Submission]:
+    """The author's submissions to the same problem before this one, the newest first, as far as `viewer` sees them."""
+    before = visible_submissions(viewer).filter(
+        author=submission.author_id,
+        problem=submission.problem,
+        is_attempt=submission.is_attempt,
+        created_at__lt=submission.created_at,
+    )
+    return list(before.order_by("-created_at")[:EARLIER_SHOWN])
+
+
+def previous_submission(submission: Submission, viewer: Viewer) -> Submission | None:
+    """The author's last submission to the same problem before this one."""
+    return next(iter(earlier_submissions(submission, viewer)), None)
+
+
+def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:
+    """The newest evaluation of `submission` on `profile` that ended with a verdict."""
+    finished = submission.evaluations.filter(profile=profile, state=State.FINISHED)
+    return finished.order_by("-queued_at").first()
+
+
+def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]:
+    """Times of the sizes that both evaluations measured; on one profile only, other times do not compare."""
+    if old is None or new is None or old.profile != new.profile or old.problem_revision != new.problem_revision:
+        return []
+    before, after = _medians(latest_report(old)), _medians(latest_report(new))
+    return [TimePair(size=size, old_us=before[size], new_us=after[size]) for size in after if size in before]
+
+
+def reference_bundle(slug: str) -> SourceBundle:
+    """The reference as a source to compare with."""
+    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
+
+
+def compare(old: SourceBundle, new: SourceBundle) -> list[FileDiff]:
+    """Every file that differs, `solution.py` first."""
+    before = {file.path: file.text for file in old.files}
+    after = {file.path: file.text for file in new.files}
+    paths = sorted(before.keys() | after.keys(), key=lambda path: (path != SourceBundle.ENTRY, path))
+    return [
+        _file_diff(path, before.get(path, ""), after.get(path, ""))
+        for path in paths
+        if before.get(path) != after.get(path)
+    ]
+
+
+def _file_diff(path: str, old: str, new: str) -> FileDiff:
+    before, after = old.splitlines(), new.splitlines()
+    if max(len(before), len(after)) > MAX_LINES:
+        return FileDiff(path=path, lines=(), added=0, removed=0, is_too_long=True)
+    lines = tuple(_diff_lines(before, after))
+    return FileDiff(
+        path=path,
+        lines=lines,
+        added=sum(line.kind == "added" for line in lines),
+        removed=sum(line.kind == "removed" for line in lines),
+    )
+
+
+def _diff_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
+    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
+    for number, group in enumerate(groups):
+        if number:
+            yield DiffLine(kind="gap", old=None, new=None, text="")
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                for offset in range(old_end - old_start):
+                    old, new = old_start + offset, new_start + offset
+                    yield DiffLine(kind="same", old=old + 1, new=new + 1, text=before[old])
+                continue
+            for old in range(old_start, old_end):
+                yield DiffLine(kind="removed", old=old + 1, new=None, text=before[old])
+            for new in range(new_start, new_end):
+                yield DiffLine(kind="added", old=None, new=new + 1, text=after[new])
+
+
+def _medians(report: EvaluationReport | None) -> dict[str, float]:
+    if report is None or report.timing is None:
+        return {}
+    return {size.size: size.candidate.median_us for size in report.timing.sizes}
