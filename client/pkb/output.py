@@ -34,8 +34,8 @@ def print_text(text: str) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows below their names; as tab-separated lines where nobody looks at it."""
     if not results.is_terminal:
-        for row in [columns, *rows]:
-            click.echo("\t".join(row))
+        # In one piece, so that `| head` does not break the pipe in the middle.
+        click.echo("\n".join("\t".join(row) for row in [columns, *rows]))
         return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
