@@ -2,7 +2,7 @@
 
 from math import comb
 
-from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Tolerance
+from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Tolerance
 from problems.taxonomy import Communication
 
 _UNIFORM_SHARE = 0.95
@@ -48,6 +48,13 @@ ADAPTERS = tuple(
         ("lora_down_B", ("N", "lora_r")),
     )
 )
+
+COUNTED_WIRE = Reading(
+    least=0.85,
+    most=1.3,
+    reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+)
+"""What a counter may show of the bytes that the reference of such a layer sends."""
 
 HOPS = (
     Hop(

@@ -193,6 +193,28 @@ class Cost:
             raise ValueError("the least bytes on the wire cannot exceed what the reference sends")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a counter on the reference may show, as a multiple of what the cost model says.
+
+    Without a reason the two agree within half a per cent. Wherever they may not, `reason` says why: the reference does
+    more than is needed, or how much it does depends on the data.
+    """
+
+    least: float = 0.995
+    most: float = 1.005
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        agrees = (self.least, self.most) == (0.995, 1.005)
+        if not 0 <= self.least <= self.most or agrees != (not self.reason):
+            raise ValueError(f"a reading from {self.least} to {self.most} needs an order and a reason: {self.reason!r}")
+
+    def admits(self, multiple: float) -> bool:
+        """Whether a counter may show this multiple of the model."""
+        return self.least <= multiple <= self.most
+
+
 def fixed(**dims: int) -> Callable[[int], Dims]:
     """Dimensions that do not depend on the world size: `Size(dims=fixed(M=64, N=96), ...)`."""
     return lambda _world_size: dims
@@ -252,6 +274,10 @@ class Problem:
     nothing_at: tuple[int, ...] = ()
     """Places in the returned tuple where the card has None; they carry no output."""
     notes: tuple[str, ...] = ()
+    counted_flops: Reading = Reading()
+    """Operations in matrix products, convolutions and attention, the mean over ranks, against the cost's FLOPs."""
+    counted_wire: Reading = Reading()
+    """Bytes that collectives carry at the busiest rank one way, against the cost's reference bytes."""
 
     def __post_init__(self) -> None:
         missing = [name.value for name in SizeName if name not in self.sizes]

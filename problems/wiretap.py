@@ -6,6 +6,7 @@ references and variants do. Asynchronous collectives finish before they return.
 
 # ruff: noqa: A002, ARG002, FBT001, FBT002, PLR0917  the signatures are those of torch.distributed
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ def _in_order(count: int) -> Sequence[int]:
     return range(count)
 
 
+def _unwatched(_name: str, _arguments: dict[str, Any]) -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tap:
     """What happens to every collective.
@@ -34,11 +39,13 @@ class Tap:
         payload: what a rank sends in place of a tensor.
         order: which received shard stands at each place, for collectives that carry one shard per rank.
         is_connected: False where nothing leaves a rank: each collective hands back the rank's own part.
+        watch: is told the name and the arguments of each collective before it runs.
     """
 
     payload: Callable[[Tensor, Group], Tensor] = _unchanged
     order: Callable[[int], Sequence[int]] = _in_order
     is_connected: bool = True
+    watch: Callable[[str, dict[str, Any]], None] = _unwatched
 
 
 class _Done:
@@ -303,12 +310,27 @@ class _Collectives:
 _NAMES = tuple(name for name in vars(_Collectives) if not name.startswith("_"))
 
 
+def _watched(
+    name: str, function: Callable[..., Any], watch: Callable[[str, dict[str, Any]], None]
+) -> Callable[..., Any]:
+    """`function`, whose arguments by name are shown to `watch` first."""
+    signature = inspect.signature(function)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        watch(name, bound.arguments)
+        return function(*arguments, **named)
+
+    return call
+
+
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
     """Within the context, every collective called through `torch.distributed` goes through `tap`."""
     collectives = _Collectives(tap)
     for name in _NAMES:
-        setattr(dist, name, getattr(collectives, name))
+        setattr(dist, name, _watched(name, getattr(collectives, name), tap.watch))
     try:
         yield
     finally:

@@ -1,6 +1,19 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Scope, Size, SizeName, Tolerance
+from problems.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Reading,
+    Scope,
+    Size,
+    SizeName,
+    Tolerance,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
@@ -114,5 +127,10 @@ PROBLEM = Problem(
         "The result needs neither the whole gathered input nor any sum over ranks; programs that use this are right.",
         "Both weights are whole and differ between ranks, so this is no tensor-parallel layer, only its pattern.",
         "The reference keeps the pattern, with all its traffic: part of a speedup here is algebra.",
+    ),
+    counted_flops=Reading(
+        least=1.0,
+        most=4.5,
+        reason="The reference multiplies all rows and keeps one block of W: (W + 1) / 2 times what the result needs.",
     ),
 )

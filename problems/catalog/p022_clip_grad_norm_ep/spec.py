@@ -34,12 +34,13 @@ def _large(world_size: int) -> Dims:
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Both gradients are read and, clipped, written once; a second read is needed unless they stay on the chip."""
     elements = 2 * dims["M"] * dims["N"]
-    share = 2 * (world_size - 1) / world_size
+    ranks = dims["ep_size"]
+    share, *parts = (2 * (size - 1) / size for size in (world_size, ranks, world_size // ranks))
     return Cost(
         flops={"fp32": 3 * elements},
         memory_bytes=2 * elements * element_bytes,
         wire_bytes=share * 4,
-        reference_wire_bytes=2 * share * 4,
+        reference_wire_bytes=(share + sum(parts)) * 4,
         note="The groups of the expert part cover every rank once, so one scalar over all ranks is enough; the "
         "reference reduces three.",
     )

@@ -10,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
 )
@@ -139,4 +140,9 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "shards_wrong_order": "pieces differ in length; their wrong order is the problem's own mutant not_regrouped",
     },
+    counted_wire=Reading(
+        least=0.85,
+        most=1.3,
+        reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+    ),
 )

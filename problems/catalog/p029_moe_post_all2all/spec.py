@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -157,4 +158,9 @@ PROBLEM = Problem(
         "shards_wrong_order": "pieces differ in length; a wrong order of them is the problem's own mutant "
         "not_regrouped",
     },
+    counted_wire=Reading(
+        least=0.85,
+        most=1.3,
+        reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+    ),
 )

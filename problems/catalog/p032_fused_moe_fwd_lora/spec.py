@@ -67,6 +67,7 @@ PROBLEM = Problem(
     refuses_world_size=divides_experts,
     world_size_rule="2, 4 or 8",
     hops=moe.HOPS,
+    counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
 )

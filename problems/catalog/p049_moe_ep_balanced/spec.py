@@ -69,6 +69,7 @@ PROBLEM = Problem(
     refuses_world_size=from_two,
     world_size_rule="any",
     hops=moe.HOPS,
+    counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("On 2 ranks base and large send every token to both experts.",),
 )

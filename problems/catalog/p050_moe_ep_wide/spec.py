@@ -67,6 +67,7 @@ PROBLEM = Problem(
     refuses_world_size=from_two,
     world_size_rule="any",
     hops=moe.HOPS,
+    counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
 )

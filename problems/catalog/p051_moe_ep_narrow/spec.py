@@ -80,6 +80,7 @@ PROBLEM = Problem(
     world_size_rule="any",
     groups="blocks of num_experts neighbouring ranks, made by the solution; the world where there are as many experts",
     hops=moe.HOPS,
+    counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=(
         "On 2 ranks base has one expert and nothing to exchange; on 4 ranks it has two experts, chosen by all.",

@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -160,5 +161,11 @@ PROBLEM = Problem(
     notes=(
         "On 2 ranks the context group has one member: there is no ring, only the mean over replicas.",
         "Training averages the gradients of weights over replicas, not those of activations; the mean stands for it.",
+    ),
+    counted_flops=Reading(
+        least=1.0,
+        most=2.0,
+        reason="A call may be causal or not; the model counts causal attention, half the pairs, because it is "
+        "the least.",
     ),
 )

@@ -10,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -146,4 +147,16 @@ PROBLEM = Problem(
         "sources_reversed stand for it",
     ),
     notes=("Ids of Gaussians are moved by the Gaussians of the ranks before the receiver, not before the sender.",),
+    counted_flops=Reading(
+        least=3.5,
+        most=5.0,
+        reason="The reference projects all Gaussians with products of whole 3 x 3 matrices; the model counts the "
+        "visible half, element by element.",
+    ),
+    counted_wire=Reading(
+        least=0.7,
+        most=1.005,
+        reason="The model counts all pairs for the reference; only visible ones travel, and how many depends on "
+        "the data.",
+    ),
 )

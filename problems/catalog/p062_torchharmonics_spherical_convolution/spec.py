@@ -11,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -175,5 +176,10 @@ PROBLEM = Problem(
     notes=(
         "weight, bias and the ranks' parts of psi differ even where a real layer has replicas: each rank's own count.",
         "One channel group, and as many output as input longitudes.",
+    ),
+    counted_flops=Reading(
+        least=0.2,
+        most=0.65,
+        reason="Only the mixing of channels is a product that torch counts; the sparse contraction gathers and adds.",
     ),
 )

@@ -71,7 +71,8 @@ def in_double(x: Tensor, psi: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """The reference in float64."""
     *numbers, bias = rest
     wide = _with(psi, values=psi.values().double())
-    return solution(x.double(), wide, weight.double(), *numbers, bias.double()).float()
+    wide_rest = (*numbers, bias.double())
+    return solution(x.double(), wide, weight.double(), *wide_rest).float()
 
 
 def shifted_back(x: Tensor, psi: Tensor, nlon_out: int, step: int) -> Tensor:
@@ -105,11 +106,11 @@ def of_first_rank(x: Tensor, psi: Tensor, *rest: Any) -> Tensor:
 
 def replicated_layer(x: Tensor, psi: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     """Takes weight and bias of rank 0 for everybody's."""
-    *others, bias = rest
-    weight, bias = weight.clone(), bias.clone()
+    weight, bias = weight.clone(), rest[-1].clone()
     dist.broadcast(weight, 0)
     dist.broadcast(bias, 0)
-    return solution(x, psi, weight, *others, bias)
+    of_first = (*rest[:-1], bias)
+    return solution(x, psi, weight, *of_first)
 
 
 def without_bias(*arguments: Any) -> Tensor:

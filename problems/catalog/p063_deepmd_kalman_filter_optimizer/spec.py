@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -179,5 +180,11 @@ PROBLEM = Problem(
     notes=(
         "All ranks have equally many blocks of one size, so no shapes need to be exchanged.",
         "Each rank uses its own error, as the card says; in the real optimizer all ranks have the same.",
+    ),
+    counted_flops=Reading(
+        least=0.4,
+        most=0.43,
+        reason="Only the products of covariances and derivatives are counted, 2 of 5 operations: the rank-one "
+        "update is element-wise.",
     ),
 )

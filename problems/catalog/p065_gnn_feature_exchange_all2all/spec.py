@@ -10,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     fixed,
@@ -108,4 +109,9 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "shards_wrong_order": "pieces differ in length; the mutant sources_in_rank_order stands for it"
     },
+    counted_wire=Reading(
+        least=0.8,
+        most=1.4,
+        reason="The model counts the mean over ranks and calls; in one call the busiest rank sends or receives more.",
+    ),
 )

@@ -1,6 +1,19 @@
 """Push of sparse embedding rows to their owners, described."""
 
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Reading,
+    Size,
+    SizeName,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _PAPERS = 111_059_956
@@ -89,5 +102,10 @@ PROBLEM = Problem(
         ("last_rank_skipped", "shards_wrong_order"),
         "changed counts would make ranks wait for pairs that nobody sends; the mutants own_pairs_only and sorted_by_id "
         "stand for it",
+    ),
+    counted_wire=Reading(
+        least=1.0,
+        most=2.1,
+        reason="The model counts the mean over ranks; the owner of popular rows receives more than others.",
     ),
 )

@@ -1,6 +1,19 @@
 """Redistribution of jagged features of a recommender, described."""
 
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Reading,
+    Size,
+    SizeName,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _VALUES_PER_BAG = 8
@@ -104,4 +117,10 @@ PROBLEM = Problem(
     )
     | dict.fromkeys(("squeezed_int8", "squeezed_float8"), "only integers travel"),
     notes=("Unequal batches, weights, strides per key and staggered orders of the original are not used.",),
+    counted_wire=Reading(
+        least=1.0,
+        most=2.5,
+        reason="The model counts the mean over ranks; ranks own 1, 2 or 3 features, long tails and all, so some "
+        "receive much more.",
+    ),
 )

@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -169,5 +170,10 @@ PROBLEM = Problem(
     ),
     notes=(
         "Ranks of a tensor group have heads of their own; adding up stands for the sum after the output projection.",
+    ),
+    counted_flops=Reading(
+        least=2.0,
+        most=2.1,
+        reason="The reference works in chunks, with twice the operations of the recurrence, but in matrix products.",
     ),
 )
