@@ -8,6 +8,7 @@ within limits and names of a fixed form, and only ranks of this same submission 
 import ast
 import contextlib
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -86,11 +87,30 @@ def main() -> None:
     sys.path.insert(0, settings["compat"])
     source = Path(settings["source"])
     notes: list[str] = []
-    recorder = record(source, world_size=settings["world_size"], notes=notes)
+    # Ranks are forked before the submission is imported here.
+    kernels = _compile_triton(settings, notes) if settings["calls"] else []
+    is_recorded = any(_CALL in text for _, text in _texts(source))
+    recorder = record(source, world_size=settings["world_size"], notes=notes) if is_recorded else Recorder()
     with os.fdopen(settings["output"], "wb") as output:
+        for path in kernels:
+            _send(output, f"triton/{path.parent.name}/{path.name}", path.read_bytes())
         send_all(recorder, source=source, root=Path(settings["scratch"]), notes=notes, output=output)
         output.flush()
         os._exit(0)  # threads that the submission started do not hold the builder up
+
+
+def _compile_triton(settings: dict[str, Any], notes: list[str]) -> list[Path]:
+    """The files of Triton's cache; the module lies beside this one, whose folder submissions do not see."""
+    spec = importlib.util.spec_from_file_location("triton_build", Path(__file__).with_name("triton_build.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    triton_build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(triton_build)
+    try:
+        return list(triton_build.compile_all(settings, notes))
+    except ImportError as error:
+        notes.append(f"Triton cannot be used here: {error}")
+        return []
 
 
 def record(source: Path, *, world_size: int, notes: list[str]) -> Recorder:

@@ -4,11 +4,13 @@ What this process says is a claim. It knows its own rank's inputs and nothing of
 """
 
 import array
+import contextlib
 import faulthandler
 import importlib.util
 import json
 import mmap
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -70,6 +72,21 @@ class Diary:
             raw = raw[: _MAX_TEXT // 2 - 20] + b"\n[...]\n" + raw[-_MAX_TEXT // 2 + 20 :]
         start = records.DIARY_TEXT_START
         self._page[start : start + len(raw) + 1] = raw + b"\0"
+
+
+def _take_built_kernels() -> None:
+    """Give Triton what was compiled ahead: its cache must be writable, /built is not. Every rank may do so at once."""
+    built, cache = Path(os.environ.get("PKB_BUILT", "/built"), "triton"), Path(os.environ.get("TRITON_CACHE_DIR", "/"))
+    # Without, the kernels are compiled in the first call.
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        for kernel in built.iterdir():
+            private = cache / f".{kernel.name}.{os.getpid()}"
+            shutil.copytree(kernel, private)
+            try:
+                private.rename(cache / kernel.name)
+            except OSError:  # another rank was first
+                shutil.rmtree(private, ignore_errors=True)
 
 
 class Failed(Exception):
@@ -196,6 +213,7 @@ class Shim:
 
     def _import(self) -> None:
         self._diary.note(Phase.IMPORTING)
+        _take_built_kernels()
         path = Path(self._place.source) / "solution.py"
         sys.path.insert(0, self._place.source)
         try:

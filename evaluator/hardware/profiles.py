@@ -225,3 +225,8 @@ _ARCHITECTURES = {"H100": "90a", "H200": "90a", "B200": "100a"}
 def architectures(profile: Profile) -> tuple[str, ...]:
     """What CUDA submissions are compiled for on `profile`; empty on a profile without GPUs."""
     return () if profile.gpu is None else (_ARCHITECTURES[profile.gpu],)
+
+
+def capability(profile: Profile) -> int:
+    """The compute capability of `profile`'s GPUs as one number (90 for sm_90); 0 on a profile without GPUs."""
+    return 0 if profile.gpu is None else int(_ARCHITECTURES[profile.gpu].rstrip("a"))

@@ -4,7 +4,9 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import json
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -16,7 +18,6 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import (
-    Backend,
     BuildResult,
     EvaluationRequest,
     Finding,
@@ -42,9 +43,12 @@ from evaluator.host.sandbox import (
 )
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot_users import inside_groups
+from evaluator.host.stand_ins import StandIn, stand_ins
 from evaluator.judging import primitives
+from problems import registry
 
 _CALL = "compile_cuda_extension"
+_TRITON_KERNEL = re.compile(r"^\s*@(?:triton\.)?jit\b", re.MULTILINE)
 _KEPT = 200
 """So many builds stay in the cache; the longest unused go first."""
 
@@ -92,7 +96,8 @@ class Built:
         for name in self.result.artefacts:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o755)
+            for folder in path.relative_to(target).parents[:-1]:
+                (target / folder).chmod(0o755)
             shutil.copyfile(self.folder / name, path)
             path.chmod(0o755)
 
@@ -150,16 +155,34 @@ class Builder:
     def _sightings(
         self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
     ) -> tuple[Sighting, ...]:
+        modules = {name: content for name, content in artefacts.items() if name.endswith((".so", ".cubin"))}
         listings = disassembly.listings(
-            artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
+            modules, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
         )
         return tuple(
             sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
         )
 
     def _key(self, request: EvaluationRequest) -> str:
-        parts = (request.source.digest, toolchain(), *self._architectures(), str(self._profile.world_size))
+        parts = (
+            request.source.digest,
+            toolchain() if _wants_cuda(request) else "",
+            _triton_version() if _wants_triton(request) else "",
+            json.dumps(self._calls(request)),
+            *self._architectures(),
+            str(self._profile.world_size),
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _calls(self, request: EvaluationRequest) -> list[tuple[str, list[StandIn]]]:
+        """What Triton kernels are compiled for: per size that will be judged the arguments without contents."""
+        if not _wants_triton(request):
+            return []
+        problem, profile = registry.get(request.problem), self._profile
+        dtype = request.dtype or "bfloat16"
+        sizes = request.sizes or profile.sizes[request.mode]
+        found = ((size, stand_ins(problem, size, world_size=profile.world_size, dtype=dtype)) for size in sizes)
+        return [(size, arguments) for size, arguments in found if arguments is not None]
 
     def _architectures(self) -> tuple[str, ...]:
         return profiles.architectures(self._profile)
@@ -180,7 +203,9 @@ class Builder:
             group = self._group(confinement, name=private.name)
 
             def line_for(output: int) -> list[str]:
-                line = self._line(private, confinement, home=home, output=output, call_filter=call_filter)
+                line = self._line(
+                    private, confinement, calls=self._calls(request), home=home, output=output, call_filter=call_filter
+                )
                 return inside_groups(line, group.entrances) if group is not None else line
 
             try:
@@ -207,7 +232,14 @@ class Builder:
             raise BuildLimitExceeded(f"the build used more than {self._limits.memory_bytes:,} bytes of memory")
 
     def _line(
-        self, private: Path, confinement: Confinement, *, home: str, output: int, call_filter: int | None
+        self,
+        private: Path,
+        confinement: Confinement,
+        *,
+        calls: list[tuple[str, list[StandIn]]],
+        home: str,
+        output: int,
+        call_filter: int | None,
     ) -> list[str]:
         place = layout(confinement, private=private)
         arguments = {
@@ -216,6 +248,10 @@ class Builder:
             "scratch": f"{home}/extensions",
             "architectures": self._architectures(),
             "world_size": self._profile.world_size,
+            "calls": calls,
+            # Where the ranks have it too: Triton writes down whole paths.
+            "triton_cache": f"{home}/triton",
+            "capability": profiles.capability(self._profile),
             "output": output,
         }
         inside = build_process.inside(arguments, program=str(Path(place.launcher).with_name("build.py")))
@@ -232,8 +268,24 @@ class Builder:
 
 
 def is_needed(request: EvaluationRequest) -> bool:
-    """Whether a submission has anything to build ahead; Triton compiles in its first call."""
-    return request.backend is not Backend.TRITON and any(_CALL in file.text for file in request.source.files)
+    """Whether a submission has anything that can be built ahead."""
+    return _wants_cuda(request) or _wants_triton(request)
+
+
+def _wants_cuda(request: EvaluationRequest) -> bool:
+    return any(_CALL in file.text for file in request.source.files)
+
+
+def _wants_triton(request: EvaluationRequest) -> bool:
+    return any(_TRITON_KERNEL.search(file.text) for file in request.source.files) and _triton_version() != ""
+
+
+@functools.cache
+def _triton_version() -> str:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache
@@ -296,7 +348,7 @@ def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None
     partial = Path(tempfile.mkdtemp(prefix=".", dir=entry.parent))
     for name, content in artefacts.items():
         path = partial / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     (partial / _RECORD).write_text(record.to_json(), encoding="utf-8")
     try:

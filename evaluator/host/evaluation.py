@@ -212,7 +212,9 @@ class Evaluation:
 
     def _first_call_s(self) -> float:
         is_built = self._built is not None and bool(self._built.result.artefacts)
-        may_build = self._request.backend is not Backend.PYTORCH and not is_built
+        # Of Triton's kernels some may depend on contents, and those are compiled in the first call after all.
+        is_complete = is_built and self._request.backend is not Backend.TRITON
+        may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
 
     def _reference_s(self, opened: OpenedSize) -> float:
