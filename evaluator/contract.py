@@ -371,7 +371,8 @@ class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
 class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
-    `payload_bytes` is what a rank takes in and gives back per call. `gang` counts the groups of ranks that ran the
+    `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
+    submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the
     submission, each in a sandbox of its own.
     """
 
@@ -381,6 +382,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     calls: tuple[CallRecord, ...]
     blocks: tuple[tuple[int, ...], ...] = ()
     reference: tuple[tuple[ReferenceCall, ...], ...] = ()
+    watched_ns: int = 0
+    busy_ns: int = 0
     gang: int = 1
 
 
@@ -394,6 +397,7 @@ class TimingRules(Message, frozen=True, kw_only=True):
         settle_jitter_us: what it may be longer in any case.
         baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
         baseline_jitter_us: drift that is always allowed.
+        busy_cores: how many processors a submission may keep busy while the reference is timed; None: not judged.
     """
 
     band_us: float
@@ -402,6 +406,7 @@ class TimingRules(Message, frozen=True, kw_only=True):
     settle_jitter_us: float
     baseline_drift: float | None
     baseline_jitter_us: float
+    busy_cores: float | None = None
 
 
 class Record(Message, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ Run as `python -I launcher.py '<json>'`; the JSON names the ranks' descriptors. 
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -12,6 +13,8 @@ import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+_PR_SET_DUMPABLE = 4
 
 _COMMON = ("world_size", "device", "process_group", "source", "store")
 
@@ -29,6 +32,8 @@ def main() -> None:
 
     _limit(settings["limits"])
     _show_native_stacks_when_interrupted()
+    # Nobody with the same user may look into this process or write to its memory; the ranks undo it for themselves.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
     for rank in settings["ranks"]:
         for name in ("channel", "diary", "log"):
@@ -92,6 +97,7 @@ def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
 
 def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     """Keep this rank's own descriptors, set what torch.distributed programs expect, and serve."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
     os.dup2(rank["log"], 1)
     os.dup2(rank["log"], 2)
     own = {rank[name] for name in ("channel", "diary", "log", "barrier")}

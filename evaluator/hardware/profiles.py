@@ -32,6 +32,7 @@ class Vigilance:
         band_us, band_bytes_us, settle_ratio, settle_jitter_us: as in the contract's `TimingRules`.
         skew_us: least and largest delay of a rank in a skewed call.
         special_calls: calls per series that are skewed, or differ in a few elements from the one before, in turn.
+        busy_cores: as in `TimingRules`.
         second_gang_share: the share of the series that a second gang runs again; 0 for none.
     """
 
@@ -41,6 +42,7 @@ class Vigilance:
     settle_jitter_us: float
     skew_us: tuple[int, int]
     special_calls: int
+    busy_cores: float | None
     second_gang_share: float
 
 
@@ -52,6 +54,7 @@ _PRACTICE = Vigilance(
     settle_jitter_us=0.0,
     skew_us=(15_000, 40_000),
     special_calls=8,
+    busy_cores=0.1,
     # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
     second_gang_share=0.0,
 )
@@ -62,6 +65,8 @@ _WATCHED = Vigilance(
     settle_jitter_us=50.0,
     skew_us=(50, 500),
     special_calls=4,
+    # Nodes have cores to spare, and communication libraries keep threads that poll.
+    busy_cores=None,
     second_gang_share=0.25,
 )
 
@@ -110,6 +115,7 @@ class Profile:
             settle_jitter_us=watch.settle_jitter_us,
             baseline_drift=self.baseline_drift,
             baseline_jitter_us=self.baseline_jitter_us,
+            busy_cores=watch.busy_cores,
         )
 
 

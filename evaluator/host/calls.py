@@ -22,6 +22,8 @@ from evaluator.judging.checks import Check
 _REPLAYS = 2
 _VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 _REMEMBERED = 3
+_LATE_S = 0.1
+"""How long a late writer is given before what it wrote is looked at; only after a wrong answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +287,7 @@ class Caller:
     def _is_right_by_now(self, content: Content, record: CallRecord) -> bool:
         """Whether what the ranks returned, taken once more, is right."""
         known = len(self._evidence.findings)
+        time.sleep(_LATE_S)
         targets = [outputs.create(size) for size in self._opened.output_bytes]
         try:
             self._gang.store(record.number, targets, seconds=self._limit_s, cancelled=self._conduct.cancelled)

@@ -345,6 +345,11 @@ class Gang:
         incident = Incident(kind=kind, at=time.monotonic(), rank=rank, failure=failure, status=status, text=text)
         self._incidents.append(incident)
 
+    def busy_ns(self) -> int:
+        """Processor time that everything in the sandbox has used so far, in steps of a clock tick."""
+        ticks = sum(processes.ticks_with_children(pid) for pid in self._members()())
+        return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
     # ---- what the ranks are doing -----------------------------------------------------------------------------
 
     def _trouble(self, doing: str, reports: dict[int, Report], limit_s: float) -> GangTrouble:

@@ -236,7 +236,7 @@ def _bubblewrap(sources: _Sources, *, profile: Profile, settings: JudgeSettings,
     parts = [
         [bwrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"],
         ["--unshare-cgroup-try", "--disable-userns", "--uid", "65534", "--gid", "65534", "--hostname", "judge"],
-        ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"],
+        ["--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"],
         *_system_binds(sources, profile),
         ["--proc", "/proc", "--dev", "/dev"],
         *_gpu_binds(gpus),

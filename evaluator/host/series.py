@@ -1,6 +1,7 @@
 """Timing: blocks of reference, submission, submission, reference, kept for the record."""
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ class Series:
 
     candidate: list[list[CallRecord]] = field(default_factory=list)
     reference: list[list[ReferenceTime]] = field(default_factory=list)
+    watched_ns: int = 0
+    busy_ns: int = 0
 
     def record(self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1) -> SizeRecord:
         """Every call at this size and which of them are the timed ones."""
@@ -38,6 +41,8 @@ class Series:
                 tuple(ReferenceCall(longest_ns=call.longest_ns, answer_ns=call.answer_ns) for call in block)
                 for block in self.reference
             ),
+            watched_ns=self.watched_ns,
+            busy_ns=self.busy_ns,
             gang=gang,
         )
 
@@ -48,12 +53,22 @@ def run_block(
     calls: int,
     time_candidate: Callable[[], CallRecord],
     time_reference: Callable[[], ReferenceTime],
+    busy_ns: Callable[[], int] | None,
 ) -> None:
-    """One block A B B A, `calls` calls a leg."""
-    ours = [time_reference() for _ in range(calls)]
+    """One block A B B A, `calls` calls a leg; the submission's processor time is read around A where `busy_ns` is."""
+
+    def leg() -> list[ReferenceTime]:
+        if busy_ns is None:
+            return [time_reference() for _ in range(calls)]
+        start, used = time.monotonic_ns(), busy_ns()
+        times = [time_reference() for _ in range(calls)]
+        series.busy_ns += busy_ns() - used
+        series.watched_ns += time.monotonic_ns() - start
+        return times
+
+    ours = leg()
     theirs = [time_candidate() for _ in range(2 * calls)]
-    ours += [time_reference() for _ in range(calls)]
-    series.reference.append(ours)
+    series.reference.append(ours + leg())
     series.candidate.append(theirs)
 
 

@@ -20,6 +20,7 @@ class Check(StrEnum):
     INPUTS = "inputs compared after the call"
     WINDOW = "claims held against the host's window"
     SECOND_TIMER = "claims held against the idle device"
+    IDLE = "processor time of the submission while the reference is timed"
     FLOOR = "times held against the roofline"
     DRIFT = "drift of the reference"
     COLLECTIVES = "library collectives counted"

@@ -10,6 +10,9 @@ from evaluator.judging.checks import NOTHING_OFF, Check
 _SAME = 0.02
 """Scores this close to an interval count as inside: a few blocks scatter more than the median of twelve."""
 
+_BUSY_NS = 30_000_000
+"""Processor time that nobody is blamed for: it is counted in ticks of ten milliseconds."""
+
 
 def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
     """The timed calls, block by block.
@@ -72,6 +75,7 @@ def conclude(
     judges = {
         Check.WINDOW: _outside_band,
         Check.SECOND_TIMER: _unsettled,
+        Check.IDLE: _busy,
         Check.FLOOR: _below_floor,
         Check.DRIFT: _drift,
     }
@@ -137,6 +141,19 @@ def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iter
                 f"in stream order at size {size.size}: work was left on streams that the current one does not wait for"
             ),
             size=size.size,
+        )
+
+
+def _busy(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    if rules.busy_cores is not None and record.busy_ns > rules.busy_cores * record.watched_ns + _BUSY_NS:
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=(
+                f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
+                f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
+                f"{record.size}: they have to be idle between calls"
+            ),
+            size=record.size,
         )
 
 

@@ -10,6 +10,8 @@ from problems.values import Call
 
 _CHANGED = 8
 _LOOKED_AT = 4096
+_LEAST = 8 * _CHANGED
+"""Draws of fewer elements stay the base's: they may be factors or lengths that change everything."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -55,7 +57,7 @@ class NearCall(Call):
     def _mixed(self, name: str, draw: Callable[[Call], torch.Tensor], **options: Any) -> torch.Tensor:
         fresh_call = self._as(self.index)
         old, new = draw(self._as(self.base)), draw(fresh_call)
-        if old.numel() == 0:
+        if old.numel() < _LEAST:
             return old
         generator = fresh_call.generator(f"{name}: changed elements", shared=options.get("shared", False))
         flat_old, flat_new = old.contiguous().view(-1), new.contiguous().view(-1)
