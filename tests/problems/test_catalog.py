@@ -15,10 +15,13 @@ from problems.implementation import dtype_of, load
 from problems.schema import Argument, ArgumentKind, Output, Problem, SizeName
 from problems.values import Arguments, Call
 from tests.problems import table
+from tests.problems.memory import held_bytes
 
 CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
 TENSORS = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE)
+MOST_DRAWN_BYTES = 4e9
+MOST_HELD_BYTES = 40e9
 PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
 
 
@@ -68,8 +71,20 @@ def fits(call: Call, tensor: torch.Tensor, item: Argument | Output) -> bool:
     )
 
 
-@PROBLEMS
-@pytest.mark.parametrize("size", [SizeName.TINY, SizeName.BASE])
+def drawn(problem: Problem, size: SizeName) -> bool:
+    """Whether tests draw the inputs of a size: not where a rank alone holds more than a test machine has to spare."""
+    return held_bytes(problem, problem.dims(size, a_world_size(problem))) <= MOST_DRAWN_BYTES
+
+
+@pytest.mark.parametrize(
+    ("problem", "size"),
+    [
+        pytest.param(problem, size, id=f"{problem.slug}-{size}")
+        for problem in registry.problems()
+        for size in (SizeName.TINY, SizeName.BASE)
+        if drawn(problem, size)
+    ],
+)
 def test_inputs_are_what_the_spec_says(problem: Problem, size: SizeName):
     call = make_call(problem, size, world_size=a_world_size(problem))
     arguments = load(problem.slug).make_inputs(call)
@@ -151,6 +166,23 @@ def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Probl
     assert cost.memory_bytes > 0
     assert 0 <= cost.wire_bytes <= cost.reference_wire_bytes
     assert cost.wire_bytes > 0 or ("no rank needs" in cost.note and problem.notes), "say why nothing has to travel"
+
+
+@PROBLEMS
+def test_every_size_fits_a_gpu_with_room_to_work(problem: Problem):
+    for world_size in (2, 4, 8):
+        if problem.refuses_world_size(world_size) is None:
+            for size in SizeName:
+                dims = problem.dims(size, world_size)
+                cost = problem.cost(dims, world_size, 2)
+                assert max(cost.memory_bytes, held_bytes(problem, dims)) <= MOST_HELD_BYTES, (size, world_size)
+
+
+@PROBLEMS
+def test_large_says_which_system_runs_it(problem: Problem):
+    system = problem.sizes[SizeName.LARGE].system
+    assert re.search(r"\d", system), "give the figures"
+    assert re.search(r"[A-Z]", system), "name the system"
 
 
 @PROBLEMS

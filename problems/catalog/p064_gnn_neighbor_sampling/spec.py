@@ -113,7 +113,7 @@ PROBLEM = Problem(
             dims=lambda world_size: _dims(
                 nodes=_PRODUCTS, edges_per_node=max(1, 50 // world_size), seeds=1024, world_size=world_size
             ),
-            system="ogbn-products (2449029 nodes, about 50 neighbours each), batches of 1024 seeds per rank",
+            system="OGB's ogbn-products (2449029 nodes, about 50 neighbours each), batches of 1024 seeds per rank",
         ),
     },
     cost=cost,

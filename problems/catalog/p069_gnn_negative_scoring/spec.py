@@ -69,7 +69,7 @@ PROBLEM = Problem(
             dims=lambda world_size: _dims(
                 positives=_TEST_EDGES // world_size, negatives=_NEGATIVES, world_size=world_size
             ),
-            system="the test edges of ogbl-wikikg2 (598543, ranked against 1000 negatives each)",
+            system="the test edges of OGB's ogbl-wikikg2 (598543, ranked against 1000 negatives each)",
         ),
     },
     cost=cost,

@@ -124,8 +124,8 @@ PROBLEM = Problem(
         SizeName.BASE: Size(dims=_volume(channels=CHANNELS, frames=17, height=64, width=64), system="the card's size"),
         SizeName.LARGE: Size(
             dims=_volume(channels=CHANNELS, frames=17, height=90, width=160),
-            system="a convolution of 512 channels in a video autoencoder that reduces space by 8: 720 x 1280 video, "
-            "17 latent frames",
+            system="a convolution of 512 channels, as wide as any in Open-Sora's temporal autoencoder, on video of 720 "
+            "x 1280 reduced 8 times in space, 17 frames at a time",
         ),
     },
     cost=cost,

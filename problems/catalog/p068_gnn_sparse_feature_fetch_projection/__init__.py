@@ -1,0 +1,1 @@
+"""Rows of a sharded table, fetched and projected."""

@@ -1,0 +1,153 @@
+"""Rows of a sharded table, fetched and projected, described."""
+
+from problems.schema import (
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Reading,
+    Scope,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+
+_PAPERS = 111_059_956
+"""Nodes of ogbn-papers100M, which have 128 features."""
+
+_NODES_PER_BATCH = 1024 * (1 + 15 + 15 * 10 + 15 * 10 * 5)
+"""Most nodes that 1024 seeds reach with fanouts 15, 10 and 5, the usual ones for that graph."""
+
+_DISTINCT = 0.85
+"""Share of a rank's queries that name different nodes, less than in any call measured at base and large."""
+
+
+def _dims(*, nodes: int, queries: int, width: int, period: int, world_size: int) -> Dims:
+    """Sizes for so many nodes, in shards of equal size."""
+    return {"Nn": nodes, "sh": -(-nodes // world_size), "D": width, "Q": queries, "period": period}
+
+
+def tiny(world_size: int) -> Dims:
+    """The last rank's shard ends with a row that is no node."""
+    return _dims(nodes=60 * world_size - 1, queries=90, width=32, period=16, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's size: 111 million nodes, rounded up to a multiple of the ranks."""
+    nodes = -(-111_000_000 // world_size) * world_size
+    return _dims(nodes=nodes, queries=20_000, width=256, period=1 << 16, world_size=world_size)
+
+
+def large(world_size: int) -> Dims:
+    """A batch on ogbn-papers100M."""
+    nodes = -(-_PAPERS // world_size) * world_size
+    return _dims(nodes=nodes, queries=_NODES_PER_BATCH, width=128, period=1 << 20, world_size=world_size)
+
+
+def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The mean over ranks and calls: owners are dealt in a secret order, so 1/W of the queries stay on their rank.
+
+    Of the table only the rows that are asked for count.
+    """
+    rows = dims["Q"] * element_bytes * dims["D"]
+    remote = (world_size - 1) / world_size
+    return Cost(
+        flops={"matmul": 2 * _DISTINCT * dims["Q"] * dims["D"] ** 2},
+        memory_bytes=(1 + _DISTINCT) * rows + element_bytes * dims["D"] ** 2 + 8 * dims["Q"],
+        wire_bytes=remote * _DISTINCT * rows,
+        reference_wire_bytes=remote * (rows + 8 * dims["Q"]) + 8 * (world_size - 1),
+        note=f"At least {_DISTINCT:.0%} of the queries name different nodes, fetched and multiplied once. A mean over "
+        "calls: the busiest rank of a call moves more.",
+    )
+
+
+PROBLEM = Problem(
+    number=68,
+    slug="gnn_sparse_feature_fetch_projection",
+    title="Remote embedding fetch from a sharded table + linear projection",
+    summary="Every rank looks up rows of a table that is split over ranks, and multiplies them by its matrix.",
+    origin="GraphStorm / DGL style distributed node embeddings with an input projection (table of ogbn-papers100M's "
+    "size)",
+    parallelism=(Parallelism.GRAPH, Parallelism.TABLE),
+    communication=(Communication.ALL_TO_ALL, Communication.ALL_TO_ALL_V),
+    block=Block.EMBEDDING,
+    stage=(Stage.TRAINING, Stage.INFERENCE),
+    domain=Domain.GRAPH,
+    signature="solution(local_embedding_shard: Tensor, input_node_ids: Tensor, proj_matrix: Tensor, "
+    "num_total_nodes: int, group: Optional[ProcessGroup] = None) -> Tensor",
+    arguments=(
+        Argument(
+            name="local_embedding_shard",
+            shape=("sh", "D"),
+            values="long-tailed, every row with a factor of its own; rows R*sh to (R+1)*sh - 1 of the table",
+        ),
+        Argument(
+            name="input_node_ids",
+            shape=("Q",),
+            dtype="int64",
+            values="ids in [0, Nn) with repetition; owners are asked for unequal shares, on more than two ranks one "
+            "for nothing, and some nodes are popular; new on every rank and call",
+        ),
+        Argument(name="proj_matrix", shape=("D", "D"), values="standard normal, different on every rank"),
+        Argument(name="num_total_nodes", kind=ArgumentKind.INTEGER, dtype="int", values="Nn; at tiny no multiple of W"),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+    ),
+    outputs=(
+        Output(
+            name="out",
+            shape=("Q", "D"),
+            placement=Placement.PER_RANK,
+            tolerance=Tolerance(
+                atol=0.01,
+                rtol=0.01,
+                rms=0.0042,
+                scope=Scope.ROW,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                "programs (whole table gathered; float32; distinct rows; projected at the owner) err by at most 0.0028 "
+                "and 0.0018 rms, the cheapest cheat (rows in int8 with a scale each) by at least 0.028 and 0.0099 rms.",
+            ),
+        ),
+    ),
+    sizes={
+        SizeName.TINY: Size(dims=tiny, system="a check on CPU ranks"),
+        SizeName.BASE: Size(
+            dims=base,
+            system="the card's size: 20000 queries to 111 million rows of 256 elements (28.4 GB per rank on two ranks, "
+            "7.1 GB on eight)",
+        ),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="ogbn-papers100M (111059956 nodes, 128 features): the nodes of a batch of 1024 seeds per rank with "
+            "fanouts 15, 10 and 5, at most 937984",
+        ),
+    },
+    cost=cost,
+    hops=(
+        Hop(source="rank r", target="rank d", payload="how many rows are wanted", pattern=Communication.ALL_TO_ALL),
+        Hop(source="rank r", target="rank d", payload="ids of rows that d owns", pattern=Communication.ALL_TO_ALL_V),
+        Hop(source="rank d", target="rank r", payload="these rows", pattern=Communication.ALL_TO_ALL_V),
+    ),
+    mutants_not_applicable=dict.fromkeys(
+        ("last_rank_skipped", "shards_wrong_order"),
+        "changed counts would make ranks wait for ids that nobody sends; the mutants owners_by_remainder and "
+        "own_rows_only stand for it",
+    ),
+    counted_flops=Reading(
+        least=1.17,
+        most=1.18,
+        reason="The reference multiplies the row of every query; the model counts those of different nodes.",
+    ),
+    counted_wire=Reading(
+        least=1.0,
+        most=2.1,
+        reason="The model counts the mean over ranks; the owner of popular rows sends more than others.",
+    ),
+    notes=(
+        "A shard at base takes 28.4 GB on two ranks: tests on the CPU check its shape by the spec and do not draw it.",
+    ),
+)

@@ -1,0 +1,112 @@
+"""Programs that must pass and programs that must fail."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from problems.catalog.p068_gnn_sparse_feature_fetch_projection.reference import solution
+
+
+def _everyone(tensor: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return parts
+
+
+def _from_table(shard: Tensor, ids: Tensor) -> Tensor:
+    return torch.cat(_everyone(shard))[ids]
+
+
+def table_gathered(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Gathers the whole table."""
+    del nodes, group
+    return _from_table(shard, ids) @ matrix
+
+
+def in_float32(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Rows and products in float32, rounded once."""
+    return solution(shard.float(), ids, matrix.float(), nodes, group).to(shard.dtype)
+
+
+def distinct_rows(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Asks for every node once, and projects it once."""
+    distinct, place = ids.unique(return_inverse=True)
+    return solution(shard, distinct, matrix, nodes, group)[place]
+
+
+def projected_at_the_owner(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Every owner projects what it is asked for with the asking rank's matrix, and sends products."""
+    del group
+    rows = -(-nodes // dist.get_world_size())
+    out = torch.zeros(len(ids), shard.shape[1], dtype=shard.dtype)
+    for asking, (wanted, theirs) in enumerate(zip(_everyone(ids), _everyone(matrix), strict=True)):
+        mine = wanted // rows == dist.get_rank()
+        part = torch.zeros(len(ids), shard.shape[1], dtype=shard.dtype)
+        part[mine] = shard[wanted[mine] - dist.get_rank() * rows] @ theirs
+        dist.reduce(part, dst=asking)
+        if asking == dist.get_rank():
+            out = part
+    return out
+
+
+def own_rows_only(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Takes every row from its own shard."""
+    del nodes, group
+    return shard[ids % len(shard)] @ matrix
+
+
+def owners_by_remainder(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Takes rank id mod W for the owner."""
+    del nodes, group
+    count = dist.get_world_size()
+    return torch.cat(_everyone(shard))[ids % count * len(shard) + ids // count] @ matrix
+
+
+def shards_rounded_down(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Divides the nodes by the ranks and rounds down."""
+    del group
+    count = dist.get_world_size()
+    rows = nodes // count
+    owner = (ids // rows).clamp(max=count - 1)
+    table = torch.cat(_everyone(shard))
+    return table[(owner * len(shard) + ids - owner * rows).clamp(max=len(table) - 1)] @ matrix
+
+
+def order_not_restored(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Leaves rows sorted by owner."""
+    return solution(shard, ids[(ids // len(shard)).argsort(stable=True)], matrix, nodes, group)
+
+
+def owners_matrix(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Projects whole shards with the owners' matrices."""
+    del nodes, group
+    return _from_table(shard @ matrix, ids)
+
+
+def matrix_transposed(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Multiplies by the transposed matrix."""
+    return solution(shard, ids, matrix.T.contiguous(), nodes, group)
+
+
+def unprojected(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Fetches and does not multiply."""
+    return solution(shard, ids, torch.eye(len(matrix), dtype=matrix.dtype), nodes, group)
+
+
+HONEST = {
+    "table_gathered": table_gathered,
+    "float32": in_float32,
+    "distinct_rows": distinct_rows,
+    "projected_at_the_owner": projected_at_the_owner,
+}
+MUTANTS = {
+    "own_rows_only": own_rows_only,
+    "owners_by_remainder": owners_by_remainder,
+    "shards_rounded_down": shards_rounded_down,
+    "order_not_restored": order_not_restored,
+    "owners_matrix": owners_matrix,
+    "matrix_transposed": matrix_transposed,
+    "unprojected": unprojected,
+}
