@@ -21,6 +21,8 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
     for finding in report.findings:
         if finding.message != report.message:
             yield f"  also {finding.verdict.value}: {finding.message}"
+    for warning in report.warnings:
+        yield f"  {warning.verdict.value} in ranked mode: {warning.message}"
     for size in report.sizes:
         yield f"size {size.size}: {size.calls} calls, {size.checked_calls} checked"
         for check in size.outputs:

@@ -36,7 +36,7 @@ from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble
 from evaluator.host.oracles import Content, OpenedSize, OracleGang, ReferenceTime
-from evaluator.judging import primitives, source_rules, verdicts
+from evaluator.judging import collectives, primitives, source_rules, verdicts
 from evaluator.judging import timing as judging
 from evaluator.judging.checks import Check
 from problems import registry
@@ -144,8 +144,9 @@ class Evaluation:
                 problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
             )
         self._evidence.findings += found
+        self._evidence.warnings += source_rules.warnings(request.source, backend=request.backend, mode=request.mode)
         if self._plan.profile.gpu is not None:
-            self._primitives = primitives.in_source(request.source, collectives=source_rules.COLLECTIVES)
+            self._primitives = primitives.in_source(request.source, collectives=collectives.COLLECTIVES)
         if verdicts.decide_before_ranks(found) is not None:
             raise Ended
 

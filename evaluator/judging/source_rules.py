@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from evaluator.contract import (
     Backend,
+    ContractError,
     Finding,
     Mode,
     Primitive,
@@ -19,6 +20,7 @@ from evaluator.contract import (
     Witness,
 )
 from evaluator.hardware.profiles import Profile
+from evaluator.judging import collectives
 from problems.schema import Problem
 
 MAX_BYTES = 512 * 1024
@@ -26,27 +28,6 @@ MAX_BYTES = 512 * 1024
 
 _MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr)\b")
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-COLLECTIVES = frozenset(
-    {
-        "all_gather",
-        "all_gather_into_tensor",
-        "all_reduce",
-        "all_to_all",
-        "all_to_all_single",
-        "batch_isend_irecv",
-        "broadcast",
-        "gather",
-        "irecv",
-        "isend",
-        "recv",
-        "reduce",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "scatter",
-        "send",
-    }
-)
-"""Functions of torch.distributed that move tensors; object and handle exchange is set-up and stays allowed."""
 
 
 def check_source(
@@ -61,8 +42,13 @@ def check_source(
         *_check_limits(bundle),
         *_check_support(problem, bundle, backend=backend, profile=profile),
         *_check_entry(problem, bundle),
-        *_check_collectives(bundle, backend=backend, mode=mode),
+        *(_check_collectives(bundle, backend=backend) if mode is Mode.RANKED else ()),
     )
+
+
+def warnings(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> tuple[Finding, ...]:
+    """What would speak against `bundle` in ranked mode, where the mode is another."""
+    return () if mode is Mode.RANKED else tuple(_check_collectives(bundle, backend=backend))
 
 
 def check_machine_code(sightings: Sequence[Sighting], *, profile: Profile) -> tuple[Finding, ...]:
@@ -220,37 +206,25 @@ def _accepts(arguments: ast.arguments, expected: tuple[str, ...]) -> bool:
     return tuple(names[: len(expected)]) == expected and without_default <= len(expected)
 
 
-def _check_collectives(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> Iterator[Finding]:
-    """Library collectives written inside `solution` itself, where only backend pytorch may use them.
+def _check_collectives(bundle: SourceBundle, *, backend: Backend) -> Iterator[Finding]:
+    """Library collectives that get the problem's data, where only backend pytorch may use them.
 
-    Helpers may exchange handles during set-up, so what they call is left to the evidence of the run.
+    Handles may be exchanged during set-up; what the text does not show is left to the evidence of the run.
     """
-    if backend is Backend.PYTORCH or mode is not Mode.RANKED:
+    if backend is Backend.PYTORCH or not _parses(bundle):
         return
-    definition = _solution_definition(ast.parse(bundle.entry)) if _parses(bundle) else None
-    for node in ast.walk(definition) if definition is not None else ():
-        name = _distributed_call(node)
-        if name is not None:
-            yield Finding(
-                verdict=Verdict.FORBIDDEN,
-                message=f"{name} moves the problem's data inside solution; only backend pytorch may use it",
-                file=SourceBundle.ENTRY,
-                line=getattr(node, "lineno", None),
-            )
+    for use in collectives.find(bundle, _solution_definition(ast.parse(bundle.entry))):
+        yield Finding(
+            verdict=Verdict.FORBIDDEN,
+            message=f"{use.name} moves the problem's data inside solution; only backend pytorch may use it",
+            file=use.file,
+            line=use.line,
+        )
 
 
 def _parses(bundle: SourceBundle) -> bool:
     try:
         ast.parse(bundle.entry)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ContractError):
         return False
     return True
-
-
-def _distributed_call(node: ast.AST) -> str | None:
-    """`dist.all_reduce` or `torch.distributed.all_reduce`, where `node` is a call of such a name."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return None
-    owner = ast.unparse(node.func.value)
-    is_distributed = owner in ("dist", "torch.distributed") or owner.endswith("distributed_c10d")
-    return f"{owner}.{node.func.attr}" if is_distributed and node.func.attr in COLLECTIVES else None

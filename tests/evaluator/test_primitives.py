@@ -10,7 +10,7 @@ from evaluator.contract import Primitive, SourceBundle, SourceFile, Verdict, Wit
 from evaluator.hardware import profiles
 from evaluator.host import disassembly, sandbox
 from evaluator.host.settings import JudgeSettings
-from evaluator.judging import primitives, source_rules
+from evaluator.judging import collectives, primitives, source_rules
 
 HERE = Path(__file__).parent
 LISTING = (HERE / "listings" / "primitives.sass").read_text()
@@ -18,7 +18,7 @@ LISTING = (HERE / "listings" / "primitives.sass").read_text()
 
 def sighted(text: str, *, path: str = "solution.py") -> list[tuple[Primitive, int | None]]:
     bundle = SourceBundle(files=(SourceFile(path=path, text=text),))
-    found = primitives.in_source(bundle, collectives=source_rules.COLLECTIVES)
+    found = primitives.in_source(bundle, collectives=collectives.COLLECTIVES)
     assert all(sighting.witness is Witness.SOURCE and sighting.file == path for sighting in found)
     return [(sighting.primitive, sighting.line) for sighting in found]
 
