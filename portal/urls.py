@@ -17,6 +17,7 @@ urlpatterns = [
     path("problems/", include("portal.catalog.urls")),
     path("", include("portal.submissions.urls")),
     path("", include("portal.ranking.urls")),
+    path("", include("portal.runs.urls")),
     path("roofline/", roofline, name="roofline"),
     path("roofline/data.csv", roofline_csv, name="roofline-csv"),
     path("taxonomy/", taxonomy_browser, name="taxonomy"),

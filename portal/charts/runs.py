@@ -1,0 +1,162 @@
+"""Figures of models' runs: fast_p curves, what attempts ended as, and what an agent reached by step and cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from evaluator.contract import Verdict
+from portal.charts.figures import base_layout
+
+_LINES = (
+    ("accent", "solid"),
+    ("danger", "dash"),
+    ("success", "dot"),
+    ("warning", "dashdot"),
+    ("code-type", "longdash"),
+)
+"""Tone and dash of each curve: two curves differ in both, so colour alone never tells them apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureMode:
+    """Verdicts that readers take for one way to end; `tone` and `pattern` are how a bar shows it."""
+
+    title: str
+    verdicts: tuple[Verdict, ...]
+    tone: str
+    pattern: str
+
+
+FAILURE_MODES = (
+    FailureMode(title="Passed", verdicts=(Verdict.PASSED,), tone="success", pattern=""),
+    FailureMode(
+        title="Wrong values",
+        verdicts=(Verdict.WRONG_RESULT, Verdict.NOT_FINITE, Verdict.NONDETERMINISTIC, Verdict.INPUT_MUTATED),
+        tone="danger",
+        pattern="/",
+    ),
+    FailureMode(
+        title="Wrong shape or incomplete",
+        verdicts=(Verdict.WRONG_SHAPE, Verdict.INCOMPLETE_OUTPUT, Verdict.STALE_OUTPUT),
+        tone="code-function",
+        pattern="x",
+    ),
+    FailureMode(
+        title="Does not build or import",
+        verdicts=(Verdict.COMPILE_ERROR, Verdict.IMPORT_ERROR, Verdict.LIMIT_EXCEEDED),
+        tone="warning",
+        pattern="\\",
+    ),
+    FailureMode(
+        title="Fails while running",
+        verdicts=(Verdict.RUNTIME_ERROR, Verdict.CRASHED, Verdict.OUT_OF_MEMORY, Verdict.EARLY_EXIT),
+        tone="code-meta",
+        pattern="-",
+    ),
+    FailureMode(title="Hangs", verdicts=(Verdict.DEADLOCK, Verdict.TIMEOUT), tone="accent", pattern="|"),
+    FailureMode(
+        title="Refused by the rules",
+        verdicts=(
+            Verdict.FORBIDDEN,
+            Verdict.TAMPERED,
+            Verdict.TIMING_INCONSISTENT,
+            Verdict.BELOW_FLOOR,
+            Verdict.TRAFFIC_BELOW_MINIMUM,
+        ),
+        tone="code-keyword",
+        pattern="+",
+    ),
+    FailureMode(
+        title="Not judged",
+        verdicts=(Verdict.UNSUPPORTED, Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE),
+        tone="text-faint",
+        pattern=".",
+    ),
+)
+OTHER = "No ranked result"
+"""Samples that have no ranked attempt with a verdict: pending, cancelled, or checked only."""
+
+
+def by_mode(verdicts: Mapping[str, int]) -> dict[str, int]:
+    """How many samples ended in each failure mode, in the order of `FAILURE_MODES`."""
+    counted = {mode.title: sum(verdicts.get(verdict.value, 0) for verdict in mode.verdicts) for mode in FAILURE_MODES}
+    rest = sum(verdicts.values()) - sum(counted.values())
+    return {**counted, OTHER: rest} if rest else counted
+
+
+def fast_curves(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> go.Figure:
+    """fast_p over p for several runs; at p = 0 a curve is correct@1.
+
+    Args:
+        curves: a name, and (p, share of problems) in the order of p, for each run.
+    """
+    traces = [
+        go.Scatter(
+            x=[p for p, _ in points],
+            y=[share for _, share in points],
+            mode="lines",
+            name=name,
+            line={"shape": "hv", "width": 2, "dash": _LINES[number % len(_LINES)][1]},
+            hovertemplate="p = %{x}: %{y:.1%}<extra>%{fullData.name}</extra>",
+            meta={"tone": _LINES[number % len(_LINES)][0]},
+        )
+        for number, (name, points) in enumerate(curves)
+    ]
+    figure = go.Figure(data=traces, layout=base_layout(x_title="p: speedup over the reference", y_title="fast_p@1"))
+    figure.update_yaxes(rangemode="tozero", tickformat=".0%")
+    figure.update_xaxes(range=[0, 3])
+    return figure
+
+
+def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:
+    """What the samples of each run ended as, as shares of all its samples.
+
+    Args:
+        rows: a name, and samples by verdict, for each run; the first comes to the top.
+    """
+    counted = [(name, by_mode(verdicts), max(1, sum(verdicts.values()))) for name, verdicts in reversed(rows)]
+    shown = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES] + [(OTHER, "border-strong", "")]
+    traces = [
+        go.Bar(
+            orientation="h",
+            name=title,
+            y=[name for name, _, _ in counted],
+            x=[modes.get(title, 0) / total for _, modes, total in counted],
+            customdata=[[None, modes.get(title, 0)] for _, modes, _ in counted],
+            marker={
+                "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.6)", "size": 6}
+            },
+            hovertemplate="%{customdata[1]} samples, %{x:.1%}<extra>%{fullData.name}</extra>",
+            meta={"tone": tone},
+        )
+        for title, tone, pattern in shown
+        if any(modes.get(title, 0) for _, modes, _ in counted)
+    ]
+    layout = base_layout(x_title="Share of samples", y_title="", height=180 + 34 * len(rows))
+    figure = go.Figure(data=traces, layout=layout)
+    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_xaxes(tickformat=".0%", range=[0, 1])
+    return figure
+
+
+def agent_progress(points: Sequence[tuple[float, float]], *, x_title: str) -> go.Figure:
+    """How many problems an agent has a right program for, against steps or cost.
+
+    Args:
+        points: (x, problems with a passing attempt so far), in the order of x.
+        x_title: what x is.
+    """
+    trace = go.Scatter(
+        x=[x for x, _ in points],
+        y=[y for _, y in points],
+        mode="lines+markers",
+        name="problems with a passing attempt",
+        line={"shape": "hv"},
+        meta={"tone": "accent"},
+    )
+    figure = go.Figure(data=[trace], layout=base_layout(x_title=x_title, y_title="Problems"))
+    figure.update_layout(showlegend=False)
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_xaxes(rangemode="tozero")
+    return figure

@@ -1,0 +1,100 @@
+"""Making, filling and publishing a run in the browser."""
+
+from typing import Any
+
+from django import forms
+
+from evaluator.hardware.profiles import profiles
+from portal.accounts.forms import RefusableForm
+from portal.accounts.models import User
+from portal.accounts.organisations import own_organisations
+from portal.refusals import Refusal
+from portal.runs import actions, uploads
+from portal.runs.models import Run, RunMode
+from portal.submissions.forms import BACKEND_LABELS
+
+_BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
+
+
+def _profiles() -> list[tuple[str, str]]:
+    return [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+
+
+class _OrganisationForm(RefusableForm):
+    """Forms that make something for one of the reader's organisations."""
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+        slugs = list(own_organisations(user).values_list("slug", flat=True))
+        choices = [(slug, slug) for slug in slugs] or [("", f"A new one of your own ({user.username})")]
+        self.fields["organisation"] = forms.ChoiceField(label="Organisation", choices=choices, required=bool(slugs))
+        self.order_fields(["file", "organisation", *(name for name in self.fields if name != "organisation")])
+
+
+class RunForm(_OrganisationForm):
+    """What a vendor says of a new run."""
+
+    model = forms.CharField(label="Model", max_length=80)
+    version = forms.CharField(label="Version", max_length=40, required=False)
+    provider = forms.CharField(label="Provider", max_length=80, required=False)
+    mode = forms.ChoiceField(label="Mode", choices=RunMode.choices)
+    backend = forms.ChoiceField(label="Backend", choices=_BACKENDS)
+    profile = forms.ChoiceField(label="Profile", choices=_profiles)
+    k = forms.IntegerField(label="Samples per problem (k)", min_value=1, max_value=1000, initial=1)
+    prompt_version = forms.CharField(label="Prompt version", max_length=80, required=False)
+    cost_usd = forms.FloatField(label="Cost of the run in USD", min_value=0, required=False)
+    notes = forms.CharField(
+        label="Notes", max_length=4000, required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="Public."
+    )
+
+    def create(self) -> Run | None:
+        """The new run, or None after showing why there is none."""
+        values = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+        try:
+            return actions.create_run(self.user, actions.RunWishes(**values))
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None
+
+
+class ImportForm(_OrganisationForm):
+    """A tree of solutions."""
+
+    file = forms.FileField(
+        label="Zip", help_text="The folder solutions_<backend>_<precision>_<hardware>_<provider>_<model>, packed."
+    )
+    model = forms.CharField(label="Model", max_length=80, required=False, help_text="If the folder's name says it not.")
+    profile = forms.ChoiceField(label="Profile", required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "As the folder's name says"), *_profiles()]
+        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices, required=False)
+
+    def load(self) -> actions.ImportResult | None:
+        """What became of the tree, or None after showing why nothing did."""
+        values = dict(self.cleaned_data)
+        upload = values.pop("file")
+        try:
+            return actions.import_tree(self.user, upload, name=upload.name, wishes=values)
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None
+
+
+class FillForm(RefusableForm):
+    """An archive or JSON Lines for a run that is there."""
+
+    file = forms.FileField(label="Attempts", help_text=".zip of SLUG/SAMPLE/solution.py, or .jsonl with one per line.")
+
+    def load(self, run: Run, *, by: User) -> actions.BulkResult | None:
+        """What became of each attempt, or None after showing why nothing did."""
+        upload = self.cleaned_data["file"]
+        is_zip = upload.name.lower().endswith(".zip")
+        lines = uploads.read_archive(upload, name=upload.name) if is_zip else uploads.read_lines(upload)
+        try:
+            return actions.add_lines(run, lines, by=by)
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None

@@ -1,0 +1,164 @@
+"""What the pages of runs show, worked out from attempts: cells, steps, comparisons."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from portal.accounts.queries import Viewer
+from portal.charts import runs as charts
+from portal.charts.figures import figure_data
+from portal.runs import queries
+from portal.runs.figures import Estimate, Sample, best_scores
+from portal.runs.models import Attempt, AttemptState, Run
+from portal.runs.queries import RunFigures
+from problems import registry
+from problems.schema import Problem
+
+TABLE_P = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+"""The values of p in the tables beside curves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One problem of a run: how many attempts it has, and what it came to in a word, a tone and a score."""
+
+    problem: Problem
+    attempts: int
+    pending: int
+    passed: int
+    tone: str
+    word: str
+    score: float | None
+
+
+def cells(run: Run) -> list[Cell]:
+    """Every problem with what the run's attempts at it came to, in one query."""
+    found: dict[str, list[tuple[str, str, float | None]]] = {}
+    for slug, state, verdict, score in run.attempts.values_list("problem", "state", "verdict", "score"):
+        found.setdefault(slug, []).append((state, verdict, score))
+    return [_cell(problem, found.get(problem.slug, [])) for problem in registry.problems()]
+
+
+def _cell(problem: Problem, attempts: Sequence[tuple[str, str, float | None]]) -> Cell:
+    pending = sum(state == AttemptState.PENDING for state, _, _ in attempts)
+    passed = [score for _, verdict, score in attempts if verdict == "PASSED"]
+    failed = Counter(verdict for state, verdict, _ in attempts if state == AttemptState.ENDED and verdict)
+    scores = [score for score in passed if score is not None]
+    if passed:
+        tone, word = "good", "passed"
+    elif pending:
+        tone, word = "busy", "pending"
+    elif failed:
+        tone, word = "bad", failed.most_common(1)[0][0].replace("_", " ").lower()
+    else:
+        tone, word = "none", "cancelled" if attempts else "no attempt"
+    return Cell(
+        problem=problem,
+        attempts=len(attempts),
+        pending=pending,
+        passed=len(passed),
+        tone=tone,
+        word=word,
+        score=max(scores) if scores else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What an agent had reached by a step: problems with a passing attempt, and what it had cost till then."""
+
+    step: int
+    solved: int
+    cost_usd: float | None
+    attempts: int
+
+
+def progress(run: Run) -> list[Progress]:
+    """An agentic run step by step; checks count as passing attempts here, since they are what the agent saw."""
+    rows = run.attempts.order_by("step").values_list("step", "problem", "verdict", "cost_usd")
+    solved: set[str] = set()
+    cost, has_cost = 0.0, False
+    by_step: dict[int, Progress] = {}
+    for count, (step, problem, verdict, spent) in enumerate(rows, start=1):
+        if verdict == "PASSED":
+            solved.add(problem)
+        if spent is not None:
+            cost, has_cost = cost + spent, True
+        by_step[step] = Progress(step=step, solved=len(solved), cost_usd=cost if has_cost else None, attempts=count)
+    return list(by_step.values())
+
+
+def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate]]]:
+    """fast_p@1 of several runs at the values of p that tables show."""
+    return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
+
+
+def curve_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:
+    """The fast_p curves of several runs as a figure."""
+    curves = [(name, [(p, estimate.value) for p, estimate in figures.fast]) for name, figures in named]
+    return figure_data(charts.fast_curves(curves))
+
+
+def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:
+    """What the samples of several runs ended as, as a figure."""
+    return figure_data(charts.failure_bars([(name, figures.verdicts) for name, figures in named]))
+
+
+def failure_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, list[int]]]:
+    """The same as rows of a table: a failure mode, and its number of samples per run."""
+    counted = [charts.by_mode(figures.verdicts) for _, figures in named]
+    titles = [mode.title for mode in charts.FAILURE_MODES] + [charts.OTHER]
+    rows = [(title, [modes.get(title, 0) for modes in counted]) for title in titles]
+    return [(title, numbers) for title, numbers in rows if any(numbers)]
+
+
+def progress_plots(steps: Sequence[Progress]) -> tuple[dict[str, object], dict[str, object] | None]:
+    """Problems with a passing attempt against step, and against cost where it was declared."""
+    by_step = charts.agent_progress([(row.step, row.solved) for row in steps], x_title="Step")
+    costs = [(row.cost_usd, row.solved) for row in steps if row.cost_usd is not None]
+    by_cost = charts.agent_progress(costs, x_title="Cost so far (USD)") if costs else None
+    return figure_data(by_step), figure_data(by_cost) if by_cost else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One problem in two runs: how many samples passed of how many, and the best score."""
+
+    problem: Problem
+    left: tuple[int, int]
+    right: tuple[int, int]
+    left_score: float | None
+    right_score: float | None
+
+    @property
+    def word(self) -> str:
+        """Who solved it."""
+        solved = (self.left[0] > 0, self.right[0] > 0)
+        words = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
+        return words[solved]
+
+
+def differences(left: RunFigures, right: RunFigures) -> list[Difference]:
+    """Every problem that one of two runs attempted."""
+    left_best, right_best = best_scores(left.samples), best_scores(right.samples)
+    return [
+        Difference(
+            problem=problem,
+            left=_passed(left.samples.get(problem.slug, ())),
+            right=_passed(right.samples.get(problem.slug, ())),
+            left_score=left_best.get(problem.slug),
+            right_score=right_best.get(problem.slug),
+        )
+        for problem in registry.problems()
+        if problem.slug in left.samples or problem.slug in right.samples
+    ]
+
+
+def _passed(samples: Sequence[Sample]) -> tuple[int, int]:
+    return sum(sample.is_correct for sample in samples), len(samples)
+
+
+def attempts_at(run: Run, slug: str, viewer: Viewer) -> tuple[list[Attempt], bool]:
+    """The attempts of a run at one problem, and whether `viewer` may open what they wrote."""
+    attempts = run.attempts.filter(problem=slug).order_by("sample", "step")
+    return list(attempts), queries.shows_sources(viewer, run)

@@ -1,0 +1,307 @@
+"""The pages of models and runs: the model board, runs from making to publishing, comparisons, prompts."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evaluator.contract import Backend
+from evaluator.hardware.profiles import profiles
+from portal.accounts.identity import signed_in
+from portal.accounts.organisations import own_organisations
+from portal.catalog.costs import judging_profiles
+from portal.catalog.queries import get_problem
+from portal.ranking import published
+from portal.refusals import Refusal
+from portal.runs import actions, pages, queries, quotas
+from portal.runs.forms import FillForm, ImportForm, RunForm
+from portal.runs.models import Run, RunMode
+from portal.runs.prompts import prompt_for
+from portal.runs.queries import RunFigures
+
+PER_PAGE = 30
+CURVES = 5
+"""How many curves one plot holds before nobody can tell them apart."""
+REFUSED_SHOWN = 20
+
+
+@require_safe
+def leaderboard(request: HttpRequest) -> HttpResponse:
+    """The model board of one profile: correct@1, correct@k, fast_p at a movable p, failure modes, cost."""
+    used = queries.board_profiles()
+    profile = _known(request.GET.get("profile") or (used[0] if used else "h200x8-nomc"), list(profiles()), "profile")
+    p = _speedup(request.GET.get("p", ""))
+    rows = queries.model_board(profile, p=p)
+    named = [(str(row.run.model), row.figures) for row in rows]
+    context = {
+        "profile": profiles()[profile],
+        "choices": [(choice, None if choice.name not in used else 1) for choice in profiles().values()],
+        "p": p,
+        "rows": rows,
+        "total": len(queries.supported_problems(profile)),
+        **_figures(named),
+        "published": published.RESULTS,
+        "published_total": published.PROBLEMS,
+        "published_setting": published.SETTING,
+    }
+    return render(request, "runs/leaderboard.html", context)
+
+
+def _figures(named: Sequence[tuple[str, RunFigures]]) -> dict[str, Any]:
+    """The plots of runs side by side and the tables beside them; two runs of one name are told apart."""
+    seen: dict[str, int] = {}
+    titled = []
+    for name, figures in named:
+        seen[name] = seen.get(name, 0) + 1
+        titled.append((name if seen[name] == 1 else f"{name} ({seen[name]})", figures))
+    few = titled[:CURVES]
+    return {
+        "curve": pages.curve_plot(few) if few else None,
+        "curve_names": [name for name, _ in few],
+        "curve_rows": pages.curve_rows(dict(few)),
+        "failures": pages.failure_plot(titled) if titled else None,
+        "failure_names": [name for name, _ in titled],
+        "failure_rows": pages.failure_rows(titled),
+    }
+
+
+@require_safe
+def model(request: HttpRequest, slug: str) -> HttpResponse:
+    """One model: its runs that the reader may see, their figures, curves and failure modes."""
+    found = queries.get_model(request.user, slug)
+    runs = list(queries.runs_of(found, request.user))
+    figures = queries.figures_of(runs)
+    context = {
+        "model": found,
+        "rows": [(run, figures[run.pk]) for run in runs],
+        **_figures([(f"{run.get_mode_display()}, {run.profile}", figures[run.pk]) for run in runs]),
+    }
+    return render(request, "runs/model.html", context)
+
+
+@require_safe
+@login_required
+def mine(request: HttpRequest) -> HttpResponse:
+    """The runs of the reader's organisations, with what is left of each quota."""
+    user = signed_in(request)
+    own = list(own_organisations(user))
+    runs = queries.with_counts(queries.visible_runs(user).filter(model__organisation__in=own)).order_by("-created_at")
+    context = {
+        "page": Paginator(runs, PER_PAGE).get_page(request.GET.get("page")),
+        "quotas": [quotas.quota_of(organisation, now=timezone.now()) for organisation in own],
+    }
+    return render(request, "runs/mine.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def new(request: HttpRequest) -> HttpResponse:
+    """The form of a new run."""
+    form = RunForm(request.POST or None, user=signed_in(request))
+    run = form.create() if form.is_valid() else None
+    if run is not None:
+        messages.success(request, "The run is there, private and empty. Fill it below or through the API.")
+        return redirect("runs:run", run.pk)
+    return render(request, "runs/new.html", {"form": form}, status=form.status if form.errors else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def import_tree(request: HttpRequest) -> HttpResponse:
+    """A tree of solutions becomes a run; the answer says which files matched and which did not."""
+    data, files = (request.POST, request.FILES) if request.method == "POST" else (None, None)
+    form = ImportForm(data, files, user=signed_in(request))
+    imported = form.load() if form.is_valid() else None
+    context = {"form": form, "imported": imported}
+    return render(request, "runs/import.html", context, status=form.status if form.errors else 200)
+
+
+def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
+    """What the live part of a run's page shows."""
+    figures = queries.run_figures(run)
+    total, pending = queries.counts(run)
+    return {
+        "run": run,
+        "figures": figures,
+        "cells": pages.cells(run),
+        "total": total,
+        "pending": pending,
+        "may_change": queries.may_change(request.user, run),
+        "etag": _etag(run, total=total, pending=pending),
+    }
+
+
+def _etag(run: Run, *, total: int, pending: int) -> str:
+    newest = run.events.order_by("-id").values_list("id", flat=True).first()
+    parts = (run.pk, run.state, run.verification, run.is_quarantined, total, pending, newest)
+    return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
+
+
+@require_safe
+def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """One run: figures, a cell per problem, failure modes, an agent's progress, and what its owners may do."""
+    return _run_page(request, queries.get_run(request.user, run_id))
+
+
+def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
+    context = _context(request, run)
+    figures: RunFigures = context["figures"]
+    steps = pages.progress(run) if run.mode == RunMode.AGENTIC else []
+    by_step, by_cost = pages.progress_plots(steps) if steps else (None, None)
+    context |= {
+        **_figures([(str(run.model), figures)]),
+        "steps": steps,
+        "by_step": by_step,
+        "by_cost": by_cost,
+        "decisions": list(run.decisions.select_related("by")),
+        "fill_form": FillForm(),
+        "formats": ("csv", "jsonl", "parquet"),
+        "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
+        **more,
+    }
+    form = context["fill_form"]
+    return render(request, "runs/run.html", context, status=form.status if form.errors else 200)
+
+
+@require_safe
+def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The part of a run's page that changes, for htmx; 304 while it has not."""
+    run = queries.get_run(request.user, run_id)
+    total, pending = queries.counts(run)
+    etag = _etag(run, total=total, pending=pending)
+    response: HttpResponse
+    if request.headers.get("If-None-Match") == etag:
+        response = HttpResponseNotModified()
+    else:
+        response = render(request, "runs/_live.html", _context(request, run))
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+@require_POST
+@login_required
+def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Add the attempts of an archive or of JSON Lines to a run."""
+    run = queries.get_run(request.user, run_id)
+    form = FillForm(request.POST, request.FILES)
+    bulk = form.load(run, by=signed_in(request)) if form.is_valid() else None
+    if bulk is None:
+        return _run_page(request, run, fill_form=form)
+    trouble = [result for result in bulk.results if result.refusal is not None]
+    if not trouble:
+        counts = f"{bulk.count('created')} attempts were added, {bulk.count('repeated')} were there already."
+        messages.success(request, counts)
+        return redirect("runs:run", run.pk)
+    return _run_page(request, run, bulk=bulk, refused=trouble[:REFUSED_SHOWN], refused_count=len(trouble))
+
+
+@require_POST
+@login_required
+def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Let everybody see a run."""
+    run = queries.get_run(request.user, run_id)
+    actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))
+    messages.success(request, "The run is public.")
+    return redirect("runs:run", run.pk)
+
+
+@require_safe
+def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse:
+    """What a run's attempts at one problem came to, sample by sample and step by step."""
+    run = queries.get_run(request.user, run_id)
+    problem = get_problem(slug)
+    rows, is_open = pages.attempts_at(run, slug, request.user)
+    context = {"run": run, "problem": problem, "rows": rows, "is_open": is_open}
+    return render(request, "runs/attempts.html", context)
+
+
+@require_safe
+def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> HttpResponse:
+    """What an agent did on the way to an attempt."""
+    run = queries.get_run(request.user, run_id)
+    attempt = queries.get_attempt(run, attempt_id)
+    if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
+        raise Refusal(
+            field="attempt",
+            value=str(attempt_id),
+            message="This attempt has no trajectory, or the run keeps its sources private.",
+            remedy="Look at another attempt of the run.",
+            status=404,
+        )
+    context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
+    return render(request, "runs/trajectory.html", context)
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """Two runs side by side: figures, curves, failure modes, and every problem."""
+    chosen = [queries.get_run(request.user, request.GET.get(name, "")) for name in ("a", "b")]
+    figures = queries.figures_of(chosen)
+    left, right = (figures[run.pk] for run in chosen)
+    rows = pages.differences(left, right)
+    words = ("both", "only A", "only B", "neither")
+    context = {
+        "runs": chosen,
+        "pairs": [(name, run, figures[run.pk]) for name, run in zip("AB", chosen, strict=True)],
+        "rows": rows,
+        "counts": [(word, sum(row.word == word for row in rows)) for word in words],
+        **_figures([(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]),
+    }
+    return render(request, "runs/compare.html", context)
+
+
+@require_safe
+def prompt(request: HttpRequest, slug: str) -> HttpResponse:
+    """What a model is told of a problem."""
+    problem = get_problem(slug)
+    choices = judging_profiles(problem)
+    profile = _known(request.GET.get("profile") or choices[-1].name, [choice.name for choice in choices], "profile")
+    backends = [backend.value for backend in profiles()[profile].backends]
+    wanted = request.GET.get("backend") or backends[0]
+    known = _known(wanted, [backend.value for backend in Backend], "backend")
+    # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
+    backend = known if known in backends else backends[0]
+    context = {
+        "problem": problem,
+        "profiles": choices,
+        "backends": backends,
+        "prompt": prompt_for(slug, backend=backend, profile=profile),
+    }
+    return render(request, "runs/prompt.html", context)
+
+
+def _speedup(text: str) -> float:
+    try:
+        p = float(text or "1")
+    except ValueError:
+        p = -1.0
+    if not 0 <= p <= 100:
+        raise Refusal(
+            field="p",
+            value=text,
+            message="p is a speedup from 0 to 100.",
+            remedy="Write a number such as 1.5.",
+            status=422,
+        )
+    return p
+
+
+def _known(value: str, known: list[str], field: str) -> str:
+    if value not in known:
+        raise Refusal(
+            field=field,
+            value=value,
+            message=f"There is no such {field}.",
+            remedy=f"Known are {', '.join(known)}.",
+            status=404,
+        )
+    return value

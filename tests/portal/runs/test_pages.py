@@ -1,0 +1,162 @@
+"""The pages of models and runs, as a vendor, a colleague and a stranger meet them."""
+
+import io
+import re
+import zipfile
+
+import pytest
+from django.urls import reverse
+
+from evaluator.contract import Verdict
+from portal.runs import actions
+from portal.runs.models import Run
+from tests.portal.runs.rows import add, end, line, lines, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def as_alice(client, alice):
+    client.force_login(alice)
+    return client
+
+
+@pytest.fixture
+def published(alice, node):
+    """Two published runs, one of them an agent's with check steps and costs."""
+    agent = make_run(alice, model="agent", mode="agentic")
+    wanted = [
+        line(step=0, mode="check", cost_usd=0.5, trajectory="I will <b>try</b>"),
+        line(step=1, mode="check", cost_usd=0.5),
+        line(step=2, cost_usd=0.1),
+        line("allgather", source=""),
+    ]
+    first, second, last, _ = (result.attempt for result in add(agent, *wanted).results)
+    end(first, node, verdict=Verdict.WRONG_RESULT)
+    end(second, node)
+    end(last, node, low=1.5)
+    single = make_run(alice, model="writer", notes="<script>alert(1)</script>")
+    end(add(single, line()).results[0].attempt, node, verdict=Verdict.DEADLOCK)
+    return [actions.publish_run(run, by=alice, sources="public") for run in (agent, single)]
+
+
+@pytest.fixture
+def addresses(published, alice):
+    agent, single = published
+    draft = make_run(alice, model="draft")
+    attempt = agent.attempts.get(step=0, problem="allreduce")
+    return [
+        "/leaderboards/models/",
+        "/leaderboards/models/?profile=cpux2&p=1.2",
+        f"/models/{agent.model.slug}/",
+        f"/runs/{agent.pk}/",
+        f"/runs/{agent.pk}/live/",
+        f"/runs/{agent.pk}/problems/allreduce/",
+        f"/runs/{agent.pk}/problems/reducescatter/",
+        f"/runs/{agent.pk}/attempts/{attempt.pk}/trajectory/",
+        f"/runs/{single.pk}/",
+        f"/runs/{draft.pk}/",
+        f"/runs/compare/?a={agent.pk}&b={single.pk}",
+        "/runs/",
+        "/runs/new/",
+        "/runs/import/",
+        "/problems/allreduce/prompt/",
+        "/problems/allreduce/prompt/?profile=cpux2&backend=triton",
+    ]
+
+
+def test_every_page_is_there_and_has_no_inline_style_or_script_and_labelled_fields(as_alice, addresses):
+    for address in addresses:
+        response = as_alice.get(address)
+        page = response.content.decode()
+        assert response.status_code == 200, address
+        assert "unsafe" not in response["Content-Security-Policy"]
+        scripts = re.findall(r"<script([^>]*)>([^<]*)", page)
+        assert all("src=" in about or "application/json" in about for about, _ in scripts), address
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|\{%|\{\{", page), address
+        for element in re.findall(r"<(?:input|select|textarea)\b[^>]*>", page):
+            if 'type="hidden"' not in element:
+                identity = re.search(r'\bid="([^"]+)"', element)
+                assert f'for="{identity[1]}"' in page, element
+        identities = re.findall(r'\sid="([^"]+)"', page)
+        assert sorted(set(identities)) == sorted(identities), address
+
+
+def test_the_board_shows_figures_and_keeps_published_results_apart(client, published):
+    page = client.get("/leaderboards/models/?profile=cpux2").content.decode()
+    board, elsewhere = page.split('id="elsewhere"')
+    assert "agent 1" in board
+    assert "GPT-5.5" not in board
+    assert "28" in elsewhere
+    assert "Not measured here" in elsewhere
+
+
+def test_p_moves_the_board_without_a_script(client, published):
+    for p, share in (("1", "1.1"), ("2", "0 %")):
+        page = client.get(f"/leaderboards/models/?profile=cpux2&p={p}").content.decode()
+        row = page.split("<tbody>")[1].split("</tr>")[0]
+        assert share in row.split('class="num"')[4]
+    assert client.get("/leaderboards/models/?p=x").status_code == 422
+
+
+def test_a_stranger_sees_no_draft_and_no_owners_forms(client, alice, published):
+    draft = make_run(alice, model="draft")
+    for address in (f"/runs/{draft.pk}/", f"/runs/{draft.pk}/problems/allreduce/", f"/models/{draft.model.slug}/"):
+        assert client.get(address).status_code == 404
+    assert "Add attempts" not in client.get(f"/runs/{published[0].pk}/").content.decode()
+    assert "draft" not in client.get("/leaderboards/models/?profile=cpux2").content.decode().split("<main")[1]
+
+
+def test_a_run_is_made_filled_watched_and_published_in_the_browser(as_alice, node):
+    wishes = {"model": "writer", "mode": "best_of_k", "backend": "pytorch", "profile": "cpux2", "k": "2"}
+    response = as_alice.post("/runs/new/", wishes)
+    run = Run.objects.get()
+    assert response["Location"] == reverse("runs:run", args=[run.pk])
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        packed.writestr("allreduce/0/solution.py", line()["source"])
+    buffer.seek(0)
+    buffer.name = "attempts.zip"
+    assert as_alice.post(f"/runs/{run.pk}/fill/", {"file": buffer}).status_code == 302
+
+    live = as_alice.get(f"/runs/{run.pk}/live/")
+    assert "every 3s" in live.content.decode()
+    assert as_alice.get(f"/runs/{run.pk}/live/", HTTP_IF_NONE_MATCH=live["ETag"]).status_code == 304
+    assert as_alice.post(f"/runs/{run.pk}/publish/", {"sources": "public"}).status_code == 409
+    end(run.attempts.get(), node, low=1.5)
+    changed = as_alice.get(f"/runs/{run.pk}/live/", HTTP_IF_NONE_MATCH=live["ETag"])
+    assert changed.status_code == 200
+    assert "every 3s" not in changed.content.decode()
+    assert "1.600" in changed.content.decode()
+    as_alice.post(f"/runs/{run.pk}/publish/", {"sources": "public"})
+    run.refresh_from_db()
+    assert run.is_published
+
+
+def test_wrong_lines_are_named_and_the_others_are_taken(as_alice, alice):
+    run = make_run(alice)
+    upload = io.BytesIO(lines(line(), line() | {"problem": "alreduce", "sample": 1}))
+    upload.name = "attempts.jsonl"
+    page = as_alice.post(f"/runs/{run.pk}/fill/", {"file": upload}).content.decode()
+    assert "1 of 2 lines were not taken" in page
+    assert "did you mean allreduce" in page
+    assert run.attempts.count() == 1
+
+
+def test_the_page_of_a_run_takes_the_same_queries_for_one_attempt_and_for_many(
+    as_alice, alice, django_assert_num_queries
+):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    counts = []
+    for number in (1, 20):
+        run = make_run(alice, version=str(number))
+        add(run, *(line(sample=sample) for sample in range(number)))
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            as_alice.get(f"/runs/{run.pk}/")
+        counts.append(len(seen))
+    # The list of runs to compare with asks once more where there is another run.
+    assert abs(counts[0] - counts[1]) <= 1, counts
