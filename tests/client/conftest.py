@@ -30,10 +30,11 @@ class Site:
 
     def new_token(self, name: str, *scopes: str) -> str:
         """The token of a new user."""
-        return _new_token(self.stack, name, list(scopes) or SCOPES)
+        return new_token(self.stack, name, list(scopes) or SCOPES)
 
 
-def _new_token(stack: Stack, name: str, scopes: list[str]) -> str:
+def new_token(stack: Stack, name: str, scopes: list[str]) -> str:
+    """The token of a new user."""
     return stack.manage("shell", "-v", "0", "-c", MAKE_USER.format(name=name, scopes=scopes)).strip().splitlines()[-1]
 
 
@@ -44,7 +45,7 @@ def site(tmp_path_factory) -> Iterator[Site]:
     with Stack(tmp_path_factory.mktemp("client-site"), environment=limits) as stack:
         stack.migrate()
         stack.start_all()
-        site = Site(url=stack.start_web(), token=_new_token(stack, "alice", SCOPES), stack=stack)
+        site = Site(url=stack.start_web(), token=new_token(stack, "alice", SCOPES), stack=stack)
         with Client(site.url) as anyone:
             online = lambda: [profile.name for profile in anyone.profiles() if profile.slots_online]  # noqa: E731
             wait_until(online, what=f"the node is online\n{stack.log('alpha')}", seconds=START_S)

@@ -9,7 +9,8 @@ import venv
 
 import pytest
 
-from tests.client.model_server import KEY, ModelServer
+from tests.client.model_server import KEY, ModelServer, fenced
+from tests.client.programs import RIGHT
 from tests.stack import ROOT
 
 PAGE = (ROOT / "docs" / "client.md").read_text()
@@ -48,7 +49,7 @@ def test_quick_start(site, programs, tmp_path):
     if not (programs / "activate").exists():
         environment["PYTHONPATH"] = str(ROOT / "client")
     token = site.new_token(f"reader{os.getpid()}{programs.parent.name}")
-    with ModelServer() as model:
+    with ModelServer(lambda _: fenced(RIGHT)) as model:
         script = "".join(blocks("sh")).replace("http://127.0.0.1:8000", site.url)
         script = script.replace("http://127.0.0.1:8080/v1", model.base_url).replace("sk-...", KEY)
         shell = ["bash", "-euo", "pipefail", "-c", script]

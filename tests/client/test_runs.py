@@ -104,7 +104,9 @@ def test_a_broken_upload_goes_on_by_the_same_command(command, site, alice, run, 
         done = command(*arguments, "--site", proxy.url, "--patience", "0")
         assert (done.status, proxy.cuts) == (4, 1)
     assert "cannot be reached" in done.err
-    assert command(*arguments).out == "10 attempts: 10 created; 10 sent by this call.\n"
+    # What had arrived before the cut is `repeated`.
+    said = json.loads(command(*arguments, "--json").out)
+    assert (said["sent"], sum(said["counts"].values()), "refused" in said["counts"]) == (10, 10, False)
     assert alice.runs.get(run.id).attempts == 10
 
 
