@@ -223,6 +223,34 @@ class StageTime(Message, frozen=True, kw_only=True):
     seconds: float
 
 
+class ErrorPattern(StrEnum):
+    """How the wrong elements of an output lie."""
+
+    EVERYWHERE = "everywhere"
+    ONE_SHARD = "one_shard"
+    ROWS = "rows"
+    COLUMNS = "columns"
+    BLOCK = "block"
+    SCATTERED = "scattered"
+
+
+class ErrorMap(Message, frozen=True, kw_only=True):
+    """Where in one rank's output the wrong elements lie.
+
+    `counts` is a grid of at most 32 by 32 over the last two dimensions of `shape`, counts over the others added up.
+    `shards` counts them in as many equal parts along `shard_dimension` as there are ranks (empty where no dimension
+    divides so); `largest_at` is the index of the largest error, `sentence` the pattern in words.
+    """
+
+    shape: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+    largest_at: tuple[int, ...]
+    shard_dimension: int | None = None
+    shards: tuple[int, ...] = ()
+    pattern: ErrorPattern
+    sentence: str
+
+
 class Finding(Message, frozen=True, kw_only=True):
     """One verdict that the evidence supports, with where and why; a report lists all, the first decides."""
 
@@ -233,6 +261,7 @@ class Finding(Message, frozen=True, kw_only=True):
     output: str | None = None
     file: str | None = None
     line: int | None = None
+    error_map: ErrorMap | None = None
 
 
 class OutputCheck(Message, frozen=True, kw_only=True):

@@ -141,16 +141,46 @@ def _tally_close(tally: _Tally, tolerance: Tolerance, actual: Tensor, expected: 
         scale = _row_rms(reference) if overall is None else overall
         other_class = _is_other_class(x, reference)
         finite = x.isfinite() & reference.isfinite()
-        error = torch.where(finite, x - reference, 0.0).abs()
-        allowed = tolerance.atol * scale + tolerance.rtol * torch.where(finite, reference, 0.0).abs()
-        # 0 / 0 is a right element with no allowance; anything else over 0 is infinitely wrong.
-        units = torch.where(error == 0, 0.0, error / allowed)
-        units = torch.where(other_class, inf, units)
+        error, units = _errors(tolerance, x, reference, scale=scale, finite=finite, other_class=other_class)
         tally.count_wrong(units > 1, offset=offset)
         tally.count_nonfinite(other_class, offset=offset)
         tally.max_error = max(tally.max_error, float(units.max()))
         tally.squared_error += float(torch.where(error == 0, 0.0, error / scale).square().sum())
         tally.compared += int(finite.sum())
+
+
+def _errors(
+    tolerance: Tolerance, x: Tensor, reference: Tensor, *, scale: Tensor, finite: Tensor, other_class: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Every element's error, and the same in units of what is allowed there; infinite where the class is wrong."""
+    error = torch.where(finite, x - reference, 0.0).abs()
+    allowed = tolerance.atol * scale + tolerance.rtol * torch.where(finite, reference, 0.0).abs()
+    # 0 / 0 is a right element with no allowance; anything else over 0 is infinitely wrong.
+    units = torch.where(error == 0, 0.0, error / allowed)
+    return error, torch.where(other_class, inf, units)
+
+
+def error_units(output: Output, actual: Tensor, expected: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Every element's error in units of the tolerance, in blocks of whole rows with their first flat position.
+
+    As `compare_output` sees them; for real outputs only (a complex one yields nothing).
+    """
+    if actual.is_complex() or expected.is_complex():
+        return
+    tolerance = output.tolerance
+    overall = _rms_of_tensor(expected) if tolerance.scope is Scope.TENSOR and not tolerance.is_exact else None
+    for offset, left, unrounded in _chunks(actual, expected):
+        if tolerance.is_exact:
+            right = unrounded.to(left.dtype)
+            wrong = ~((left == right) | (left.isnan() & right.isnan()))
+            distance = (left.double() - right.double()).abs().nan_to_num(inf, inf, inf)
+            yield offset, torch.where(wrong, distance.clamp(min=2.0), 0.0)
+            continue
+        x, reference = left.double(), unrounded.double()
+        scale = _row_rms(reference) if overall is None else overall
+        finite = x.isfinite() & reference.isfinite()
+        other_class = _is_other_class(x, reference)
+        yield offset, _errors(tolerance, x, reference, scale=scale, finite=finite, other_class=other_class)[1]
 
 
 def _row_rms(rows: Tensor) -> Tensor:

@@ -24,6 +24,10 @@ _KINDS = {
 }
 
 
+MOST_MAPS = 16
+"""So many maps of wrong elements go into a report."""
+
+
 class Ended(Exception):
     """The evaluation has its findings and goes no further; not an error."""
 
@@ -125,4 +129,9 @@ class Evidence:
             self._add(item, item.verdict, where + item.message, size)
 
     def _add(self, item: RankCheck, verdict: Verdict, message: str, size: str) -> None:
-        self.findings.append(Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output))
+        # Maps cost room in the report: the first ranks' say enough.
+        has_room = sum(known.error_map is not None for known in self.findings) < MOST_MAPS
+        drawn = item.error_map if has_room and verdict is item.verdict else None
+        self.findings.append(
+            Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)
+        )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.records import BARRIER_BYTES
-from evaluator.contract import OutputCheck, SlotKind, Verdict
+from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host import sandbox
@@ -97,6 +97,7 @@ class RankCheck:
     message: str
     stale: int | None
     unwritten: float
+    error_map: ErrorMap | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,4 +305,5 @@ def _rank_check(rank: int, call: int, item: wire.Body, stale: int | None, unwrit
         message=item["message"] or "",
         stale=stale,
         unwritten=unwritten,
+        error_map=ErrorMap.from_json(item["error_map"]) if item["error_map"] is not None else None,
     )

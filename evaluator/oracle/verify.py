@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -10,15 +10,20 @@ import torch
 from torch import Tensor
 
 from evaluator.arena.structure import Area
-from evaluator.contract import Verdict
+from evaluator.contract import ErrorMap, Verdict
+from evaluator.oracle import error_map
 from evaluator.oracle.slots import read_output
 from problems import registry
-from problems.comparison import Comparison, compare_output
+from problems.comparison import Comparison, compare_output, error_units
 from problems.schema import Output, Problem
 from problems.values import Call
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
+
+
+_MOST_MAPS = 8
+"""So many outputs of one rank are mapped; a message to the host has its limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +38,12 @@ class Check:
     first_wrong: tuple[int, ...] | None = None
     verdict: str | None = None
     message: str | None = None
+    error_map: ErrorMap | None = None
 
     def as_message(self) -> dict[str, Any]:
         """This check as JSON."""
-        return asdict(self)
+        drawn = self.error_map.to_json() if self.error_map is not None else None
+        return {**asdict(replace(self, error_map=None)), "error_map": drawn}
 
 
 class Examiner:
@@ -57,7 +64,14 @@ class Examiner:
         wrong = self._structure(call, header, expected)
         if wrong:
             return wrong
-        return self._values(call, self._tensors(call, header, area), expected)
+        actual = self._tensors(call, header, area)
+        checks = self._values(call, actual, expected)
+        triples = zip(self._problem.outputs, actual, expected, strict=True)
+        mapped = [place for place, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
+        return [
+            _mapped(check, call, *triple) if place in mapped else check
+            for place, (check, triple) in enumerate(zip(checks, triples, strict=True))
+        ]
 
     def stale_source(
         self, call: Call, header: Sequence[dict[str, Any]], area: Area, *, earlier: Sequence[Call]
@@ -130,6 +144,23 @@ def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: T
     if entry["start"] < 0:
         return f"output {output.name!r} did not fit the space for outputs"
     return None
+
+
+def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: Tensor) -> Check:
+    """`check` with a map of its wrong elements.
+
+    A problem with a comparison of its own may count others as wrong than the tolerance does; then there is no map.
+    """
+    if not check.wrong_elements or actual.shape != expected.shape:
+        return check
+    shape = tuple(actual.shape)
+    drawn = error_map.draw(error_units(output, actual, expected), shape=shape, world_size=call.world_size)
+    if drawn is None or sum(map(sum, drawn.counts)) != check.wrong_elements:
+        return check
+    message = (
+        f"{check.message}; the largest error is at {list(drawn.largest_at)}. The wrong elements lie {drawn.sentence}"
+    )
+    return replace(check, error_map=drawn, message=message if check.message else None)
 
 
 def _judged(output: Output, found: Comparison) -> Check:

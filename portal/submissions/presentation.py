@@ -16,6 +16,7 @@ from portal.charts.figures import figure_data
 from portal.charts.spread import times_spread
 from portal.ranking.queries import BoardRow
 from portal.ranking.sizes import size_times
+from portal.submissions.error_maps import error_maps
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
@@ -113,6 +114,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
         "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
         "rank_numbers": range(report.world_size) if report else (),
+        "error_maps": error_maps(report) if report else (),
         "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
     }
 

@@ -1,0 +1,161 @@
+"""Where in an output the wrong elements lie: counts over a coarse grid, per shard, and the pattern they make."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor
+
+from evaluator.contract import ErrorMap, ErrorPattern
+
+GRID = 32
+"""A map has at most so many rows and columns."""
+
+_NEARLY_ALL = 0.9
+_MOSTLY = 0.5
+
+
+@dataclass
+class _Sums:
+    """What the chunks seen so far amount to."""
+
+    grid: Tensor
+    rows: Tensor
+    columns: Tensor
+    shards: dict[int, Tensor]
+    wrong: int = 0
+    largest: float = -1.0
+    largest_at: int = 0
+    extents: tuple[int, ...] = field(default=())
+
+
+def draw(units: Iterator[tuple[int, Tensor]], *, shape: tuple[int, ...], world_size: int) -> ErrorMap | None:
+    """The map of an output of `shape`; None where nothing in it is wrong.
+
+    Args:
+        units: blocks of whole rows of errors in units of the tolerance, with the flat position of their first element.
+        shape: the output's; its last two dimensions make the grid, counts over the others are added up.
+        world_size: every dimension that this number divides is also counted in as many equal parts.
+    """
+    height, width = _extents(shape)
+    sums: _Sums | None = None
+    for offset, block in units:
+        if sums is None:
+            sums = _empty(shape, world_size, device=block.device)
+        _add(sums, offset, block, shape=shape, world_size=world_size)
+    if sums is None or not sums.wrong:
+        return None
+    pattern, sentence, dimension = _pattern(sums, shape=shape, height=height, width=width)
+    shards = sums.shards.get(dimension) if dimension is not None else next(iter(sums.shards.values()), None)
+    return ErrorMap(
+        shape=shape,
+        counts=tuple(tuple(int(count) for count in row) for row in sums.grid.tolist()),
+        largest_at=_index(shape, sums.largest_at),
+        shard_dimension=dimension if dimension is not None else next(iter(sums.shards), None),
+        shards=tuple(int(count) for count in shards.tolist()) if shards is not None else (),
+        pattern=pattern,
+        sentence=sentence,
+    )
+
+
+def _extents(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (shape[-2] if len(shape) > 1 else 1), (shape[-1] if shape else 1)
+
+
+def _empty(shape: tuple[int, ...], world_size: int, *, device: torch.device) -> _Sums:
+    height, width = _extents(shape)
+
+    def zeros(*extents: int) -> Tensor:
+        return torch.zeros(*extents, dtype=torch.float64, device=device)
+
+    divided = [place for place, extent in enumerate(shape) if world_size > 1 and extent and extent % world_size == 0]
+    return _Sums(
+        grid=zeros(min(GRID, height), min(GRID, width)),
+        rows=zeros(height),
+        columns=zeros(width),
+        shards={place: zeros(world_size) for place in divided},
+    )
+
+
+def _add(sums: _Sums, offset: int, block: Tensor, *, shape: tuple[int, ...], world_size: int) -> None:
+    height, width = _extents(shape)
+    units = block.reshape(-1, width)
+    largest, at = units.flatten().max(dim=0)
+    if float(largest) > sums.largest:
+        sums.largest, sums.largest_at = float(largest), offset + int(at)
+    wrong = (units > 1).double()
+    number = int(wrong.sum())
+    if not number:
+        return
+    sums.wrong += number
+    row_numbers = offset // width + torch.arange(len(units), device=units.device)
+    column_numbers = torch.arange(width, device=units.device)
+    by_row, by_column = wrong.sum(dim=1), wrong.sum(dim=0)
+    sums.rows.index_add_(0, row_numbers % height, by_row)
+    sums.columns += by_column
+    cells = torch.zeros(len(units), sums.grid.shape[1], dtype=torch.float64, device=units.device)
+    cells.index_add_(1, column_numbers * sums.grid.shape[1] // width, wrong)
+    sums.grid.index_add_(0, row_numbers % height * sums.grid.shape[0] // height, cells)
+    for place, counts in sums.shards.items():
+        if place == len(shape) - 1:
+            counts.index_add_(0, column_numbers * world_size // width, by_column)
+        else:
+            below = prod(shape[place + 1 : -1])
+            counts.index_add_(0, row_numbers // below % shape[place] * world_size // shape[place], by_row)
+
+
+def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) -> tuple[ErrorPattern, str, int | None]:
+    """The simplest shape that explains the wrong elements, in words, and the dimension of a shard."""
+    total = prod(shape)
+    share = sums.wrong / total
+    if sums.wrong == 1 < total:
+        return ErrorPattern.SCATTERED, "in one element alone: an index that is off by one, or a race", None
+    if share >= _NEARLY_ALL:
+        words = (
+            f"nearly everywhere ({share:.0%}): a missing or doubled reduction, a wrong scale or too little precision"
+        )
+        return ErrorPattern.EVERYWHERE, words, None
+    for place, counts in sums.shards.items():
+        parts = counts.nonzero().flatten().tolist()
+        filled = sums.wrong * len(counts) / total
+        if len(parts) == 1 and filled >= _MOSTLY:
+            words = (
+                f"all in part {parts[0] + 1} of {len(counts)} along dimension {place} ({filled:.0%} of it): what rank "
+                f"{parts[0]} holds or sends is missing, stale or in the wrong place"
+            )
+            return ErrorPattern.ONE_SHARD, words, place
+    return *_in_the_plane(sums, layers=total // (height * width), height=height, width=width, axes=len(shape)), None
+
+
+def _in_the_plane(sums: _Sums, *, layers: int, height: int, width: int, axes: int) -> tuple[ErrorPattern, str]:
+    rows, columns = sums.rows.nonzero().flatten().tolist(), sums.columns.nonzero().flatten().tolist()
+    if height > 1 and len(rows) <= height / 2 and sums.wrong >= _MOSTLY * len(rows) * width * layers:
+        return ErrorPattern.ROWS, f"whole rows ({_range(rows)} along dimension {axes - 2}): a tile or message boundary"
+    if width > 1 and len(columns) <= width / 2 and sums.wrong >= _MOSTLY * len(columns) * height * layers:
+        words = f"whole columns ({_range(columns)} along dimension {axes - 1}): a tile or message boundary"
+        return ErrorPattern.COLUMNS, words
+    box = (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1)
+    if 1 < box <= height * width / 2 and sums.wrong >= _MOSTLY * box * layers:
+        words = f"one block (rows {rows[0]} to {rows[-1]}, columns {columns[0]} to {columns[-1]}): one tile or one peer"
+        return ErrorPattern.BLOCK, words
+    words = f"scattered over {len(rows)} rows and {len(columns)} columns: a race, or values near a rounding limit"
+    return ErrorPattern.SCATTERED, words
+
+
+def _range(numbers: list[int]) -> str:
+    whole = numbers[-1] - numbers[0] + 1 == len(numbers)
+    if len(numbers) == 1:
+        return str(numbers[0])
+    return (
+        f"{numbers[0]} to {numbers[-1]}" if whole else f"{len(numbers)} of them between {numbers[0]} and {numbers[-1]}"
+    )
+
+
+def _index(shape: tuple[int, ...], position: int) -> tuple[int, ...]:
+    index = []
+    for place in range(len(shape)):
+        stride = prod(shape[place + 1 :])
+        index.append(position // stride)
+        position %= stride
+    return tuple(index)

@@ -1,0 +1,90 @@
+"""The maps of wrong elements of a report, as the submission page draws them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from evaluator.contract import ErrorMap, ErrorPattern, EvaluationReport, Finding
+
+PATTERN_TITLES = {
+    ErrorPattern.EVERYWHERE: "everywhere",
+    ErrorPattern.ONE_SHARD: "one rank's part",
+    ErrorPattern.ROWS: "whole rows",
+    ErrorPattern.COLUMNS: "whole columns",
+    ErrorPattern.BLOCK: "one block",
+    ErrorPattern.SCATTERED: "scattered",
+}
+
+_LEVELS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of the grid with wrong elements in it; `level` is 1 to 4."""
+
+    row: int
+    column: int
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMapView:
+    """One map with where it belongs."""
+
+    rank: int | None
+    output: str | None
+    size: str | None
+    pattern: str
+    sentence: str
+    shape: tuple[int, ...]
+    elements: int
+    wrong: int
+    largest_at: tuple[int, ...]
+    shard_dimension: int | None
+    shards: tuple[int, ...]
+    height: int
+    width: int
+    cells: tuple[Cell, ...]
+
+
+def error_maps(report: EvaluationReport) -> tuple[ErrorMapView, ...]:
+    """Every map among the findings, in their order."""
+    return tuple(_view(finding, finding.error_map) for finding in report.findings if finding.error_map is not None)
+
+
+def _view(finding: Finding, drawn: ErrorMap) -> ErrorMapView:
+    return ErrorMapView(
+        rank=finding.rank,
+        output=finding.output,
+        size=finding.size,
+        pattern=PATTERN_TITLES[drawn.pattern],
+        sentence=drawn.sentence,
+        shape=drawn.shape,
+        elements=prod(drawn.shape),
+        wrong=sum(map(sum, drawn.counts)),
+        largest_at=drawn.largest_at,
+        shard_dimension=drawn.shard_dimension,
+        shards=drawn.shards,
+        height=len(drawn.counts),
+        width=max(map(len, drawn.counts), default=0),
+        cells=tuple(_cells(drawn)),
+    )
+
+
+def _cells(drawn: ErrorMap) -> Iterator[Cell]:
+    most = max(map(max, drawn.counts), default=0)
+    height, width = len(drawn.counts), max(map(len, drawn.counts), default=0)
+    rows, columns = (drawn.shape[-2] if len(drawn.shape) > 1 else 1), (drawn.shape[-1] if drawn.shape else 1)
+    for row, counts in enumerate(drawn.counts):
+        for column, count in enumerate(counts):
+            if count:
+                where = f"rows {_span(row, height, rows)}, columns {_span(column, width, columns)}"
+                level = max(1, -(-count * _LEVELS // most))
+                yield Cell(row=row, column=column, level=level, title=f"{count} wrong in {where}")
+
+
+def _span(cell: int, cells: int, extent: int) -> str:
+    """The indices that a cell of `cells` covers: element i lies in cell i * cells // extent."""
+    first, last = -(-cell * extent // cells), -(-(cell + 1) * extent // cells) - 1
+    return str(first) if first == last else f"{first} to {last}"
