@@ -57,31 +57,30 @@ def recur(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor) -> T
     """Outputs of the delta rule for the last tokens of the sequence, as many as `q` has; all (B, T, H, d), float32.
 
     The changes u that the tokens of a chunk make to the state S solve a triangular system whose right side is linear in
-    S, so it is solved for all chunks at once. What remains to be done chunk by chunk are products of matrices.
+    S, so it is solved for all chunks at once. What remains to be done chunk by chunk are two products of matrices.
     """
-    own = q.shape[1]
-    q = torch.cat([q.new_zeros(q.shape[0], k.shape[1] - own, *q.shape[2:]), q], dim=1)
+    batch, own, heads, _ = q.shape
     q, k, v, log_decay, beta = (in_chunks(x) for x in (q, k, v, log_decay, beta))
     total = log_decay.cumsum(dim=-2)
-    grown = k * (-total).exp()
-    faded, asked = k * total.exp(), q * total.exp()
+    grown, faded = k * (-total).exp(), k * total.exp()
     system = (beta * (faded @ grown.mT)).tril(-1)
     right = beta * torch.cat([v, faded], dim=-1)
-    change, recall = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True).split(
-        [v.shape[-1], k.shape[-1]], dim=-1
-    )
-    among, survive = (asked @ grown.mT).tril(), total[..., -1, :].exp()[..., None]
-    state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
-    out = torch.empty_like(v)
-    for n in range(v.shape[2]):
-        update = change[:, :, n] - recall[:, :, n] @ state
-        out[:, :, n] = asked[:, :, n] @ state + among[:, :, n] @ update
-        state = survive[:, :, n] * (state + grown[:, :, n].mT @ update)
-    return out.flatten(2, 3).transpose(1, 2)[:, -own:]
+    solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
+    change, recall = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
+    survive = total[:, :, -1, :, None].exp()
+    state = v.new_zeros(batch * heads, k.shape[-1], v.shape[-1])
+    states, updates = [], []
+    for n in range(len(k)):
+        states.append(state)
+        updates.append(torch.baddbmm(change[n], recall[n], state, alpha=-1))
+        state = survive[n] * torch.baddbmm(state, grown[n].mT, updates[n])
+    last = slice(-len(q), None)
+    asked = q * total[last].exp()
+    out = asked @ torch.stack(states[last]) + (asked @ grown[last].mT).tril() @ torch.stack(updates[last])
+    return out.unflatten(1, (batch, heads)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, -own:]
 
 
 def in_chunks(x: Tensor) -> Tensor:
-    """(B, T, H, d) as (B, H, chunks, CHUNK, d); zeros before the first token fill the first chunk."""
-    x = x.transpose(1, 2)
-    x = torch.nn.functional.pad(x, (0, 0, -x.shape[2] % CHUNK, 0))
-    return x.unflatten(2, (-1, CHUNK))
+    """(B, T, H, d) as (chunks, B * H, CHUNK, d); zeros before the first token fill the first chunk."""
+    x = torch.nn.functional.pad(x, (0, 0, 0, 0, -x.shape[1] % CHUNK, 0))
+    return x.unflatten(1, (-1, CHUNK)).permute(1, 0, 3, 2, 4).flatten(1, 2)
