@@ -140,17 +140,28 @@ class QueuePlace:
     has_node: bool
 
 
+def _goes_before(evaluation: Evaluation, rank: int) -> Q:
+    """What `queue_order` puts before `evaluation`, whose own `waits_for_others` is `rank`.
+
+    The database counts these rows: a run puts hundreds of evaluations into the queue at once.
+    """
+    earlier = Q(queued_at__lt=evaluation.queued_at) | Q(queued_at=evaluation.queued_at, pk__lt=evaluation.pk)
+    before = Q(waits_for_others__lt=rank) | (Q(waits_for_others=rank) & earlier)
+    return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
+
+
 def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     """The place of a queued evaluation; None once it has left the queue."""
     if evaluation.state != State.QUEUED:
         return None
-    waiting = list(queue_order(evaluation.profile).values_list("pk", flat=True))
-    is_paused = evaluation.pk not in waiting
-    ahead = len(waiting) if is_paused else waiting.index(evaluation.pk)
+    waiting = queue_order(evaluation.profile)
+    rank = waiting.filter(pk=evaluation.pk).values_list("waits_for_others", flat=True).first()
+    is_paused = rank is None
+    ahead = waiting.filter(_goes_before(evaluation, rank)).count() if rank is not None else waiting.count()
     slots = online_slots(profile=evaluation.profile).count()
     return QueuePlace(
         ahead=ahead,
-        total=len(waiting),
+        total=waiting.count(),
         expected_wait_s=None if is_paused else _expected_wait_s(evaluation.profile, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,

@@ -93,6 +93,18 @@ def test_place_in_queue_follows_the_same_order(alice, bob, node, now):
     assert (place.ahead, place.total, place.has_node, place.expected_wait_s) == (1, 2, True, None)
 
 
+def test_every_place_is_the_one_in_the_queues_order(alice, bob, node, now):
+    submit(alice)
+    actions.dispatch_once(now, send=Sent())
+    waiting = [submit(author) for author in (alice, bob, alice, bob)]
+    Evaluation.objects.filter(submission=waiting[2]).update(priority=5)
+    # Queued at the same moment: the identifier decides.
+    same = evaluation_of(waiting[1]).queued_at
+    Evaluation.objects.filter(submission=waiting[3]).update(queued_at=same)
+    in_order = list(queries.queue_order("cpux2"))
+    assert [queries.place_in_queue(evaluation).ahead for evaluation in in_order] == [0, 1, 2, 3]
+
+
 def test_the_expected_wait_comes_from_recent_durations(alice, node, now, later):
     judged = evaluation_of(submit(alice))
     Evaluation.objects.filter(pk=judged.pk).update(state=State.FINISHED, started_at=now, finished_at=later(20))
