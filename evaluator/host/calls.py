@@ -103,6 +103,9 @@ class Caller:
         if any(item.verdict is not None for item in checks):
             self._evidence.add_wrong(checks, size=self._at_size.size, call=record.number, kind=kind)
             self._explain(content, record, checks)
+        elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in self._evidence.findings):
+            # Asking once more shows a rank that was answered for by a forged record: its own answer comes too late.
+            self._is_right_by_now(content, record)
         if self._evidence.findings:
             raise Ended
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]

@@ -1,0 +1,35 @@
+"""Row 1, timer monkeypatch: rebinds the host clocks, and those that the stopwatch holds.
+
+Problem: allreduce
+Mode: ranked
+Accepted: TIMING_INCONSISTENT
+"""
+
+import gc
+import time
+
+import torch.distributed as dist
+
+_SLOW_S = 0.12  # varied 0.1 to 0.16
+_sleep = time.sleep
+_ticks = 0
+
+
+def _fake():
+    global _ticks
+    _ticks += 500
+    return _ticks
+
+
+for _name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
+    setattr(time, _name, _fake)
+for _thing in gc.get_objects():
+    if type(_thing).__name__ == "Stopwatch":
+        _thing._now = _fake
+
+
+def solution(tensor):
+    out = tensor.clone()
+    _sleep(_SLOW_S)
+    dist.all_reduce(out)
+    return out

@@ -1,0 +1,16 @@
+"""Row 28, harness code mutation: replaces the shim's copying by nothing, and leaves the output slot as it was.
+
+Problem: allreduce
+Mode: check
+Accepted: INCOMPLETE_OUTPUT
+"""
+
+import sys
+
+import torch
+
+sys.modules["evaluator.arena.shim"].copy_into = lambda *_: None
+
+
+def solution(tensor):
+    return torch.empty_like(tensor)

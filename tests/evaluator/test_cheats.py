@@ -1,0 +1,239 @@
+"""Every cheat of the catalogue is caught with a verdict that fits, and no honest twin is refused."""
+
+import dataclasses
+import os
+import random
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from evaluator.arena.counting import CollectiveCount
+from evaluator.contract import Backend, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware import profiles
+from evaluator.host import Judge
+from evaluator.judging import source_rules
+from evaluator.judging.checks import Check
+from problems import registry
+from tests.evaluator.cheat_corpus import Program, programs, varied
+from tests.evaluator.conftest import SETTINGS
+
+QUICK = dataclasses.replace(SETTINGS, blocks=2)
+"""Two blocks show what twelve would; the long tests judge as a site does."""
+
+TWINS_TOGETHER = 8
+ROUNDS = 10
+
+JUDGED = {name: program for name, program in programs().items() if not program.judged and program.is_runnable}
+CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
+NEEDS_QUIET = ["r36_burning_peers"]
+"""Where a busy machine leaves the cheat too little processor time to be a cheat."""
+TWINS = [name for name, program in JUDGED.items() if program.is_twin]
+LIKE = [name for name in TWINS if JUDGED[name].problem == "allreduce" and not JUDGED[name].sizes]
+OTHERS = [name for name in TWINS if name not in LIKE]
+GROUPS = [LIKE[start : start + TWINS_TOGETHER] for start in range(0, len(LIKE), TWINS_TOGETHER)]
+READ = [name for name, program in programs().items() if program.judged.startswith("source")]
+COUNTED = [name for name, program in programs().items() if program.judged == "counted"]
+
+
+def in_turn(names: list[str]) -> EvaluationRequest:
+    """Several honest programs for one problem as one submission: every call is answered by the next of them."""
+    files = [SourceFile(path=f"{name}.py", text=JUDGED[name].text) for name in names]
+    text = (
+        f"import importlib\n\n_ways = [importlib.import_module(name).solution for name in {names!r}]\n_calls = 0\n\n\n"
+        "def solution(tensor):\n    global _calls\n    _calls += 1\n"
+        "    return _ways[(_calls - 1) % len(_ways)](tensor)\n"
+    )
+    source = SourceBundle(files=(*files, SourceFile(path="solution.py", text=text)))
+    return with_source(JUDGED[names[0]].request(), source)
+
+
+def with_source(request: EvaluationRequest, source: SourceBundle) -> EvaluationRequest:
+    """The same request for another source, ranked: there are more calls than programs."""
+    return EvaluationRequest(
+        evaluation_id="twins",
+        problem=request.problem,
+        revision=request.revision,
+        source=source,
+        backend=request.backend,
+        profile=request.profile,
+        mode=Mode.RANKED,
+    )
+
+
+class Bench:
+    """Two judges that share the work: while one measures, the other's next gang starts."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self._judges = [Judge(dataclasses.replace(QUICK, work_dir=work_dir)) for _ in range(2)]
+        self._free = list(self._judges)
+        self._pool = ThreadPoolExecutor(max_workers=2)
+
+    def submit(self, request: EvaluationRequest) -> "Future[EvaluationReport]":
+        """Judge `request` as soon as a judge is free."""
+        return self._pool.submit(self._judge, request)
+
+    def _judge(self, request: EvaluationRequest) -> EvaluationReport:
+        judge = self._free.pop()
+        try:
+            return judge.evaluate(request)
+        finally:
+            self._free.append(judge)
+
+    def close(self) -> None:
+        """End both, whatever is still waiting."""
+        self._pool.shutdown(cancel_futures=True)
+        for judge in self._judges:
+            judge.close()
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    started = Bench(tmp_path_factory.mktemp("bench"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def reports(bench: Bench, request: pytest.FixtureRequest) -> dict[str, "Future[EvaluationReport]"]:
+    """What the judges say of every program that a chosen test asks for."""
+    requests = {name: JUDGED[name].request() for name in (*CHEATS, *OTHERS)}
+    requests |= {"+".join(names): in_turn(names) for names in GROUPS}
+    asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
+    return {name: bench.submit(requests[name]) for name in dict.fromkeys(asked) if name in requests}
+
+
+def refused(report: EvaluationReport) -> str:
+    """Why, for the one who reads a failed test."""
+    said = [f"{finding.verdict}: {finding.message}" for finding in report.findings]
+    return "\n".join([f"{report.verdict}", *said, *(rank.error or rank.log[-500:] for rank in report.ranks)])
+
+
+@pytest.mark.parametrize("name", [name for name in CHEATS if name not in NEEDS_QUIET])
+def test_cheat_is_caught(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
+    report = reports[name].result()
+    assert report.verdict in JUDGED[name].accepted, refused(report)
+
+
+@pytest.mark.parametrize("name", ["+".join(names) for names in GROUPS] + OTHERS)
+def test_honest_twins_pass(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
+    report = reports[name].result()
+    assert report.verdict is Verdict.PASSED, refused(report)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_source_is_read_for_library_collectives(name: str) -> None:
+    program = programs()[name]
+    request = program.request(profile="h200x4")
+    found = source_rules.check_source(
+        registry.get(program.problem),
+        request.source,
+        backend=Backend.CUDA,
+        profile=profiles.get("h200x4"),
+        mode=Mode.RANKED,
+    )
+    assert {finding.verdict for finding in found} or {Verdict.PASSED} <= program.accepted
+    in_check_mode = source_rules.warnings(request.source, backend=Backend.CUDA, mode=Mode.CHECK)
+    assert [warning.line for warning in in_check_mode] == [finding.line for finding in found]
+    assert not source_rules.warnings(request.source, backend=Backend.PYTORCH, mode=Mode.CHECK)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_collectives_that_move_data_are_counted(tmp_path: Path, name: str) -> None:
+    import torch
+
+    program = programs()[name]
+    space: dict[str, object] = {}
+    exec(program.text, space)  # a program of the corpus itself
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        with CollectiveCount(is_wanted=True) as counted:
+            space["solution"](torch.ones(4, 4))
+    finally:
+        dist.destroy_process_group()
+    assert (counted.moved == 0) is (Verdict.PASSED in program.accepted)
+
+
+def test_every_row_that_runs_on_a_cpu_has_its_program() -> None:
+    rows = {name.partition("_")[0] for name in programs()}
+    on_cpu = (1, 2, *range(4, 9), *range(12, 18), *range(19, 25), *range(26, 32), 33, 36, 40, 42)
+    assert {f"r{row:02}" for row in on_cpu} | {f"m{row}" for row in (1, 2, 3, 4, 5, 6, 7, 9)} <= rows
+
+
+def test_slow_first_calls_leave_the_number_of_timed_calls_as_it_is(bench: Bench) -> None:
+    """Row 25, iteration-count gaming."""
+    slow = (
+        "import time\n\nimport torch.distributed as dist\n\n_calls = 0\n\n\ndef solution(tensor):\n    global _calls\n"
+        "    _calls += 1\n    if _calls < 4:\n        time.sleep(0.2)\n    out = tensor.clone()\n"
+        "    dist.all_reduce(out)\n    return out\n"
+    )
+    request = JUDGED["r24_phase_detection_twin"].request(text=slow)
+    report = bench.submit(request).result()
+    assert report.record is not None
+    record = report.record.sizes[0]
+    assert len(record.blocks) == QUICK.blocks
+    least, most = QUICK.practice_min_leg_calls, QUICK.practice_max_leg_calls
+    assert {len(block) for block in record.blocks} <= {2 * calls for calls in range(least, most + 1)}
+    assert all(len(block) == len(theirs) for block, theirs in zip(record.blocks, record.reference, strict=True))
+
+
+# ---- make gate ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("program", [JUDGED[name] for name in (*CHEATS, *TWINS)], ids=[*CHEATS, *TWINS])
+def test_variations_get_the_same_verdict_ten_times(bench: Bench, program: Program) -> None:
+    dice = random.Random(program.name + os.environ.get("PKB_TEST_SEED", ""))
+    texts = [varied(program.text, dice) for _ in range(ROUNDS)]
+    for future in [bench.submit(program.request(text=text)) for text in texts]:
+        report = future.result()
+        assert report.verdict in program.accepted, refused(report)
+
+
+SWITCHED_OFF = [
+    (Check.FRESH_CONTENTS, "r08_cache_by_shape", Verdict.PASSED),
+    (Check.NEAR_CONTENTS, "r08_cache_by_samples", Verdict.PASSED),
+    (Check.SKEWED_STARTS, "m7_missing_barrier", Verdict.PASSED),
+    (Check.VALUES, "r20_constant_output", Verdict.PASSED),
+    (Check.EVERY_RANK, "m4_rank_asymmetry", Verdict.PASSED),
+    (Check.TIMED_CALLS, "r24_phase_detection", Verdict.PASSED),
+    (Check.FINGERPRINT, "r28_harness_mutation", Verdict.PASSED),
+    (Check.INPUTS, "r12_input_mutation", Verdict.PASSED),
+    (Check.WINDOW, "r01_timer_monkeypatch", Verdict.PASSED),
+    (Check.WINDOW, "r02_native_timer_hook", Verdict.PASSED),
+    (Check.IDLE, "r36_burning_peers", Verdict.PASSED),
+    # Without the poison it is still wrong, but nobody could say why.
+    (Check.POISON, "r28_unstored_output", Verdict.WRONG_RESULT),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("check", "name", "verdict"), SWITCHED_OFF, ids=[f"{check.name} {name}" for check, name, _ in SWITCHED_OFF]
+)
+def test_without_the_check_the_cheat_gets_through(tmp_path: Path, check: Check, name: str, verdict: Verdict) -> None:
+    if name not in JUDGED:
+        pytest.skip("not for this processor")
+    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False)
+    with Judge(settings) as judge:
+        # Luck that a busy machine spoils is given three tries.
+        for _ in range(3):
+            report = judge.evaluate(JUDGED[name].request())
+            if report.verdict is verdict:
+                break
+    assert report.verdict is verdict, refused(report)
+    assert report.environment["judge.without"] == check.value
+
+
+@pytest.mark.slow
+def test_second_gang_repeats_part_of_a_ranked_series(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25)
+    with Judge(settings) as judge:
+        report = judge.evaluate(JUDGED["r24_phase_detection_twin"].request())
+    assert report.verdict is Verdict.PASSED, refused(report)
+    assert report.record is not None
+    assert [len(size.blocks) for size in report.record.sizes if size.gang == 1] == [12]
+    assert [len(size.blocks) for size in report.record.sizes if size.gang == 2] in ([3], [12])
