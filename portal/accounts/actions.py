@@ -35,6 +35,32 @@ def sign_up(*, username: str, password: str, email: str = "") -> User:
     return user
 
 
+def set_active(user: User, *, is_active: bool, by: User) -> None:
+    """Close an account, or open it again: it signs in nowhere, its tokens open nothing, its entries leave the boards.
+
+    Raises:
+        Refusal: `by` is no operator (403), or would close their own account (409).
+    """
+    if not by.is_staff:
+        raise Refusal(
+            field="user",
+            value=user.username,
+            message="Only an operator closes and opens accounts.",
+            remedy="Ask the operator of this site.",
+            status=403,
+        )
+    if user.pk == by.pk:
+        raise Refusal(
+            field="user",
+            value=user.username,
+            message="This is your own account.",
+            remedy="Ask another operator.",
+            status=409,
+        )
+    user.is_active = is_active
+    user.save(update_fields=["is_active"])
+
+
 def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days: int) -> tuple[ApiToken, str]:
     """Create a token; returns its row and the secret, which nobody can read again.
 

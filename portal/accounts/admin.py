@@ -1,8 +1,81 @@
-"""Where an operator looks after accounts."""
+"""Where an operator looks after accounts and organisations."""
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import helpers
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
-from portal.accounts.models import User
+from portal.accounts import actions
+from portal.accounts.identity import signed_in
+from portal.accounts.models import Membership, Organisation, User
 
-admin.site.register(User, UserAdmin)
+
+class ReasonForm(forms.Form):
+    """Why an operator does something to people."""
+
+    reason = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Kept in the account's history as evidence."
+    )
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
+    """People, and closing their accounts with a reason."""
+
+    actions = ("close_accounts", "open_accounts")
+
+    @admin.action(description="Ban: close the accounts, with a reason")
+    def close_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
+        """Ask why, then close every chosen account."""
+        return self._set_active(request, queryset, is_active=False, action="close_accounts")
+
+    @admin.action(description="Open the accounts again, with a reason")
+    def open_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
+        """Ask why, then open every chosen account."""
+        return self._set_active(request, queryset, is_active=True, action="open_accounts")
+
+    def _set_active(
+        self, request: HttpRequest, queryset: QuerySet[User], *, is_active: bool, action: str
+    ) -> HttpResponse | None:
+        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+        if form.is_valid():
+            verb = "opened" if is_active else "closed"
+            for user in queryset:
+                actions.set_active(user, is_active=is_active, by=signed_in(request))
+            reason = form.cleaned_data["reason"]
+            LogEntry.objects.log_actions(request.user.pk, queryset, CHANGE, f"Account {verb}: {reason}")  # type: ignore[arg-type]
+            messages.success(request, f"{queryset.count()} accounts {verb}.")
+            return None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Open accounts" if is_active else "Close accounts",
+            "form": form,
+            "rows": [user.username for user in queryset],
+            "action": action,
+            "selected": queryset.values_list("pk", flat=True),
+            "checkbox": helpers.ACTION_CHECKBOX_NAME,
+            "select_across": request.POST.get("select_across", "0"),
+            "opts": self.opts,
+        }
+        return render(request, "admin/confirm_action.html", context)
+
+
+class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
+    """Members."""
+
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user",)
+
+
+@admin.register(Organisation)
+class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Organisations, their quota and their members."""
+
+    list_display = ("slug", "name", "gpu_seconds", "created_at")
+    search_fields = ("slug", "name")
+    inlines = (MembershipInline,)

@@ -135,7 +135,7 @@ def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:
     ]
     layout = base_layout(x_title="Share of samples", y_title="", height=180 + 34 * len(rows))
     figure = go.Figure(data=traces, layout=layout)
-    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_layout(barmode="stack", bargap=0.35, legend={"traceorder": "normal"})
     figure.update_xaxes(tickformat=".0%", range=[0, 1])
     return figure
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.db.models import Count, Q
+
 from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
 from portal.charts.figures import figure_data
@@ -20,30 +22,35 @@ TABLE_P = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One problem of a run: how many attempts it has, and what it came to in a word, a tone and a score."""
+    """One problem of a run: how many of its samples passed, and what it came to in a word, a tone and a score."""
 
     problem: Problem
     attempts: int
-    pending: int
+    samples: int
     passed: int
     tone: str
     word: str
     score: float | None
 
 
-def cells(run: Run) -> list[Cell]:
-    """Every problem with what the run's attempts at it came to, in one query."""
-    found: dict[str, list[tuple[str, str, float | None]]] = {}
-    for slug, state, verdict, score in run.attempts.values_list("problem", "state", "verdict", "score"):
-        found.setdefault(slug, []).append((state, verdict, score))
-    return [_cell(problem, found.get(problem.slug, [])) for problem in registry.problems()]
+def cells(run: Run, figures: RunFigures) -> list[Cell]:
+    """Every problem with what the run's samples of it came to, in one query."""
+    rows = (
+        run.attempts.order_by()
+        .values_list("problem")
+        .annotate(attempts=Count("id"), pending=Count("id", filter=Q(state=AttemptState.PENDING)))
+    )
+    found = {slug: (attempts, pending) for slug, attempts, pending in rows}
+    best = best_scores(figures.samples)
+    return [
+        _cell(problem, *found.get(problem.slug, (0, 0)), figures.samples.get(problem.slug, ()), best.get(problem.slug))
+        for problem in registry.problems()
+    ]
 
 
-def _cell(problem: Problem, attempts: Sequence[tuple[str, str, float | None]]) -> Cell:
-    pending = sum(state == AttemptState.PENDING for state, _, _ in attempts)
-    passed = [score for _, verdict, score in attempts if verdict == "PASSED"]
-    failed = Counter(verdict for state, verdict, _ in attempts if state == AttemptState.ENDED and verdict)
-    scores = [score for score in passed if score is not None]
+def _cell(problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None) -> Cell:
+    passed = sum(sample.is_correct for sample in samples)
+    failed = Counter(sample.verdict for sample in samples if sample.verdict)
     if passed:
         tone, word = "good", "passed"
     elif pending:
@@ -51,15 +58,9 @@ def _cell(problem: Problem, attempts: Sequence[tuple[str, str, float | None]]) -
     elif failed:
         tone, word = "bad", failed.most_common(1)[0][0].replace("_", " ").lower()
     else:
-        tone, word = "none", "cancelled" if attempts else "no attempt"
+        tone, word = ("bad", "no ranked result") if attempts else ("none", "no attempt")
     return Cell(
-        problem=problem,
-        attempts=len(attempts),
-        pending=pending,
-        passed=len(passed),
-        tone=tone,
-        word=word,
-        score=max(scores) if scores else None,
+        problem=problem, attempts=attempts, samples=len(samples), passed=passed, tone=tone, word=word, score=score
     )
 
 

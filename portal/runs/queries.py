@@ -237,13 +237,13 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
     )
 
 
-def board_profiles() -> list[str]:
-    """The profiles that have a published run, in the order of the profiles, those ranked by speed first."""
-    used = set(
-        Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False).values_list("profile", flat=True).distinct()
-    )
+def board_profiles() -> dict[str, int]:
+    """How many published runs each profile has that has any, those ranked by speed first."""
+    shown = Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False)
+    used = dict(shown.order_by().values_list("profile").annotate(runs=Count("id")))
     chosen = [profile for name, profile in profiles.profiles().items() if name in used]
-    return [profile.name for profile in sorted(chosen, key=lambda profile: not profile.is_ranked_by_speed)]
+    ordered = sorted(chosen, key=lambda profile: not profile.is_ranked_by_speed)
+    return {profile.name: used[profile.name] for profile in ordered}
 
 
 def with_counts(runs: QuerySet[Run]) -> QuerySet[Run]:

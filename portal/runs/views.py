@@ -37,13 +37,13 @@ REFUSED_SHOWN = 20
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile: correct@1, correct@k, fast_p at a movable p, failure modes, cost."""
     used = queries.board_profiles()
-    profile = _known(request.GET.get("profile") or (used[0] if used else "h200x8-nomc"), list(profiles()), "profile")
+    profile = _known(request.GET.get("profile") or next(iter(used), "h200x8-nomc"), list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     named = [(str(row.run.model), row.figures) for row in rows]
     context = {
         "profile": profiles()[profile],
-        "choices": [(choice, None if choice.name not in used else 1) for choice in profiles().values()],
+        "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
         "p": p,
         "rows": rows,
         "total": len(queries.supported_problems(profile)),
@@ -131,7 +131,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "figures": figures,
-        "cells": pages.cells(run),
+        "cells": pages.cells(run, figures),
         "total": total,
         "pending": pending,
         "may_change": queries.may_change(request.user, run),

@@ -2,10 +2,20 @@
 
 from typing import Any
 
-from django.contrib import admin
-from django.http import HttpRequest
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import helpers
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path
 
-from portal.submissions.models import Evaluation, Report, Submission
+from evaluator.hardware.profiles import profiles
+from portal.runs.quotas import expected_gpu_s
+from portal.submissions import actions, queries
+from portal.submissions.models import Evaluation, ProfileSwitch, Report, Submission
+
+REJUDGED_SHOWN = 200
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -36,12 +46,83 @@ class SubmissionAdmin(ReadOnly):
 
 @admin.register(Evaluation)
 class EvaluationAdmin(ReadOnly):
-    """Evaluations."""
+    """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
+
+    change_list_template = "admin/evaluations.html"
+    actions = ("judge_again",)
+    date_hierarchy = "queued_at"
 
     list_display = ("id", "submission", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
-    list_filter = ("state", "verdict", "profile", "mode")
-    search_fields = ("id", "submission__id")
+    list_filter = (
+        "state",
+        "verdict",
+        "profile",
+        "mode",
+        "submission__backend",
+        "submission__is_attempt",
+        "node",
+        "submission__problem",
+    )
+    search_fields = ("id", "submission__id", "problem_revision", "submission__author__username")
     list_select_related = ("submission", "node")
+
+    @admin.action(description="Judge again: shows count and GPU time first")
+    def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        """Show how many would be judged again and what that takes, then queue them after everybody else's work."""
+        chosen = queryset.order_by().select_related("submission")
+        if "confirmed" in request.POST:
+            queued = actions.rejudge(chosen)
+            messages.success(request, f"{len(queued)} evaluations were queued again; what was found stays beside it.")
+            return None
+        counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
+        table = [
+            (profile, count, f"{expected_gpu_s(profile, evaluations=count):,.0f}") for profile, count in counts.items()
+        ]
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Judge again",
+            "summary": f"{sum(counts.values())} submissions would be judged at their problems' present revisions. "
+            "Those that wait already are left out.",
+            "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
+            "table": table,
+            "action": "judge_again",
+            # With "select all" the filters in the address choose again; the ids would not fit into a form.
+            "selected": list(queryset.values_list("pk", flat=True)[:100]),
+            "checkbox": helpers.ACTION_CHECKBOX_NAME,
+            "select_across": request.POST.get("select_across", "0"),
+            "opts": self.opts,
+        }
+        return render(request, "admin/confirm_action.html", context)
+
+    def get_urls(self) -> list[URLPattern]:
+        """The usual ones, and what rejudges changed."""
+        rejudged = self.admin_site.admin_view(self.rejudged)
+        return [path("rejudged/", rejudged, name="submissions_evaluation_rejudged"), *super().get_urls()]
+
+    def rejudged(self, request: HttpRequest) -> HttpResponse:
+        """What rejudges found beside what had been found before, the newest first."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Judged again: old and new",
+            "pairs": queries.rejudged_pairs()[:REJUDGED_SHOWN],
+            "opts": self.opts,
+        }
+        return render(request, "admin/rejudged.html", context)
+
+
+@admin.register(ProfileSwitch)
+class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Pausing the queue of a profile."""
+
+    list_display = ("profile", "is_paused", "note")
+    list_editable = ("is_paused",)
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest | None, **kwargs: Any) -> Any:
+        """The profile is chosen from those there are."""
+        if db_field.name == "profile":
+            choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+            return forms.ChoiceField(choices=choices)
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
 
 @admin.register(Report)

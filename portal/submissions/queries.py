@@ -6,7 +6,7 @@ from datetime import datetime
 from statistics import median
 
 from django.conf import settings
-from django.db.models import Case, IntegerField, Prefetch, Q, QuerySet, Value, When
+from django.db.models import Case, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Value, When
 
 from evaluator.contract import EvaluationReport, Mode, SourceBundle, Stage
 from portal.accounts.models import User
@@ -220,6 +220,35 @@ def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
         submission__author__is_active=True,
         submission__is_attempt=False,
     ).select_related("submission", "submission__author")
+
+
+def rejudged_pairs() -> QuerySet[Evaluation]:
+    """Finished evaluations before which the same submission was judged in the same mode on the same profile.
+
+    Each carries `old_verdict`, `old_score`, `old_revision` of the one before; the newest first.
+    """
+    earlier = (
+        Evaluation.objects.filter(
+            submission=OuterRef("submission"),
+            profile=OuterRef("profile"),
+            mode=OuterRef("mode"),
+            state=State.FINISHED,
+            queued_at__lt=OuterRef("queued_at"),
+        )
+        .order_by("-queued_at")
+        .values("verdict", "score", "problem_revision")
+    )
+    return (
+        Evaluation.objects.filter(state=State.FINISHED)
+        .annotate(
+            old_verdict=Subquery(earlier.values("verdict")[:1]),
+            old_score=Subquery(earlier.values("score")[:1]),
+            old_revision=Subquery(earlier.values("problem_revision")[:1]),
+        )
+        .exclude(old_verdict=None)
+        .select_related("submission")
+        .order_by("-finished_at")
+    )
 
 
 def _poll_after_s(state: str) -> int | None:

@@ -1,0 +1,90 @@
+"""What operators do in the admin: rejudge with a preview, decide on runs, ban, pause a queue."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.utils import timezone
+
+from evaluator.contract import Verdict
+from portal.runs import actions
+from portal.runs.models import Attempt
+from portal.submissions import actions as submissions
+from portal.submissions.models import Evaluation, ProfileSwitch, State
+from portal.submissions.queries import queue_order
+from tests.portal.factories import submit
+from tests.portal.runs.rows import add, end, line, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def as_operator(client, operator):
+    operator.is_superuser = True
+    operator.save()
+    client.force_login(operator)
+    return client
+
+
+@pytest.fixture
+def judged(alice, node):
+    """A run on GPUs with one wrong attempt that took 10 s of 8 GPUs, and one that passed."""
+    run = make_run(alice, profile="h200x8-nomc")
+    wrong, right = (result.attempt for result in add(run, line(), line(sample=1)).results)
+    end(wrong, node, verdict=Verdict.WRONG_RESULT, seconds=10)
+    end(right, node, seconds=10)
+    return run, wrong
+
+
+def choose(client, address, action, rows, **more):
+    wanted = {"action": action, "_selected_action": [str(row.pk) for row in rows], "select_across": "0"} | more
+    return client.post(address, wanted)
+
+
+def test_a_rejudge_by_filter_shows_count_and_gpu_time_before_it_queues_anything(as_operator, judged, node):
+    _, wrong = judged
+    address = "/admin/submissions/evaluation/?verdict__exact=WRONG_RESULT"
+    every = Evaluation.objects.all()
+    first = choose(as_operator, address, "judge_again", every, index="0", select_across="1")
+    page = first.content.decode()
+    assert "1 submissions would be judged" in page
+    assert "<td>80</td>" in page
+    assert not Evaluation.objects.filter(state=State.QUEUED).exists()
+    choose(as_operator, address, "judge_again", every, select_across="1", confirmed="yes")
+    [again] = Evaluation.objects.filter(state=State.QUEUED)
+    assert again.submission_id == wrong.submission_id
+    Attempt.objects.filter(pk=wrong.pk).update(evaluation=again)
+    end(wrong, node, low=2.0)
+    page = as_operator.get("/admin/submissions/evaluation/rejudged/").content.decode()
+    assert "WRONG_RESULT" in page
+    assert "PASSED 2.1" in page
+
+
+def test_a_decision_on_a_run_wants_a_reason_and_keeps_it(as_operator, judged):
+    run, _ = judged
+    actions.publish_run(run, by=run.created_by, sources="public")
+    address = "/admin/runs/run/"
+    assert b"Reason" in choose(as_operator, address, "decide", [run], index="0").content
+    choose(as_operator, address, "decide", [run], confirmed="yes", kind="quarantined", reason="")
+    run.refresh_from_db()
+    assert not run.is_quarantined
+    choose(as_operator, address, "decide", [run], confirmed="yes", kind="quarantined", reason="shared sources")
+    run.refresh_from_db()
+    assert run.is_quarantined
+    page = as_operator.get(f"/runs/{run.pk}/").content.decode()
+    assert "shared sources" in page
+    assert as_operator.get(f"/admin/runs/run/{run.pk}/change/").status_code == 200
+
+
+def test_a_ban_closes_the_account_and_keeps_the_reason(as_operator, alice):
+    choose(as_operator, "/admin/accounts/user/", "close_accounts", [alice], confirmed="yes", reason="forged reports")
+    alice.refresh_from_db()
+    assert not alice.is_active
+    assert "forged reports" in LogEntry.objects.get().change_message
+
+
+def test_a_paused_queue_gives_out_no_work(as_operator, alice, node):
+    submit(alice)
+    assert queue_order("cpux2").exists()
+    as_operator.post("/admin/submissions/profileswitch/add/", {"profile": "cpux2", "is_paused": "on", "note": "repair"})
+    assert ProfileSwitch.objects.get().profile == "cpux2"
+    assert not queue_order("cpux2").exists()
+    assert submissions.dispatch_once(timezone.now(), send=lambda *_, **__: None) == 0
