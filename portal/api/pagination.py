@@ -12,7 +12,7 @@ from portal.refusals import Refusal
 class NewestFirst(CursorPagination):
     """Newest submissions first, 25 at a time unless `page_size` says otherwise (at most 100)."""
 
-    ordering = ("-created_at", "-id")
+    ordering: tuple[str, ...] = ("-created_at", "-id")
     page_size = 25
     page_size_query_param = "page_size"
     max_page_size = 100

@@ -86,7 +86,7 @@ class _Stream(parsers.BaseParser):
         stream: IO[Any],
         media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
         parser_context: _Context = None,
-    ) -> IO[Any]:
+    ) -> Any:
         """The stream itself."""
         _check_size(parser_context, limit=settings.BULK_MAX_BYTES, remedy="Send it in several parts.")
         return stream

@@ -208,7 +208,7 @@ class LineOutput(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
     attempt_id = serializers.SerializerMethodField()
     verdict = serializers.SerializerMethodField(help_text="Where the text alone decided.")
-    errors = serializers.SerializerMethodField()
+    errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
 
     def get_attempt_id(self, result: Any) -> int | None:
         """The attempt that is there now."""

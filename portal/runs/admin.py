@@ -42,7 +42,7 @@ class DecisionInline(admin.TabularInline):  # type: ignore[type-arg]
         """Decisions are made through the action, which asks for the reason."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Decision | None = None) -> bool:  # type: ignore[override]  # noqa: ARG002
+    def has_change_permission(self, request: HttpRequest, obj: Decision | None = None) -> bool:  # noqa: ARG002
         """Nobody changes evidence."""
         return False
 

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from django.db.models import Count, Prefetch, Q, QuerySet, Sum
 
@@ -141,7 +142,7 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     """The figures of several runs, in two queries."""
     chosen = {run.pk: run for run in runs}
     outcomes = _outcomes(chosen)
-    sums = {
+    sums: dict[uuid.UUID, Mapping[str, Any]] = {
         row["run"]: row
         for row in Attempt.objects.filter(run__in=chosen)
         .values("run")
@@ -169,7 +170,7 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
     return found
 
 
-def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, float | None]) -> RunFigures:
+def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:
     slugs = {problem.slug for problem in registry.problems()}
     counted = {slug: found for slug, found in samples.items() if slug in slugs}
     total = len(slugs)

@@ -73,7 +73,7 @@ def attempt_from(data: Any) -> NewAttempt:
     if not problem:
         raise _refusal("problem", "", "The attempt names no problem.", "Give the slug of one.")
     counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
-    sample, step = counts.pop("sample") or 0, counts.pop("step") or 0
+    sample, step = counts["sample"] or 0, counts["step"] or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
     if mode not in [member.value for member in Mode]:
         known = ", ".join(member.value for member in Mode)
@@ -89,8 +89,10 @@ def attempt_from(data: Any) -> NewAttempt:
         source_digest=digest,
         fault=fault,
         trajectory=_trajectory(data),
-        **counts,  # type: ignore[arg-type]  # the two that are left are counts or None
-        **{name: _amount(data, name) for name in _AMOUNTS},  # type: ignore[arg-type]  # floats or None
+        tokens_in=counts["tokens_in"],
+        tokens_out=counts["tokens_out"],
+        cost_usd=_amount(data, "cost_usd"),
+        seconds=_amount(data, "seconds"),
     )
 
 

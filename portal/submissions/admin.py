@@ -117,7 +117,7 @@ class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("profile", "is_paused", "note")
     list_editable = ("is_paused",)
 
-    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest | None, **kwargs: Any) -> Any:
+    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
         """The profile is chosen from those there are."""
         if db_field.name == "profile":
             choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]

@@ -22,6 +22,7 @@ from portal.runs.models import Attempt, AttemptState, EventKind, GpuUse, Run, Ru
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
 from portal.submissions.actions.attempts import BULK_PRIORITY, AttemptSource
+from portal.submissions.models import Evaluation
 
 BATCH = 50
 """Attempts stored in one transaction: what a broken connection leaves behind is a whole number of these."""
@@ -271,7 +272,7 @@ def _store(
     stored = Attempt.objects.bulk_create(rows)
     told = zip(stored, (new for _, new in came), strict=True)
     Trajectory.objects.bulk_create(Trajectory(attempt=row, text=new.trajectory) for row, new in told if new.trajectory)
-    _reserve(run, organisation, [row for row in stored if row.evaluation_id])
+    _reserve(run, organisation, evaluations)
     ended = [row for row in stored if row.state == AttemptState.ENDED]
     tell(run, [_ended(run, row) for row in ended])
     return {number: row for (number, _), row in zip(came, stored, strict=True)}
@@ -281,11 +282,11 @@ def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
 
 
-def _reserve(run: Run, organisation: Organisation, rows: Sequence[Attempt]) -> None:
+def _reserve(run: Run, organisation: Organisation, evaluations: Sequence[Evaluation]) -> None:
     each = quotas.reservation_gpu_s(run.profile)
     if each:
         GpuUse.objects.bulk_create(
-            GpuUse(organisation=organisation, evaluation_id=row.evaluation_id, reserved_gpu_s=each) for row in rows
+            GpuUse(organisation=organisation, evaluation=evaluation, reserved_gpu_s=each) for evaluation in evaluations
         )
 
 
