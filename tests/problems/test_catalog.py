@@ -200,6 +200,11 @@ def test_statement_describes_every_argument_and_output(problem: Problem):
 
 
 @PROBLEMS
+def test_statement_says_how_inputs_differ_from_the_published_ones(problem: Problem):
+    assert (len(table.deviation(problem)) > 20) == (problem.number <= NUMBER_OF_CARDS)
+
+
+@PROBLEMS
 def test_tolerance_says_how_it_was_found(problem: Problem):
     for output in problem.outputs:
         calibration = output.tolerance.calibration

@@ -174,6 +174,6 @@ PROBLEM = Problem(
     counted_flops=Reading(
         least=1.7,
         most=1.8,
-        reason="The reference passes through all tokens before its own as well, in chunks; triangular solves are not seen.",
+        reason="The reference passes through all tokens before its own too, in chunks; triangular solves are not seen.",
     ),
 )
