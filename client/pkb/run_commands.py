@@ -96,7 +96,7 @@ def upload_attempts(context: Context, *, run_id: str, path: Path) -> ExitCode:
         output.print_json({"counts": uploaded.counts, "sent": uploaded.sent, "results": uploaded.results})
     else:
         counts = ", ".join(f"{number} {status}" for status, number in sorted(uploaded.counts.items())) or "none"
-        output.print_text(f"{len(uploaded.results)} attempts: {counts}; {uploaded.sent} sent by this call.")
+        output.print_text(f"{path}: {counts} of {len(uploaded.results)}; sent by this call: {uploaded.sent}")
     _say_refused(uploaded, path)
     return ExitCode.REFUSED if uploaded.refused else ExitCode.OK
 
@@ -220,7 +220,7 @@ def shown(context: Context, entry: Run | RunBrief) -> None:
         output.print_json(entry)
         return
     output.print_text(f"{entry.id} {entry.model.slug}, {entry.mode}, {entry.backend} on {entry.profile}, {entry.state}")
-    output.print_text(f"{entry.attempts} attempts, {entry.pending} pending: {entry.page}")
+    output.print_text(f"attempts: {entry.attempts}, of them pending: {entry.pending}; {entry.page}")
     if isinstance(entry, Run) and entry.attempts:
         figures = entry.figures
         speed = "" if figures.geomean_speedup is None else f", geometric mean speedup {figures.geomean_speedup:.3f}"

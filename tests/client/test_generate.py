@@ -80,7 +80,7 @@ def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
         "PKB_TOKEN": site.token,
         "OPENAI_API_KEY": KEY,
     }
-    call = [sys.executable, "-m", "pkb", *AGENT, "--journal", "steps.jsonl", "--json"]
+    call = [sys.executable, "-m", "pkb", *AGENT, "--steps", "2", "--journal", "steps.jsonl", "--json"]
     with ModelServer(stalls_in_the_second_step) as server:
         environment["OPENAI_BASE_URL"] = server.base_url
         with subprocess.Popen(call, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as killed:
@@ -89,7 +89,7 @@ def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
     # What a crash may leave: a record cut off in the middle.
     with (tmp_path / "steps.jsonl").open("a") as journal:
         journal.write('{"event": "answ')
-    with ModelServer() as server:
+    with ModelServer(lambda _: "I give up.") as server:
         environment["OPENAI_BASE_URL"] = server.base_url
         done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -115,7 +115,7 @@ def test_a_refused_line_is_named_and_the_others_are_stored(command, alice, run, 
     with (tmp_path / "attempts.jsonl").open("a") as lines:
         lines.write(json.dumps({"problem": "alreduce", "source": NO_SOLUTION}) + "\n")
     done = command("run", "upload", run.id, "attempts.jsonl")
-    assert (done.status, done.out) == (3, "3 attempts: 2 created, 1 refused; 3 sent by this call.\n")
+    assert (done.status, done.out) == (3, "attempts.jsonl: 2 created, 1 refused of 3; sent by this call: 3\n")
     assert "alreduce/0/0: refused; problem 'alreduce': There is no problem" in done.err
     assert alice.runs.get(run.id).attempts == 2
 
