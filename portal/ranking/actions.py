@@ -86,6 +86,7 @@ def _renew_sizes(standing: Standing) -> None:
     SizeStanding.objects.bulk_create(
         SizeStanding(
             standing=standing,
+            author_id=standing.author_id,
             problem=standing.problem,
             problem_revision=standing.problem_revision,
             profile=standing.profile,

@@ -10,7 +10,7 @@ import json
 import math
 import random
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -103,14 +103,20 @@ class _Ranking:
         self.boards[place] = (entries + (held is None), record_low)
 
 
-def seed(*, submissions: int, authors: int, now: datetime, randomness: int = 1) -> Counts:
-    """Write so many invented submissions of the last year, and all that follows from them, in one transaction."""
+def seed(
+    *, submissions: int, authors: int, now: datetime, slugs: Sequence[str] | None = None, randomness: int = 1
+) -> Counts:
+    """Write so many invented submissions of the last year, and all that follows from them, in one transaction.
+
+    `slugs` are the problems that they are to; all where None.
+    """
+    problems = registry.problems() if slugs is None else tuple(registry.get(slug) for slug in slugs)
     draw = random.Random(randomness)  # noqa: S311 - invented figures, not secrets
     with transaction.atomic():
         people = _authors(authors, now=now)
-        sources = _sources(now)
+        sources = _sources(problems, now=now)
         ranking = _Ranking()
-        attempts = _attempts(draw, people=people, count=submissions, now=now)
+        attempts = _attempts(draw, problems, people=people, count=submissions, now=now)
         for chunk in _chunks(attempts, _CHUNK):
             _write(Submission, (_submission(attempt, sources) for attempt in chunk))
             _write(Evaluation, (_evaluation(attempt) for attempt in chunk))
@@ -175,10 +181,10 @@ def _source_head() -> str:
     return f"# {NOTE}: "
 
 
-def _sources(now: datetime) -> dict[tuple[str, str], int]:
+def _sources(problems: Sequence[Problem], *, now: datetime) -> dict[tuple[str, str], int]:
     """One source per problem and backend, by both."""
     found = {}
-    for problem in registry.problems():
+    for problem in problems:
         for backend in Backend:
             text = (
                 f"{_source_head()}{problem.slug}, {backend}\n\n\n{problem.signature}:\n    raise NotImplementedError\n"
@@ -192,8 +198,9 @@ def _sources(now: datetime) -> dict[tuple[str, str], int]:
     return found
 
 
-def _attempts(draw: random.Random, *, people: list[int], count: int, now: datetime) -> Iterator[_Attempt]:
-    problems = registry.problems()
+def _attempts(
+    draw: random.Random, problems: Sequence[Problem], *, people: list[int], count: int, now: datetime
+) -> Iterator[_Attempt]:
     popularity = [1 / (rank + 3) for rank in range(len(problems))]
     chosen_problems = draw.choices(problems, popularity, k=count)
     profiles = {problem.slug: judging_profiles(problem) for problem in problems}
@@ -332,6 +339,7 @@ def _size_standings(attempt: _Attempt, *, standing: int) -> Iterator[dict[str, A
         yield {
             **_place(attempt),
             "standing_id": standing,
+            "author_id": attempt.author,
             "size": time.size,
             "score": time.score,
             "score_low": time.low,
@@ -353,8 +361,10 @@ def _record(attempt: _Attempt, previous: float | None) -> dict[str, Any]:
 
 def _people(standings: dict[tuple[int, str, str, str], _Attempt]) -> Iterator[dict[str, Any]]:
     best: dict[tuple[int, str], dict[str, _Attempt]] = {}
+    reached: dict[tuple[int, str], datetime] = {}
     for (author, slug, profile, _), attempt in standings.items():
         problems = best.setdefault((author, profile), {})
+        reached[author, profile] = max(reached.get((author, profile), attempt.submitted_at), attempt.submitted_at)
         if slug not in problems or attempt.low > problems[slug].low:
             problems[slug] = attempt
     for (author, profile), problems in best.items():
@@ -365,7 +375,7 @@ def _people(standings: dict[tuple[int, str, str, str], _Attempt]) -> Iterator[di
             "solved": len(problems),
             "faster": sum(attempt.low > 1 and attempt.profile.is_ranked_by_speed for attempt in chosen),
             "mean_score": math.exp(sum(math.log(attempt.score) for attempt in chosen) / len(problems)),
-            "reached_at": max(attempt.submitted_at for attempt in chosen),
+            "reached_at": reached[author, profile],
             "catalog_digest": catalog_digest(),
         }
 

@@ -51,6 +51,7 @@ class SizeStanding(models.Model):
     """Where a standing stands at one size: the rows of its board again, in the order of that size's speedup."""
 
     standing = models.ForeignKey(Standing, on_delete=models.CASCADE, related_name="by_size")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="standings_by_size")
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)

@@ -10,14 +10,13 @@ from typing import Any
 from django.db.models import F, QuerySet
 
 from evaluator.hardware import profiles
+from portal.accounts.models import User
 from portal.ranking import cursors
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import beyond, board_order
 from portal.ranking.sizes import SizeTime, from_stored
 from portal.submissions.models import Visibility
 from problems import registry
-
-PAGE_ROWS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +109,10 @@ def board(
         backend=backend,
         revision=revision or registry.revision(problem_slug),
     )
-    return tuple(_rows(key, _entries(key)[:limit], ahead=0, low_above=None))
+    return tuple(_rows(key, _read(_entries(key), key, limit=limit), ahead=0, low_above=None))
 
 
-def board_page(key: BoardKey, *, after: str = "", rows: int = PAGE_ROWS) -> BoardPage:
+def board_page(key: BoardKey, *, after: str = "", rows: int) -> BoardPage:
     """The part of a board that begins after the row that the cursor `after` names.
 
     Two queries, or one for the first part: the rows, and how many are ahead of them. Raises Refusal.
@@ -128,7 +127,7 @@ def board_page(key: BoardKey, *, after: str = "", rows: int = PAGE_ROWS) -> Boar
             low_above = values[0]
             ahead = _count_up_to(entries, key, values)
         entries = entries.filter(behind)
-    found = list(entries[: rows + 1])
+    found = _read(entries, key, limit=rows + 1)
     shown = found[:rows]
     return BoardPage(
         rows=tuple(_rows(key, shown, ahead=ahead, low_above=low_above)),
@@ -190,25 +189,33 @@ def latest_entries(count: int) -> list[Standing]:
 
 
 def _entries(key: BoardKey) -> QuerySet[Any, Any]:
-    """The rows of a board in its order, as plain values: standings, or their rows at one size."""
+    """The rows of a board in its order: standings, or their rows at one size."""
     chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile}
     if key.backend is not None:
         chosen["backend"] = key.backend
+    # Closed accounts are few: leaving them out is much cheaper than asking for every entry whether its account is open.
+    closed = User.objects.filter(is_active=False).values("pk")
     if key.size is None:
-        standings = Standing.objects.filter(**chosen, author__is_active=True).order_by(*key.order)
-        found: QuerySet[Any, Any] = standings.values(*_OWN, **{f"of_{name}": F(name) for name in _OF_STANDING})
-    else:
-        rows = SizeStanding.objects.filter(**chosen, size=key.size, standing__author__is_active=True)
-        found = rows.order_by(*key.order).values(
-            *_OWN, **{f"of_{name}": F(f"standing__{name}") for name in _OF_STANDING}
-        )
-    return found
+        return Standing.objects.filter(**chosen).exclude(author__in=closed).order_by(*key.order)
+    return SizeStanding.objects.filter(**chosen, size=key.size).exclude(author__in=closed).order_by(*key.order)
+
+
+def _read(entries: QuerySet[Any, Any], key: BoardKey, *, limit: int | None) -> list[dict[str, Any]]:
+    """The first `limit` entries with all that a line shows.
+
+    Which rows they are is found first, by the index of the order alone: joining before would read the whole board.
+    """
+    if limit is not None:
+        first = entries.values("pk")[:limit]
+        entries = entries.model.objects.filter(pk__in=first).order_by(*key.order)
+    prefix = "" if key.size is None else "standing__"
+    return list(entries.values(*_OWN, **{f"of_{name}": F(f"{prefix}{name}") for name in _OF_STANDING}))
 
 
 def _count_up_to(entries: QuerySet[Any, Any], key: BoardKey, values: Sequence[Any]) -> int:
     """How many entries stand before or at the row with these ordering values."""
     reverse = [name[1:] if name.startswith("-") else f"-{name}" for name in key.order]
-    return entries.order_by().filter(beyond(reverse, values)).values("id").count() + 1
+    return entries.order_by().filter(beyond(reverse, values)).count() + 1
 
 
 def _cursor(key: BoardKey, entry: Mapping[str, Any]) -> str:

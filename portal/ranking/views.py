@@ -24,6 +24,7 @@ from portal.refusals import Refusal
 from problems import registry
 
 LATEST_RECORDS = 50
+PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -68,7 +69,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
         size=_chosen_size(request, sizes),
     )
-    page = queries.board_page(key, after=request.GET.get("after", ""))
+    page = queries.board_page(key, after=request.GET.get("after", ""), rows=PAGE_ROWS)
     context = {
         "problem": problem,
         "switch": switch(slug),

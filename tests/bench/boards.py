@@ -2,7 +2,9 @@
 
 `python -m tests.bench.boards [--submissions 1000000] [--requests 200]` starts a PostgreSQL of its own, fills it by
 `manage.py demo_data`, serves it with gunicorn as in production and asks for every kind of page, one request after the
-other over loopback. Times are those that the client sees, from opening the connection to the last byte.
+other over loopback. Times are those that the client sees, from opening the connection to the last byte; beside them
+stands the processor time that web server and database used per request, which other work on the machine hardly moves.
+`--database-url` measures a database that `demo_data` has filled before.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from statistics import median
 import psycopg2
 
 from evaluator.judging.statistics import quantile
-from tests.servers import PostgreSQL, free_ports, postgresql
+from tests.servers import free_ports, postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISE_MS = 50.0
@@ -55,6 +57,26 @@ class Site:
         return elapsed_ms, text
 
 
+def cpu_seconds(roots: Sequence[int]) -> float:
+    """Processor time that these processes and all below them have used."""
+    parents: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        parents[int(path.parent.name)] = int(fields[1])
+        used[int(path.parent.name)] = sum(map(int, fields[11:15]))  # own and ended children's, user and system
+    total = 0
+    for process, ticks in used.items():
+        ancestor = process
+        while ancestor not in roots and ancestor in parents:
+            ancestor = parents[ancestor]
+        total += ticks if ancestor in roots else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def manage(environment: Mapping[str, str], *arguments: str) -> str:
     """Run a management command; its output."""
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
@@ -63,14 +85,14 @@ def manage(environment: Mapping[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def served(environment: Mapping[str, str]) -> Iterator[int]:
-    """The site behind gunicorn, two workers; its port."""
+def served(environment: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    """The site behind gunicorn, two workers; its port and its process."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--workers", "2"]
     with subprocess.Popen([*command, "--bind", f"127.0.0.1:{port}"], cwd=ROOT, env=environment) as server:
         try:
             wait_until_ready(port)
-            yield port
+            yield port, server.pid
         finally:
             server.terminate()
 
@@ -89,14 +111,25 @@ def wait_until_ready(port: int) -> None:
             return
 
 
-def boards_in(server: PostgreSQL, database: str) -> tuple[tuple[str, str, int], ...]:
+def boards_in(url: str) -> tuple[tuple[str, str, int], ...]:
     """Every board with its number of entries, the largest first."""
-    connection = psycopg2.connect(server.dsn(database))
+    connection = psycopg2.connect(url)
     with connection.cursor() as cursor:
         cursor.execute("SELECT problem, profile, entries FROM ranking_board ORDER BY entries DESC")
         found = tuple(cursor.fetchall())
     connection.close()
     return found
+
+
+def postmaster(url: str) -> int:
+    """The process of the database server, which has to run on this machine."""
+    connection = psycopg2.connect(url)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        ((backend,),) = cursor.fetchall()
+    parent = int(Path(f"/proc/{backend}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    connection.close()
+    return parent
 
 
 def first_pages(site: Site, draw: random.Random) -> Iterator[str]:
@@ -170,30 +203,35 @@ KINDS: dict[str, Callable[[Site, random.Random], Iterator[str]]] = {
     "latest records": always("/leaderboards/records/"),
     "records of a problem": per_problem("records/"),
     "scaling of a problem": per_problem("scaling/"),
-    "problem": per_problem(""),
+    "problem": always("/problems/allreduce/"),
     "problem list": always("/problems/"),
     "home": always("/"),
+    "search": always("/search/?q=all-reduce"),
+    "search for people": always("/search/?q=demo-0001"),
+    "person": always("/leaderboards/people/demo-000001/"),
     "feed": always("/feeds/records.atom"),
 }
 
 
-def measure(site: Site, *, requests: int) -> None:
+def measure(site: Site, *, requests: int, processes: Sequence[int]) -> None:
     """Ask for every kind of page and print what it took."""
     draw = random.Random(1)
-    print(f"{'page':34} {'p50':>8} {'p95':>8} {'largest':>8}   size (compressed)")
+    print(f"{'page':34} {'p50':>8} {'p95':>8} {'largest':>8} {'processor':>10}   size (compressed)")
     for kind, addresses in KINDS.items():
         source = addresses(site, draw)
         for _ in range(10):
             site.get(next(source))
-        taken = [site.get(next(source)) for _ in range(requests)]
+        wanted = [next(source) for _ in range(requests)]
+        before = cpu_seconds(processes)
+        taken = [site.get(address) for address in wanted]
+        cpu_ms = (cpu_seconds(processes) - before) / requests * 1e3
         times = sorted(milliseconds for milliseconds, _ in taken)
         texts = [text.encode() for _, text in taken[:20]]
         plain, packed = median(map(len, texts)) / 1024, median(len(gzip.compress(text)) for text in texts) / 1024
         p95 = quantile(times, 0.95)
         broken = "" if p95 <= PROMISE_MS or "board" not in kind else "   PROMISE BROKEN"
-        print(
-            f"{kind:34} {median(times):6.1f}ms {p95:6.1f}ms {times[-1]:6.1f}ms   {plain:.0f} KiB ({packed:.0f}){broken}"
-        )
+        spent = f"{median(times):6.1f}ms {p95:6.1f}ms {times[-1]:6.1f}ms {cpu_ms:8.1f}ms"
+        print(f"{kind:34} {spent}   {plain:.0f} KiB ({packed:.0f}){broken}", flush=True)
 
 
 def main() -> None:
@@ -202,24 +240,34 @@ def main() -> None:
     parser.add_argument("--submissions", type=int, default=1_000_000)
     parser.add_argument("--authors", type=int, default=20_000)
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--database-url", default="", help="a PostgreSQL on this machine, filled by demo_data")
     chosen = parser.parse_args()
+    if chosen.database_url:
+        run(chosen.database_url, requests=chosen.requests, fill=())
+        return
+    with postgresql() as server:
+        amount = ("--submissions", str(chosen.submissions), "--authors", str(chosen.authors))
+        run(server.create_database("boards"), requests=chosen.requests, fill=amount)
+
+
+def run(url: str, *, requests: int, fill: Sequence[str]) -> None:
+    """Serve the database at `url`, filled first where `fill` says how, and measure."""
     data_dir = tempfile.mkdtemp(prefix="pkb-bench-")
+    environment = os.environ | {
+        "PKB_SECRET_KEY": "for-measurements-only",
+        "PKB_DATA_DIR": data_dir,
+        "PKB_DATABASE_URL": url,
+    }
     try:
-        with postgresql() as server:
-            environment = os.environ | {
-                "PKB_SECRET_KEY": "for-measurements-only",
-                "PKB_DATA_DIR": data_dir,
-                "PKB_DATABASE_URL": server.create_database("boards"),
-            }
-            manage(environment, "migrate", "--verbosity", "0")
-            manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
-            amount = ("--submissions", str(chosen.submissions), "--authors", str(chosen.authors))
-            print(manage(environment, "demo_data", *amount))
-            boards = boards_in(server, "boards")
-            print(f"{len(boards)} boards, the largest with {boards[0][2]} entries; load {os.getloadavg()[0]:.1f}")
-            with served(environment) as port:
-                measure(Site(port, boards), requests=chosen.requests)
-            print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        manage(environment, "migrate", "--verbosity", "0")
+        manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
+        if fill:
+            print(manage(environment, "demo_data", *fill))
+        boards = boards_in(url)
+        print(f"{len(boards)} boards, the largest with {boards[0][2]} entries; load {os.getloadavg()[0]:.1f}")
+        with served(environment) as (port, process):
+            measure(Site(port, boards), requests=requests, processes=(process, postmaster(url)))
+        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     finally:
         shutil.rmtree(data_dir)
 
