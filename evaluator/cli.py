@@ -1,4 +1,4 @@
-"""The judge's command line: `run`, `problems`, `probe`, `doctor`, `baseline`. Works alone, without a site."""
+"""The judge's command line, by itself without a site: `run`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
 
 import argparse
 import json
@@ -10,7 +10,16 @@ from pathlib import Path
 import msgspec
 
 from evaluator import presentation
-from evaluator.contract import Backend, BaselineTable, EvaluationRequest, Mode, Stage, Verdict
+from evaluator.contract import (
+    Backend,
+    BaselineTable,
+    ContractError,
+    EvaluationReport,
+    EvaluationRequest,
+    Mode,
+    Stage,
+    Verdict,
+)
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import ceilings as stored_ceilings
 from evaluator.hardware import profiles
@@ -22,6 +31,7 @@ from evaluator.host.baselines import table as baseline_table
 from evaluator.host.judge import no_progress
 from evaluator.host.slot_users import SlotUser
 from evaluator.host.sources import SourceError, read_source
+from evaluator.judging.recompute import recompute
 from problems import registry
 from problems.schema import Problem, SizeName
 
@@ -70,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
     baseline.set_defaults(command=measure_baselines)
+    again = commands.add_parser("recompute", help="score and verdict again from a report; exit 0 if they agree, else 1")
+    again.add_argument("report", type=Path, metavar="REPORT.json", help="what `run --json` or the site's API gives")
+    again.add_argument("--json", action="store_true")
+    again.set_defaults(command=compute_again)
     doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it may do ranked public work")
     doctor.add_argument("--profile", default=DEFAULT_PROFILE)
     doctor.add_argument("--json", action="store_true")
@@ -130,6 +144,22 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
 
 def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
     sys.stderr.write(f"{stage.value}: {detail}\n")
+
+
+def compute_again(options: argparse.Namespace) -> int:
+    """`recompute`: whether a report's own calls give its score, interval and verdict on the times."""
+    try:
+        report = EvaluationReport.from_json(options.report.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {options.report}: {error.strerror}") from error
+    except ContractError as error:
+        raise UsageError(f"{options.report} is no report of this judge: {error}") from error
+    found = recompute(report)
+    if options.json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    else:
+        sys.stdout.write(presentation.recomputed_text(report, found))
+    return 0 if found.agrees else 1
 
 
 def list_problems(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from evaluator.contract import EvaluationReport, RankState
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox import NEVER_ENFORCED, Confinement
+from evaluator.judging.recompute import Recomputed
 from evaluator.judging.verdicts import FACTS
 
 
@@ -42,6 +43,20 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
     yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
+
+
+def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
+    """What a report's own calls give."""
+    lines = []
+    if found.timing is not None:
+        timing = found.timing
+        lines.append(f"speedup {timing.score:.6f}, interval {timing.low:.6f} to {timing.high:.6f}")
+        lines.append(f"ranked by {timing.low:.6f}; verdict on the times: {found.verdict}")
+    elif found.agrees:
+        lines.append(f"nothing to compute again: {report.verdict} in mode {report.mode} rests on no times")
+    lines += [f"DIFFERS  {difference}" for difference in found.differences]
+    lines.append("the report agrees with its record" if found.agrees else "the report does NOT agree with its record")
+    return "\n".join(lines) + "\n"
 
 
 def _rank_lines(rank: RankState, *, verbose: bool) -> Iterator[str]:

@@ -12,12 +12,14 @@ _WITHOUT_DATA = ("barrier", "monitored_barrier", "wait_tensor")
 class _Watch(TorchDispatchMode):
     """Sees every operator of this thread on its way to its kernel."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types there
         self.moved = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace in _NAMESPACES and not func.__name__.startswith(_WITHOUT_DATA):
+        if getattr(func, "namespace", "") in _NAMESPACES and not func.__name__.startswith(_WITHOUT_DATA):
             self.moved += 1
         return func(*args, **(kwargs or {}))
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.contract import EvaluationReport, Mode, SandboxLevel, Stage, Verdict
+from evaluator.contract import CallKind, EvaluationReport, Mode, SandboxLevel, Stage, Verdict
 from evaluator.host import Judge
 from evaluator.host.incidents import EvaluationCancelled
+from evaluator.judging.recompute import recompute
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -143,6 +144,10 @@ def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     assert timing.low <= timing.score <= timing.high
     assert len(timing.sizes[0].rank_medians_us) == 2
     assert [stage.stage for stage in report.stages][-1] is Stage.COMPARING
+    assert recompute(EvaluationReport.from_json(report.to_json())).agrees
+    assert report.record is not None
+    kinds = {call.kind for call in report.record.sizes[0].calls}
+    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR}
 
 
 def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:
