@@ -1,0 +1,211 @@
+"""What recorded calls say: score, interval, and what speaks against them; and that anyone can compute it again."""
+
+import random
+
+import msgspec
+import pytest
+
+from evaluator import cli
+from evaluator.contract import (
+    Backend,
+    CallKind,
+    CallRecord,
+    EvaluationReport,
+    Finding,
+    Mode,
+    Record,
+    ReferenceCall,
+    SizeRecord,
+    TimingRules,
+    Verdict,
+)
+from evaluator.hardware import profiles
+from evaluator.judging import timing
+from evaluator.judging.checks import Check
+from evaluator.judging.recompute import recompute
+
+RULES = TimingRules(
+    band_us=50.0,
+    band_bytes_us=1000.0,
+    settle_ratio=1.05,
+    settle_jitter_us=20.0,
+    baseline_drift=0.03,
+    baseline_jitter_us=5.0,
+    busy_cores=0.1,
+)
+
+
+def series(
+    *,
+    candidate_us: float = 100.0,
+    gap_us: float = 40.0,
+    late_us: float = 0.0,
+    reference_us: tuple[float, ...] = (200.0,) * 12,
+    payload_bytes: int = 0,
+    floor_us: float | None = None,
+    busy_ms: float = 0.0,
+    gang: int = 1,
+    seed: int = 1,
+) -> SizeRecord:
+    """Four calls a block on two ranks; rank 1 is the slower one. The reference is answered 30 us after its end."""
+    dice = random.Random(seed)
+    calls = []
+    for number in range(1, 4 * len(reference_us) + 1):
+        own_us = candidate_us * dice.uniform(0.99, 1.01)
+        calls.append(
+            CallRecord(
+                number=number,
+                kind=CallKind.PLAIN,
+                content=number,
+                near=None,
+                is_reused=False,
+                is_checked=True,
+                delays_us=(0, 0),
+                window_ns=int((own_us + gap_us + 500) * 1000),
+                answer_ns=int((own_us + gap_us) * 1000),
+                claimed_ns=(int(own_us * 900), int(own_us * 1000)),
+                settled_ns=(int(own_us * 900), int((own_us + late_us) * 1000)),
+                fingerprints=("0" * 16, "1" * 16),
+                max_error=0.1,
+            )
+        )
+    return SizeRecord(
+        size="tiny",
+        payload_bytes=payload_bytes,
+        floor_us=floor_us,
+        calls=tuple(calls),
+        blocks=tuple(tuple(range(4 * block + 1, 4 * block + 5)) for block in range(len(reference_us))),
+        reference=tuple(
+            (ReferenceCall(longest_ns=int(time_us * 1000), answer_ns=int((time_us + 30) * 1000)),) * 4
+            for time_us in reference_us
+        ),
+        watched_ns=1_000_000_000,
+        busy_ns=int(busy_ms * 1e6),
+        gang=gang,
+    )
+
+
+def report_of(*records: SizeRecord) -> EvaluationReport:
+    """A passed report over `records`, as the judge writes it."""
+    found, against = timing.settle(records, RULES)
+    verdict = against[0].verdict if against else Verdict.PASSED
+    return EvaluationReport(
+        evaluation_id="synthetic",
+        problem="allreduce",
+        revision="0",
+        source_digest="0",
+        backend=Backend.PYTORCH,
+        profile="cpux2",
+        world_size=2,
+        mode=Mode.RANKED,
+        dtype="bfloat16",
+        verdict=verdict,
+        message="",
+        findings=(Finding(verdict=verdict, message=""),),
+        timing=None if against else found,
+        record=Record(rules=RULES, sizes=records),
+    )
+
+
+def test_a_times_score_is_the_median_of_blocks_of_sums():
+    found, against = timing.settle([series()], RULES)
+    assert not against
+    assert found.score == pytest.approx(2.0, rel=0.01)
+    assert found.sizes[0].rank_medians_us[0] < found.sizes[0].rank_medians_us[1]
+
+
+SUSPICIOUS = [
+    (Check.WINDOW, series(candidate_us=1.0, gap_us=139.0), Verdict.TIMING_INCONSISTENT, "on the host's clock"),
+    (Check.SECOND_TIMER, series(late_us=30.0), Verdict.TIMING_INCONSISTENT, "does not wait for"),
+    (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "idle between calls"),
+    (Check.FLOOR, series(floor_us=150.0), Verdict.BELOW_FLOOR, "below the floor"),
+    (Check.DRIFT, series(reference_us=(200.0,) * 6 + (210.0,) * 6), Verdict.BASELINE_UNSTABLE, "drifted"),
+]
+
+
+@pytest.mark.parametrize(("check", "record", "verdict", "words"), SUSPICIOUS, ids=[row[0].name for row in SUSPICIOUS])
+def test_each_check_finds_its_own_and_nothing_does_without_it(check, record, verdict, words):
+    _, (finding,) = timing.settle([record], RULES)
+    assert finding.verdict is verdict
+    assert words in finding.message
+    assert timing.settle([record], RULES, without=frozenset({check}))[1] == []
+
+
+HONEST = {
+    "answers as late as the band allows": series(gap_us=79.0),
+    "a large payload takes time to copy": series(gap_us=1000.0, payload_bytes=1_000_000),
+    "a device a little later than the stream": series(late_us=19.0),
+    "a slow call whose device settles within the ratio": series(candidate_us=10_000.0, late_us=400.0),
+    "a tick of processor time": series(busy_ms=10.0),
+    "drift within the jitter of a launch": series(reference_us=(100.0,) * 6 + (104.0,) * 6),
+}
+
+
+@pytest.mark.parametrize("record", HONEST.values(), ids=HONEST)
+def test_honest_times_stand(record):
+    assert timing.settle([record], RULES)[1] == []
+
+
+def test_practice_boards_judge_neither_drift_nor_floor():
+    rules = profiles.get("cpux2").timing_rules
+    noisy = series(reference_us=(100.0,) * 6 + (300.0,) * 6, gap_us=20_000.0)
+    assert timing.settle([noisy], rules)[1] == []
+
+
+def test_a_thousand_clones_do_not_raise_the_ranked_value():
+    """Row 39, noise mining: the lower end of the luckiest clone stays below the score of the honest median."""
+    lows = [timing.settle([series(seed=seed)], RULES)[0].low for seed in range(200)]
+    assert max(lows) < 2.0 * 1.01
+
+
+def test_a_second_gang_that_agrees_leaves_the_first_score_and_a_slower_full_series_replaces_it():
+    first = series()
+    few = series(reference_us=(200.0,) * 3, gang=2, seed=2)
+    alone, _ = timing.settle([first], RULES)
+    assert timing.settle([first, few], RULES)[0] == alone
+    assert timing.agrees([few], alone, RULES)
+    slower = series(candidate_us=130.0, gang=2)
+    assert not timing.agrees([slower], alone, RULES)
+    assert timing.settle([first, slower], RULES)[0].score == pytest.approx(200 / 130, rel=0.01)
+
+
+def test_a_report_agrees_with_its_own_record_after_json():
+    for records in ([series()], [series(), series(gang=2, seed=3)], [series(floor_us=150.0)]):
+        report = EvaluationReport.from_json(report_of(*records).to_json())
+        found = recompute(report)
+        assert found.agrees, found.differences
+        assert found.verdict is report.verdict
+
+
+def test_a_changed_report_no_longer_agrees():
+    honest = report_of(series())
+    timed = honest.timing
+    better = msgspec.structs.replace(timed, high=9.0, score=9.0)
+    assert any("score" in text for text in recompute(msgspec.structs.replace(honest, timing=better)).differences)
+    lenient = msgspec.structs.replace(honest, record=Record(rules=RULES, sizes=(series(late_us=30.0),)))
+    assert any("TIMING_INCONSISTENT" in text for text in recompute(lenient).differences)
+    without = msgspec.structs.replace(honest, record=None)
+    assert recompute(without).differences == ("the report has no record of its calls",)
+    torn = msgspec.structs.replace(honest, record=Record(rules=RULES, sizes=(torn_record(),)))
+    assert "incomplete" in recompute(torn).differences[0]
+
+
+def torn_record() -> SizeRecord:
+    whole = series()
+    return msgspec.structs.replace(whole, calls=whole.calls[:-1])
+
+
+def test_the_command_says_whether_a_report_agrees(tmp_path, capsys):
+    honest = report_of(series())
+    raised = msgspec.structs.replace(honest.timing, high=9.0, score=9.0)
+    for text, status, words in (
+        (honest.to_json(), 0, "ranked by"),
+        (msgspec.structs.replace(honest, timing=raised).to_json(), 1, "DIFFERS  score"),
+        ("{}", 2, "no report of this judge"),
+    ):
+        path = tmp_path / "report.json"
+        path.write_text(text)
+        assert cli.main(["recompute", str(path)]) == status
+        shown = capsys.readouterr()
+        assert words in shown.out + shown.err
+    assert cli.main(["recompute", str(tmp_path / "none.json")]) == 2
