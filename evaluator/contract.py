@@ -511,11 +511,16 @@ class Assignment(Message, frozen=True, kw_only=True):
 
 
 class Delivery(Message, frozen=True, kw_only=True):
-    """What a node sends back when an evaluation has ended."""
+    """What a node sends back when an evaluation has ended.
+
+    `is_returned` gives work back that was not judged because the node was told to stop: that is nobody's failure, and
+    costs the evaluation none of its tries.
+    """
 
     lease: str
     node: str
     report: EvaluationReport
+    is_returned: bool = False
 
 
 class SlotState(StrEnum):
@@ -525,6 +530,7 @@ class SlotState(StrEnum):
     FREE = "free"
     BUSY = "busy"
     QUARANTINED = "quarantined"
+    STOPPED = "stopped"
 
 
 class SlotStatus(Message, frozen=True, kw_only=True):

@@ -51,6 +51,11 @@ _REFERENCE_OPENING_CALLS = 30
 """The same for the reference where speed is ranked; after fewer the library is still slower than it will be."""
 
 
+_BAD_ENDS = frozenset(
+    {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
+)
+
+
 class Evaluation:
     """The state of one evaluation: what it was asked, and what has been shown so far."""
 
@@ -110,6 +115,16 @@ class Evaluation:
             pass
         except SubmissionFault as fault:
             self._evidence.findings.append(Finding(verdict=fault.verdict, message=fault.message))
+
+    @property
+    def evaluation_id(self) -> str:
+        """Whose evaluation this is."""
+        return self._request.evaluation_id
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether a rank crashed or hung, or the judge failed: what it used is then looked at more closely."""
+        return any(finding.verdict in _BAD_ENDS for finding in self._evidence.findings)
 
     def fail(self, error: EvaluatorError) -> None:
         """Note a failure of ours."""

@@ -19,6 +19,7 @@ from evaluator.host.builder import Builder
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.gpus import gpus_for
+from evaluator.host.health import Health
 from evaluator.host.incidents import EvaluationCancelled
 from evaluator.host.oracles import OracleGang
 from evaluator.host.sandbox import Confinement, Probe
@@ -62,6 +63,7 @@ class Judge:
         self._oracle: OracleGang | None = None
         self._oracle_uses = 0
         self._gang: Gang | None = None
+        self._quarantine = ""
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
         self._user = SlotUser.take(settings.users)
@@ -74,6 +76,13 @@ class Judge:
                 confinement=self._confine(),
                 gpus=gpus_for(self.profile),
             )
+            self._health = Health(
+                user=self._plan.confinement.user,
+                gpus=self._plan.gpus,
+                work_dir=self._work_dir,
+                ours=lambda: self._oracle.processes if self._oracle is not None else [],
+                seconds=settings.clean_s,
+            )
             self._start_oracle()
             self._gang = self._start_gang()
         except BaseException:
@@ -84,6 +93,11 @@ class Judge:
     def sandbox(self) -> SandboxLevel:
         """How well submissions are confined here."""
         return self._plan.confinement.level
+
+    @property
+    def quarantine(self) -> str:
+        """Why this slot must not take further work; empty while it is clean."""
+        return self._quarantine
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -121,6 +135,7 @@ class Judge:
             )
             started_at = _now()
             try:
+                self._refuse_in_quarantine()
                 evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang)
             except EvaluationCancelled:
                 raise
@@ -177,9 +192,17 @@ class Judge:
         if oracle is None or not oracle.is_alive or self._oracle_uses >= _EVALUATIONS_PER_ORACLE:
             self._drop_oracle()
             oracle = self._start_oracle()
-        self._oracle_uses += 1
         oracle.wait_until_ready()
+        if not self._oracle_uses:
+            self._try_out(oracle, is_full=True)
+        self._oracle_uses += 1
         return oracle
+
+    def _try_out(self, oracle: OracleGang, *, is_full: bool) -> None:
+        """Have the oracle ranks prove that their devices still work; raises EvaluatorError, and puts in quarantine."""
+        if wrong := oracle.try_out(is_full=is_full):
+            self._quarantine = "; ".join(wrong)
+            raise EvaluatorError(f"this node no longer calculates right: {self._quarantine}")
 
     def _start_gang(self) -> Gang:
         return Gang(self._plan, spawner=self._spawner, work_dir=self._work_dir)
@@ -198,9 +221,28 @@ class Judge:
         try:
             evaluation.close()
         except EvaluatorError as error:
+            self._quarantine = str(error)
             evaluation.fail(error)
-        if self._gang is None and self.settings.warm:
+        if self._gang is None and not self._quarantine:
+            self._prove_clean(evaluation)
+        if self._gang is None and self.settings.warm and not self._quarantine:
             self._gang = self._start_gang()
+
+    def _refuse_in_quarantine(self) -> None:
+        if self._quarantine:
+            raise EvaluatorError(f"this slot is not clean and takes no further work: {self._quarantine}")
+
+    def _prove_clean(self, evaluation: Evaluation) -> None:
+        """After an evaluation that held ranks: nothing of it is left, and the devices still work."""
+        try:
+            self._quarantine = "; ".join(self._health.leftovers())
+            self._refuse_in_quarantine()
+            if self._oracle is not None and self._oracle.is_alive:
+                self._try_out(self._oracle, is_full=evaluation.ended_badly)
+        except EvaluatorError as error:
+            logger.error("evaluation %s: %s", evaluation.evaluation_id, error)  # noqa: TRY400 - it says all
+            evaluation.fail(error)
+            self._drop_oracle()
 
 
 def _now() -> str:

@@ -19,7 +19,7 @@ from evaluator.arena.records import BARRIER_BYTES
 from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import sandbox
+from evaluator.host import processes, sandbox
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
 from evaluator.oracle import wire
@@ -156,6 +156,16 @@ class OracleGang:
         if not self._is_ready:
             self._collect("starting", self._settings.start_s)
             self._is_ready = True
+
+    @property
+    def processes(self) -> list[int]:
+        """The launcher and its ranks."""
+        return processes.descendants(self._process.pid)
+
+    def try_out(self, *, is_full: bool) -> tuple[str, ...]:
+        """What the ranks' devices no longer do exactly, in words; raises EvaluatorError where one is silent."""
+        replies = self._ask({"command": "canary", "is_full": is_full})
+        return tuple(f"rank {rank}: {text}" for rank, (body, _) in enumerate(replies) for text in body["failures"])
 
     def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
         """Point the ranks at a problem, size, dtype and secret; raises EvaluatorError."""

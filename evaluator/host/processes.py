@@ -39,6 +39,15 @@ def _initial_environment(pid: int) -> list[bytes]:
         return []
 
 
+def descendants(pid: int) -> list[int]:
+    """`pid` and every process below it."""
+    parents = {child: parent_of(child) for child in _pids()}
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
+
+
 def cpu_ticks(pid: int) -> int:
     """User and system time that a process has used, in clock ticks; 0 where it is gone."""
     try:
@@ -46,6 +55,19 @@ def cpu_ticks(pid: int) -> int:
     except OSError:
         return 0
     return int(fields[11]) + int(fields[12])
+
+
+def owned_by(user: int) -> list[int]:
+    """Every process that runs as the host user `user`, zombies too."""
+    mark = f"\nUid:\t{user}\t"
+    return [pid for pid in _pids() if mark in _status(pid)]
+
+
+def _status(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "status").read_text()
+    except OSError:
+        return ""
 
 
 def parent_of(pid: int) -> int | None:

@@ -41,6 +41,7 @@ class JudgeSettings:
         first_call_s: extra time for the first call at each size (graphs, autotuning).
         lazy_build_s: the same where sources may be compiled in that call, because nothing was compiled ahead.
         oracle_s: deadline for any single answer of the oracle ranks.
+        clean_s: so long what a sandbox left may take to go away; then the slot takes no further work.
         memory_bytes, processes, cores: what a sandbox as a whole may use.
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
         second_gang_share: the share of a ranked series that a second gang repeats; None for the profile's.
@@ -73,6 +74,7 @@ class JudgeSettings:
     oracle_s: float = 300.0
     grace_s: float = 0.5
     stall_s: float = 6.0
+    clean_s: float = 30.0
     log_bytes: int = 256 * 1024
     shared_memory_bytes: int = 8 * 1024**3
     temporary_bytes: int = 16 * 1024**3

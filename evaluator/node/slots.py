@@ -37,6 +37,7 @@ class Slot:
         self._judge: Judge | None = None
         self._state = SlotState.STARTING
         self._note = ""
+        self._is_quarantined = False
         self._running: Assignment | None = None
 
     @property
@@ -72,6 +73,7 @@ class Slot:
                 return self._judged(assignment.request, progress, cancelled)
             finally:
                 self._running = None
+                self._heed_quarantine(assignment)
                 self._move(SlotState.FREE if self._judge else SlotState.QUARANTINED)
 
     def close(self) -> None:
@@ -100,6 +102,20 @@ class Slot:
             self._discard_judge()
             return failure_report(request, f"the judge made a mistake ({type(error).__name__}); its node's log has it")
 
+    def _heed_quarantine(self, assignment: Assignment) -> None:
+        """Take no further work once the judge says that the slot is not clean; only a restart ends this."""
+        judge = self._judge
+        if judge is None or not judge.quarantine:
+            return
+        self._is_quarantined = True
+        self._note = (
+            f"since evaluation {assignment.request.evaluation_id}: {judge.quarantine}. Clean the machine, then restart "
+            "the node"
+        )
+        logger.error("slot %d is in quarantine %s", self.index, self._note)
+        self._judge = None
+        judge.close()
+
     def _refusal(self, request: EvaluationRequest) -> str | None:
         if request.profile != self.profile:
             return f"slot {self.index} judges for {self.profile}, not for {request.profile}"
@@ -115,7 +131,7 @@ class Slot:
         return None
 
     def _ensure_judge(self) -> Judge | None:
-        if self._judge is None:
+        if self._judge is None and not self._is_quarantined:
             try:
                 self._judge = self._make_judge(self.profile)
             except (EvaluatorError, OSError, ValueError) as error:

@@ -8,6 +8,8 @@ from importlib import metadata
 from platform import node as host_name
 from platform import python_version
 
+import msgspec
+
 from evaluator.contract import (
     Assignment,
     Backend,
@@ -16,6 +18,8 @@ from evaluator.contract import (
     NodeStatus,
     Progress,
     SandboxLevel,
+    SlotState,
+    SlotStatus,
     Stage,
     Verdict,
 )
@@ -63,7 +67,7 @@ class Node:
             threading.Thread(target=self._prepare, args=(slot,), name=f"slot-{slot.index}", daemon=True).start()
 
     def stop(self) -> None:
-        """End what runs: it comes back as a failure of ours, and the site has it judged elsewhere."""
+        """End what runs: it goes back unjudged, and the site has it judged elsewhere."""
         self._stopping.set()
         self._beat.set()
 
@@ -89,9 +93,12 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
-            if self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE:
+            is_returned = self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE
+            if is_returned:
                 report = failure_report(request, "the node was stopped by its operator")
-            self._outbox.deliver(Delivery(lease=lease, node=self._settings.name, report=report))
+            self._outbox.deliver(
+                Delivery(lease=lease, node=self._settings.name, report=report, is_returned=is_returned)
+            )
         finally:
             del self._running[lease]
             self._beat.set()
@@ -106,13 +113,20 @@ class Node:
         return NodeStatus(
             node=self._settings.name,
             key=self._settings.key,
-            slots=tuple(slot.status for slot in self._slots),
+            slots=tuple(self._slot_status(slot) for slot in self._slots),
             sandbox=self._sandbox(),
             backends=self._backends(),
             revisions=self._revisions,
             environment=_environment(),
             running=tuple(assignment.request.evaluation_id for assignment in list(self._running.values())),
         )
+
+    def _slot_status(self, slot: Slot) -> SlotStatus:
+        """The slot's own word; once the node stops none takes work, and one in quarantine stays there."""
+        status = slot.status
+        if not self._stopping.is_set() or status.state is SlotState.QUARANTINED:
+            return status
+        return msgspec.structs.replace(status, state=SlotState.STOPPED, note="the node was stopped by its operator")
 
     def _sandbox(self) -> SandboxLevel:
         """The weakest level of all slots: what the site may count on."""
@@ -131,6 +145,7 @@ class Node:
             self._beat.clear()
             self._outbox.send_status(self.status)
             self._beat.wait(self._settings.heartbeat_s)
+        self._outbox.send_status(self.status)
 
     def _prepare(self, slot: Slot) -> None:
         slot.prepare()

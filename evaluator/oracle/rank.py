@@ -20,7 +20,7 @@ from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
 from evaluator.arena.shim import interleave, join
 from evaluator.arena.structure import align
 from evaluator.contract import SlotKind
-from evaluator.oracle import slots, traces, wire
+from evaluator.oracle import canary, slots, traces, wire
 from evaluator.oracle.contents import NearCall
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
@@ -97,6 +97,7 @@ class OracleRank:
             "compare": self._compare,
             "load": self._load,
             "go": self._go,
+            "canary": self._canary,
         }
         try:
             with torch.no_grad():
@@ -106,6 +107,14 @@ class OracleRank:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def _canary(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+        """Whether this rank's device still calculates and communicates exactly."""
+        place = self._place
+        found = canary.failures(
+            device=self._device, rank=place.rank, world_size=place.world_size, is_full=message["is_full"]
+        )
+        return {"failures": found}, []
 
     def _open(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         problem = registry.get(message["problem"])

@@ -3,7 +3,21 @@
 from django.contrib import admin
 from django.http import HttpRequest
 
-from portal.nodes.models import Node
+from portal.nodes.models import Node, Slot
+
+
+class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
+    """A node's slots as it last told of them: why one is in quarantine stands in its note."""
+
+    model = Slot
+    fields = ("index", "profile", "state", "note")
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:  # noqa: ARG002 - Django's
+        """Slots are what a node tells."""
+        return False
 
 
 @admin.register(Node)
@@ -14,6 +28,7 @@ class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_editable = ("is_enabled",)
     readonly_fields = ("name", "created_at", "seen_at", "sandbox", "backends", "revisions", "environment")
     exclude = ("key_digest",)
+    inlines = (SlotInline,)
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
         """Registering makes a key, which a form cannot show once."""

@@ -17,13 +17,13 @@ def heard_since(now: datetime) -> datetime:
 
 
 def online_slots(*, profile: str | None = None, now: datetime | None = None) -> QuerySet[Slot]:
-    """The slots of enabled nodes that were heard from lately, quarantined ones left out."""
+    """The slots of enabled nodes that were heard from lately, those left out that are in quarantine or stopped."""
     slots = Slot.objects.select_related("node").filter(
         node__is_enabled=True, node__seen_at__gte=heard_since(now or timezone.now())
     )
     if profile is not None:
         slots = slots.filter(profile=profile)
-    return slots.exclude(state=SlotState.QUARANTINED)
+    return slots.exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import uuid
 
+import msgspec
 import pytest
 
 from evaluator.contract import Backend, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
@@ -114,6 +115,30 @@ def test_a_failure_of_ours_is_queued_again_with_its_report_kept(leased, now, ver
     leased.refresh_from_db()
     assert (leased.state, leased.attempt, leased.verdict) == (State.QUEUED, 2, "")
     assert Report.objects.get().attempt == 1
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_work_given_back_by_a_stopped_node_costs_no_try(leased, now, settings, attempt):
+    Evaluation.objects.update(attempt=attempt)
+    delivery = msgspec.structs.replace(delivery_of(leased, verdict=Verdict.JUDGE_FAILURE), is_returned=True)
+    assert actions.record_delivery(delivery, now)
+    leased.refresh_from_db()
+    assert (leased.state, leased.attempt, leased.lease, leased.node) == (State.QUEUED, attempt, None, None)
+    assert "Given back by alpha" in leased.stage_detail
+    assert not Report.objects.exists()
+
+
+def test_a_verdict_cannot_be_given_back(leased, now):
+    delivery = msgspec.structs.replace(delivery_of(leased, low=1.3), is_returned=True)
+    assert actions.record_delivery(delivery, now)
+    assert state_of(leased) == State.FINISHED
+
+
+@pytest.mark.parametrize("state", [SlotState.QUARANTINED, SlotState.STOPPED])
+def test_a_slot_that_is_not_well_gets_no_work(alice, node, now, state):
+    submit(alice)
+    Slot.objects.update(state=state)
+    assert actions.dispatch_once(now, send=keep) == 0
 
 
 def test_after_the_last_try_a_failure_of_ours_is_the_end(leased, now, settings):

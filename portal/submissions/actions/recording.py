@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from evaluator.contract import Delivery, EvaluationReport, Progress
+from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging.verdicts import FACTS
 from portal.ranking import actions as ranking
 from portal.runs import events as runs
@@ -54,6 +54,10 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
         if evaluation is None or not _belongs(delivery, evaluation):
             logger.info("report on %s from %s has no lease; ignored", report.evaluation_id, delivery.node)
             return False
+        if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
+            # The node was told to stop before it was done: no report on a try, and none of the tries is used up.
+            detail = f"Given back by {delivery.node}: {report.message}"
+            return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
         Report.objects.create(
             evaluation=evaluation,
             attempt=evaluation.attempt,
@@ -62,7 +66,8 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
             received_at=now,
         )
         if FACTS[report.verdict].is_retried and evaluation.attempt < settings.MAX_TRIES:
-            return _queue_again(evaluation, delivery)
+            detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
+            return _queue_again(evaluation, delivery, attempt=evaluation.attempt + 1, detail=detail)
         return _finish(evaluation, delivery, now)
 
 
@@ -90,12 +95,12 @@ def _belongs(delivery: Delivery, evaluation: Evaluation) -> bool:
     )
 
 
-def _queue_again(evaluation: Evaluation, delivery: Delivery) -> bool:
+def _queue_again(evaluation: Evaluation, delivery: Delivery, *, attempt: int, detail: str) -> bool:
     # The same report may be recorded by two workers at once: only the one that still finds the lease moves the row.
     return bool(
         Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease).update(
             state=State.QUEUED,
-            attempt=evaluation.attempt + 1,
+            attempt=attempt,
             lease=None,
             node=None,
             slot_index=None,
@@ -103,7 +108,7 @@ def _queue_again(evaluation: Evaluation, delivery: Delivery) -> bool:
             deadline_at=None,
             started_at=None,
             stage="",
-            stage_detail=f"Try {evaluation.attempt} failed on our side: {delivery.report.message}"[:300],
+            stage_detail=detail[:300],
             stage_fraction=None,
             stage_since=None,
         )

@@ -1,0 +1,67 @@
+"""Is a slot as clean after an evaluation as before it? What is not clean takes no further work."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from evaluator.host import gpu_state, processes
+
+_UNOWNED_GROWTH_BYTES = 512 * 1024**2
+"""GPU memory that belongs to no process may differ by this much from what it was at first."""
+
+
+class Health:
+    """Looks for what a submission may have left on a slot.
+
+    Args:
+        user: the host user of the slot's sandboxes; None where they have none of their own.
+        gpus: the slot's GPUs.
+        work_dir: the judge's private folder.
+        ours: lists the processes of the judge that may use the GPUs.
+        seconds: how long something may take to go away.
+    """
+
+    def __init__(
+        self,
+        *,
+        user: int | None,
+        gpus: tuple[int, ...],
+        work_dir: Path,
+        ours: Callable[[], list[int]],
+        seconds: float,
+    ) -> None:
+        self._user = user
+        self._gpus = gpus
+        self._work_dir = work_dir
+        self._ours = ours
+        self._seconds = seconds
+        self._unowned: dict[int, int] = {}
+
+    def leftovers(self) -> tuple[str, ...]:
+        """What is still there though no sandbox runs, in words; asked again until it is gone or the time is up."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            found = tuple(self._look())
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)
+
+    def _look(self) -> Iterator[str]:
+        if self._user is not None and (left := processes.owned_by(self._user)):
+            yield f"processes {left} of the sandbox's user {self._user} are still there"
+        if folders := sorted(path.name for path in self._work_dir.glob("gang-*")):
+            yield f"the folders {folders} of ended sandboxes are still there"
+        states = gpu_state.read(self._gpus)
+        ours = set(self._ours()) if states else set()
+        for state in states:
+            yield from self._look_at_gpu(state, ours)
+
+    def _look_at_gpu(self, state: gpu_state.GpuState, ours: set[int]) -> Iterator[str]:
+        # In a container the driver may tell the numbers of another namespace, or none: then they say nothing.
+        foreign = set(state.processes) - ours
+        if foreign and foreign != set(state.processes):
+            yield f"processes {sorted(foreign)} that are not the judge's use GPU {state.index}"
+        first = self._unowned.setdefault(state.index, state.unowned_bytes)
+        if state.unowned_bytes > first + _UNOWNED_GROWTH_BYTES and not foreign:
+            grown = (state.unowned_bytes - first) / 1e9
+            yield f"{grown:.1f} GB of GPU {state.index}'s memory belong to no process and were free before"

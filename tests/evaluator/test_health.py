@@ -1,0 +1,82 @@
+"""What a slot does that is not clean after an evaluation: it says why, and takes no further work."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import Assignment, EvaluationReport, SlotState, Verdict
+from evaluator.host import Judge
+from evaluator.node.slots import Slot
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for
+
+
+@pytest.fixture
+def slot(tmp_path: Path) -> Iterator[Slot]:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False, clean_s=0.5)
+    slot = Slot(0, "cpux2", make_judge=lambda _profile: Judge(settings), changed=lambda: None)
+    slot.prepare()
+    yield slot
+    slot.close()
+
+
+def judged(slot: Slot, name: str) -> EvaluationReport:
+    assignment = Assignment(lease="l", slot=0, request=request_for(name))
+    return slot.judge(assignment, progress=lambda *_: None, cancelled=lambda: False)
+
+
+def user_of(slot: Slot) -> int:
+    judge = slot._judge  # noqa: SLF001 - the number is nobody else's business
+    detail = next((probe.detail for probe in judge.probes if probe.name == "own host user per slot"), "")  # type: ignore[union-attr]
+    if os.getuid() != 0 or not detail.startswith("user "):
+        pytest.skip("this machine gives sandboxes no user of their own")
+    return int(detail.removeprefix("user "))
+
+
+def test_a_process_that_stays_puts_the_slot_into_quarantine(slot: Slot) -> None:
+    assert judged(slot, "correct").verdict is Verdict.PASSED
+    assert slot.status.state is SlotState.FREE
+    command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "sleep", "100"]
+    with subprocess.Popen(command) as left:
+        report = judged(slot, "correct")
+        assert report.verdict is Verdict.JUDGE_FAILURE
+        assert str(left.pid) in report.message
+        assert slot.status.state is SlotState.QUARANTINED
+        assert str(left.pid) in slot.status.note
+        assert "restart the node" in slot.status.note
+        left.kill()
+    slot.prepare()
+    assert slot.status.state is SlotState.QUARANTINED
+    assert judged(slot, "correct").verdict is Verdict.JUDGE_FAILURE
+
+
+CANARY = """
+import sys, torch, torch.distributed as dist
+from evaluator.oracle import canary
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+cpu = torch.device("cpu")
+print(canary.failures(device=cpu, rank=rank, world_size=2, is_full=True))
+if rank == 1:
+    right = torch.Tensor.clone
+    torch.Tensor.clone = lambda tensor: right(tensor).index_fill_(0, torch.tensor([9]), 0)  # one bad cell of memory
+print(canary.failures(device=cpu, rank=rank, world_size=2, is_full=False))
+dist.destroy_process_group()
+"""
+
+
+def test_canary_is_silent_on_a_good_device_and_notices_one_wrong_number(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", CANARY, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    good, bad = (rank.communicate(timeout=100)[0].splitlines() for rank in ranks)
+    assert good == ["[]", "[]"]
+    assert bad == ["[]", "['a pattern of 4096 numbers is not the same after a copy']"]
