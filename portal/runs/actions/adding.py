@@ -1,7 +1,7 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches as they come."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from django.db import transaction
@@ -146,6 +146,9 @@ def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | Non
         return _Budget(judgements=None, refusal=None)
     now = timezone.now()
     quota = quotas.quota_of(organisation, now=now)
+    judgements = int(quota.remaining_gpu_s // each)
+    # Whoever is refused after the last that fits waits for those, which this very upload will have reserved.
+    when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
     refusal = Refusal(
         field="quota",
         value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
@@ -153,9 +156,9 @@ def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | Non
         f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
         remedy="Wait until earlier use is 30 days old or waiting work is judged, or ask the operator for more.",
         status=429,
-        retry_after_s=quota.retry_after_s(now),
+        retry_after_s=when_full.retry_after_s(now),
     )
-    return _Budget(judgements=int(quota.remaining_gpu_s // each), refusal=refusal)
+    return _Budget(judgements=judgements, refusal=refusal)
 
 
 class _Sorter:
