@@ -22,10 +22,10 @@ class Context:
     as_json: bool
     patience_s: float
 
-    def client(self) -> Client:
+    def client(self, *, least_patience_s: float = 0.0) -> Client:
         """The site that was meant; raises UsageError where none is known."""
         site, token = credentials.site_and_token(self.site, self.token)
-        return Client(site, token=token, patience_s=self.patience_s, say=output.say)
+        return Client(site, token=token, patience_s=max(self.patience_s, least_patience_s), say=output.say)
 
 
 def with_context(command: Command) -> Command:

@@ -22,6 +22,9 @@ from .run_commands import RUN_MODES, settings_of
 from .runs import NewRun
 from .submission_commands import backend_option
 
+_PATIENCE_S = 3600.0
+"""A generation takes hours; it outlasts a restart of the site, and waits for quota that judging will free."""
+
 
 @click.command("generate")
 @click.argument("slugs", nargs=-1, metavar="[SLUG]...")
@@ -64,7 +67,8 @@ def generate_command(context: Context, **options: Any) -> ExitCode:
     chosen = Options(**options)
     if chosen.mode == "single_shot" and chosen.samples > 1:
         raise UsageError(f"--samples {chosen.samples}: a single shot has one; say --mode best_of_k or agentic.")
-    with context.client() as pkb, Journal[Event](chosen.journal_path, Event) as journal:
+    site = context.client(least_patience_s=_PATIENCE_S)
+    with site as pkb, Journal[Event](chosen.journal_path, Event) as journal:
         settings = opened(journal, chosen.settings(pkb.site))
         summary = _generated(pkb, Log(journal, settings.prices), chosen, settings)
     return _shown(context, summary, chosen.journal_path)

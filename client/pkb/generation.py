@@ -16,6 +16,7 @@ from .client import Client
 from .errors import PkbError, UsageError
 from .generation_log import Answered, Event, Log, Prompted, Ranked, RunMade, Settings
 from .journal import Journal
+from .results import Run
 from .runs import NewRun
 
 
@@ -90,10 +91,23 @@ def run_of(site: Client, log: Log, settings: Settings, new: NewRun) -> RunMade |
         return None
     made: RunMade | None = next(log.of_kind(RunMade), None)
     if made is None:
-        run = site.runs.get(settings.run) if settings.run else site.runs.create(new, key=settings.key)
+        run = (
+            _fitting(site.runs.get(settings.run), settings) if settings.run else site.runs.create(new, key=settings.key)
+        )
         made = RunMade(run=run.id, page=run.page)
         log.note(made)
     return made
+
+
+def _fitting(run: Run, settings: Settings) -> Run:
+    """A run that was there before, if what will be generated belongs into it; raises UsageError."""
+    for name in ("mode", "profile", "backend"):
+        theirs, ours = getattr(run, name), getattr(settings, name)
+        if theirs != ours:
+            raise UsageError(
+                f"Run {run.id} has {name} {theirs}, not {ours}. Say --{name} {theirs}, or make another run."
+            )
+    return run
 
 
 def prompts_of(site: Client, log: Log, settings: Settings, problems: Iterable[str]) -> dict[str, Prompted]:

@@ -45,7 +45,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def say(text: str) -> None:
     """A remark beside the result."""
-    errors.print(text, markup=False)
+    errors.print(text, markup=False, soft_wrap=True)
 
 
 def progress(*, is_bytes: bool = False) -> Progress:

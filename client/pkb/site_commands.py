@@ -3,6 +3,7 @@
 import sys
 
 import click
+import httpx
 
 from . import credentials, output
 from .client import Client
@@ -23,6 +24,8 @@ def login(context: Context, address: str | None) -> None:
         raise UsageError("That is no token. Copy it whole; it starts with pkb_.")
     with Client(site, token=token, patience_s=context.patience_s, say=output.say) as pkb:
         me = pkb.me()
+    if site.startswith("http://") and httpx.URL(site).host not in {"127.0.0.1", "localhost", "::1"}:
+        output.say(f"Beware: the token travels to {site} in the clear. Use https:// where the site has it.")
     path = credentials.store(credentials.load().with_token(site, token))
     if context.as_json:
         output.print_json(me)

@@ -131,6 +131,7 @@ def patiently(
     Raises:
         Refused: the other side answered with an error.
         Unreachable: it did not answer.
+        UsageError: it answered that it has moved.
     """
     deadline = time.monotonic() + patience_s
     tries = 0
@@ -143,6 +144,9 @@ def patiently(
             failure: Refused | Unreachable = Unreachable(_unanswered(who, error))
             failure.__cause__ = error
         else:
+            if response.has_redirect_location:
+                # Followed, a write would lose its body and the token might go to strangers.
+                raise UsageError(f"{who} has moved to {response.headers['Location']}; use that address.")
             if response.status_code < 400:
                 return response
             failure = refusal(response)

@@ -41,7 +41,7 @@ def new_token(stack: Stack, name: str, scopes: list[str]) -> str:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Iterator[Site]:
     """Web, worker, dispatcher and a node with a cpux2 slot, for every test here."""
-    limits = {"PKB_MAX_QUEUED_PER_AUTHOR": "5000"}
+    limits = {"PKB_MAX_QUEUED_PER_AUTHOR": "5000", "PKB_RESERVED_SECONDS": "30"}
     with Stack(tmp_path_factory.mktemp("client-site"), environment=limits) as stack:
         stack.migrate()
         stack.start_all()

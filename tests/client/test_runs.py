@@ -1,10 +1,12 @@
 """Runs through the client: filled from files, interrupted, followed, exported, published; and solution trees."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import socket
+import sqlite3
 import threading
 import urllib.request
 import zipfile
@@ -17,6 +19,8 @@ from tests.client.programs import RIGHT
 
 # The site stores these as failed attempts without a judge, so that no test waits for one.
 NO_SOLUTION = "wrong = 1\n"
+RESERVED_SECONDS = 30
+"""What a waiting evaluation holds of its organisation's quota on each GPU, as the site is started for these tests."""
 
 
 @pytest.fixture
@@ -200,6 +204,30 @@ def test_a_solution_tree_becomes_a_run(command, tmp_path):
     assert (said["run"]["backend"], said["run"]["model"]["provider"], said["run"]["attempts"]) == ("pytorch", "acme", 1)
 
 
-def test_quota_and_organisations(alice, run):
-    [organisation] = [entry for entry in alice.runs.organisations() if entry.slug == run.organisation]
-    assert alice.runs.quota(organisation.slug).used_gpu_s == 0
+def test_what_is_over_quota_is_sent_later_by_the_same_command(command, site, alice, tmp_path):
+    reserved_gpu_s = 8 * RESERVED_SECONDS
+    made = alice.runs.create(NewRun(model="greedy", mode="best_of_k", k=3, profile="h200x8-nomc"))
+    write_attempts(tmp_path / "attempts.jsonl", 3)
+    lines = (tmp_path / "attempts.jsonl").read_text().replace(json.dumps(NO_SOLUTION)[1:-1], json.dumps(RIGHT)[1:-1])
+    (tmp_path / "attempts.jsonl").write_text(lines)
+    arguments = ("run", "upload", made.id, "attempts.jsonl")
+
+    allow(site, made.organisation, gpu_seconds=2.5 * reserved_gpu_s)
+    done = command(*arguments)
+    assert (done.status, done.out) == (3, "attempts.jsonl: 2 created, 1 over_quota of 3; sent by this call: 3\n")
+    assert "What is over quota can be sent in 60 s by the same command." in done.err
+    quota = alice.runs.quota(made.organisation)
+    assert (quota.reserved_gpu_s, quota.remaining_gpu_s) == (2 * reserved_gpu_s, 0.5 * reserved_gpu_s)
+
+    none_fits = command(*arguments, "--patience", "0", "--json")
+    assert none_fits.status == 3
+    assert json.loads(none_fits.err)["retry_after_s"] == 60
+
+    allow(site, made.organisation, gpu_seconds=None)
+    assert command(*arguments).out == "attempts.jsonl: 1 created, 2 repeated of 3; sent by this call: 1\n"
+
+
+def allow(site, organisation, *, gpu_seconds):
+    """Set an organisation's quota, as an operator does in the admin."""
+    with contextlib.closing(sqlite3.connect(site.stack.data_dir / "pkb.sqlite3")) as database, database:
+        database.execute("UPDATE accounts_organisation SET gpu_seconds = ? WHERE slug = ?", (gpu_seconds, organisation))
