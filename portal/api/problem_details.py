@@ -242,8 +242,9 @@ def _(_error: exceptions.NotAuthenticated, _request: Any) -> ProblemDetails:
 
 
 @describe.register
-def _(error: exceptions.UnsupportedMediaType, _request: Any) -> ProblemDetails:
-    detail = f"{_sentence(str(error.detail))} Send one of those that /api/v1/ lists for this call."
+def _(error: exceptions.UnsupportedMediaType, request: Any) -> ProblemDetails:
+    taken = " or ".join(parser.media_type for parser in getattr(request, "parsers", ())) or "application/json"
+    detail = f"{_sentence(str(error.detail))} Send {taken}."
     return ProblemDetails(status=415, detail=detail)
 
 
