@@ -29,6 +29,7 @@ class Program:
     sizes: tuple[str, ...]
     judged: str
     needs: str
+    backend: Backend
 
     @property
     def is_twin(self) -> bool:
@@ -47,7 +48,7 @@ class Program:
             problem=self.problem,
             revision=registry.revision(self.problem),
             source=SourceBundle(files=(SourceFile(path="solution.py", text=text or self.text),)),
-            backend=Backend.CUDA if "cuda" in self.judged else Backend.PYTORCH,
+            backend=self.backend,
             profile=profile,
             mode=self.mode,
             sizes=self.sizes,
@@ -83,7 +84,9 @@ def _with_other_value(line: str, dice: random.Random) -> str:
 def _read(path: Path) -> Program:
     text = path.read_text(encoding="utf-8")
     described = ast.get_docstring(ast.parse(text)) or ""
-    fields = dict(re.findall(r"^(Problem|Mode|Accepted|Sizes|Judged|Needs): (.+)$", described, flags=re.MULTILINE))
+    fields = dict(
+        re.findall(r"^(Problem|Mode|Accepted|Sizes|Judged|Needs|Backend): (.+)$", described, flags=re.MULTILINE)
+    )
     return Program(
         name=path.stem,
         text=text,
@@ -94,4 +97,5 @@ def _read(path: Path) -> Program:
         sizes=tuple(fields["Sizes"].split(", ")) if "Sizes" in fields else (),
         judged=fields.get("Judged", ""),
         needs=fields.get("Needs", ""),
+        backend=Backend(fields.get("Backend", "pytorch")),
     )

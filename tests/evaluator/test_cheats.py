@@ -237,3 +237,23 @@ def test_second_gang_repeats_part_of_a_ranked_series(tmp_path: Path) -> None:
     assert report.record is not None
     assert [len(size.blocks) for size in report.record.sizes if size.gang == 1] == [12]
     assert [len(size.blocks) for size in report.record.sizes if size.gang == 2] in ([3], [12])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
+def test_every_reference_passes_as_a_submission(bench: Bench, slug: str) -> None:
+    if registry.get(slug).refuses_world_size(2) is not None:
+        pytest.skip("not on two ranks")
+    request = EvaluationRequest(
+        evaluation_id=slug,
+        problem=slug,
+        revision=registry.revision(slug),
+        source=SourceBundle(
+            files=(SourceFile(path="solution.py", text=(registry.folder(slug) / "reference.py").read_text()),)
+        ),
+        backend=Backend.PYTORCH,
+        profile="cpux2",
+        mode=Mode.CHECK,
+    )
+    report = bench.submit(request).result()
+    assert report.verdict is Verdict.PASSED, refused(report)

@@ -12,6 +12,7 @@ from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.judging.source_rules import check_source
 from problems import registry
+from tests.evaluator.cheat_corpus import programs
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
 RIGHT = (
@@ -26,6 +27,8 @@ BROKEN = (
     # A kernel that spins on a flag looks from outside like one that works: both verdicts say what was seen.
     ("gpu_allgather_hanging", "allgather", {Verdict.DEADLOCK, Verdict.TIMEOUT}),
 )
+
+GPU_CHEATS = [name for name, program in programs().items() if program.needs == "GPUs"]
 
 
 def _smi(query: str) -> list[str]:
@@ -98,6 +101,12 @@ class TestOnGpus:
         assert report.verdict in verdicts, (report.message, report.findings, report.ranks)
         after = judge.evaluate(request("gpu_allgather", "allgather", Backend.CUDA, Mode.CHECK))
         assert after.verdict is Verdict.PASSED, (after.message, after.findings)
+
+    @pytest.mark.parametrize("name", GPU_CHEATS)
+    def test_a_cheat_that_needs_a_gpu_is_caught_and_its_twin_passes(self, judge, name):
+        program = programs()[name]
+        report = judge.evaluate(program.request(profile=PROFILE))
+        assert report.verdict in program.accepted, (report.message, report.findings, report.ranks)
 
     def test_the_node_is_clean_once_the_judge_has_closed(self, judge, memory_before):
         judge.close()

@@ -2,7 +2,8 @@
 
 Problem: allreduce
 Mode: ranked
-Judged: source, backend cuda, profile h200x4
+Judged: source
+Backend: cuda
 Accepted: FORBIDDEN
 """
 
