@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
-from .errors import UsageError
+from .identifiers import identifier
 from .packing import Upload, upload_of, upload_of_text
 from .results import Me, Problem, ProblemBrief, Profile, Prompt, Submission, SubmissionBrief, SubmissionPage
 from .runs import Runs
@@ -122,7 +122,7 @@ class Client:
 
     def submission(self, submission_id: str) -> Submission:
         """One submission with its newest evaluation."""
-        return self.transport.get(f"submissions/{_identifier(submission_id)}/", Submission)
+        return self.transport.get(f"submissions/{identifier(submission_id)}/", Submission)
 
     def submissions(
         self, *, problem: str | None = None, state: str | None = None, verdict: str | None = None
@@ -138,7 +138,7 @@ class Client:
 
     def watch(self, submission_id: str) -> Iterator[Submission]:
         """The submission now, and again each time that something of it changed, until its evaluation has ended."""
-        address = f"submissions/{_identifier(submission_id)}/"
+        address = f"submissions/{identifier(submission_id)}/"
         tag = ""
         # Something that just changed often changes again at once; then as slowly as the site asks for.
         pause_s, longest_s = 0.5, 2.0
@@ -161,14 +161,5 @@ class Client:
 
     def cancel(self, submission_id: str) -> Submission:
         """End the newest evaluation of a submission."""
-        address = f"submissions/{_identifier(submission_id)}/cancel/"
+        address = f"submissions/{identifier(submission_id)}/cancel/"
         return decode(self.transport.request("POST", address), Submission)
-
-
-def _identifier(text: str) -> str:
-    """An identifier as the site writes it, also from the address of a page; raises UsageError."""
-    last = text.rstrip("/").rpartition("/")[2]
-    try:
-        return str(uuid.UUID(last))
-    except ValueError as error:
-        raise UsageError(f"{text!r} is no identifier; copy it from the page's address or from `pkb submit`.") from error

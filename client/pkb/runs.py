@@ -6,6 +6,7 @@ from typing import IO, Any
 
 import msgspec
 
+from .identifiers import identifier
 from .results import Attempt, AttemptPage, BulkResult, EventPage, Import, Organisation, Quota, Run, RunBrief, RunPage
 from .transport import Transport, decode
 
@@ -65,7 +66,7 @@ class Runs:
 
     def get(self, run_id: str) -> Run:
         """One run with its figures."""
-        return self._transport.get(f"runs/{run_id}/", Run)
+        return self._transport.get(f"runs/{identifier(run_id)}/", Run)
 
     def list(self, *, model: str | None = None, state: str | None = None) -> Iterator[RunBrief]:
         """Published and own runs, the newest first."""
@@ -78,7 +79,9 @@ class Runs:
 
     def add_attempt(self, run_id: str, attempt: NewAttempt) -> Attempt:
         """Add one attempt. Repeating it changes nothing, so a call whose answer got lost is sent again."""
-        answer = self._transport.request("POST", f"runs/{run_id}/attempts/", json=attempt, is_repeatable=True)
+        answer = self._transport.request(
+            "POST", f"runs/{identifier(run_id)}/attempts/", json=attempt, is_repeatable=True
+        )
         return decode(answer, Attempt)
 
     def add_lines(
@@ -87,7 +90,7 @@ class Runs:
         """Add many attempts as JSON Lines that `body` yields; what became of each, and Retry-After where one came."""
         answer = self._transport.request(
             "POST",
-            f"runs/{run_id}/attempts/bulk/",
+            f"runs/{identifier(run_id)}/attempts/bulk/",
             headers={"Content-Type": "application/x-ndjson", "Content-Length": str(length)},
             body=body,
             is_repeatable=True,
@@ -98,7 +101,7 @@ class Runs:
 
     def attempts(self, run_id: str, **narrowed: str | int) -> Iterator[Attempt]:
         """The attempts of a run, narrowed by `problem`, `verdict`, `state` or `sample`."""
-        page = self._transport.get(f"runs/{run_id}/attempts/", AttemptPage, params=narrowed)
+        page = self._transport.get(f"runs/{identifier(run_id)}/attempts/", AttemptPage, params=narrowed)
         yield from page.results
         while page.next:
             page = self._transport.get(page.next, AttemptPage)
@@ -108,7 +111,7 @@ class Runs:
         """What happens to a run, page by page, until nothing is pending; calls are held open while it is quiet."""
         while True:
             params = {"after": after, "wait": _FEED_WAIT_S, "limit": 500}
-            page = self._transport.get(f"runs/{run_id}/events/", EventPage, params=params)
+            page = self._transport.get(f"runs/{identifier(run_id)}/events/", EventPage, params=params)
             yield page
             if not page.pending and not page.events:
                 return
@@ -117,13 +120,13 @@ class Runs:
     def publish(self, run_id: str, *, sources: str = "public") -> Run:
         """Show the run, its attempts and, unless `sources` is "private", their sources to everybody; for good."""
         answer = self._transport.request(
-            "POST", f"runs/{run_id}/publish/", json={"sources": sources}, is_repeatable=True
+            "POST", f"runs/{identifier(run_id)}/publish/", json={"sources": sources}, is_repeatable=True
         )
         return decode(answer, Run)
 
     def export(self, run_id: str, into: IO[bytes], *, format: str = "jsonl") -> int:  # noqa: A002 - the API's own word
         """Write one row per attempt as `csv`, `jsonl` or `parquet`; the number of bytes."""
-        with self._transport.download(f"runs/{run_id}/export/", params={"format": format}) as pieces:
+        with self._transport.download(f"runs/{identifier(run_id)}/export/", params={"format": format}) as pieces:
             return sum(into.write(piece) for piece in pieces)
 
     def import_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Import:

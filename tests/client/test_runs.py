@@ -5,9 +5,7 @@ import csv
 import io
 import json
 import os
-import socket
 import sqlite3
-import threading
 import urllib.request
 import zipfile
 
@@ -15,6 +13,7 @@ import pytest
 
 from pkb import NewAttempt, NewRun, UsageError
 from pkb.attempt_files import read_attempts
+from tests.client.network import CuttingProxy
 from tests.client.programs import RIGHT
 
 # The site stores these as failed attempts without a judge, so that no test waits for one.
@@ -37,55 +36,6 @@ def write_attempts(path, number, **changes):
         for sample in range(number)
     ]
     path.write_text("".join(json.dumps(attempt) + "\n" for attempt in attempts))
-
-
-class CuttingProxy:
-    """Stands between client and site and cuts the first connection that has carried so many bytes."""
-
-    def __init__(self, site_port: int, *, after: int) -> None:
-        self.cuts = 0
-        self._site_port = site_port
-        self._after = after
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()
-
-    def _serve(self):
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            site = socket.create_connection(("127.0.0.1", self._site_port))
-            threading.Thread(target=self._carry, args=(client, site), daemon=True).start()
-            threading.Thread(target=_copy, args=(site, client), daemon=True).start()
-
-    def _carry(self, client, site):
-        carried = 0
-        while piece := client.recv(4096):
-            carried += len(piece)
-            if carried > self._after and not self.cuts:
-                self.cuts += 1
-                for end in (site, client):
-                    end.shutdown(socket.SHUT_RDWR)
-                return
-            site.sendall(piece)
-        site.shutdown(socket.SHUT_WR)
-
-
-def _copy(source, target):
-    try:
-        while piece := source.recv(4096):
-            target.sendall(piece)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
 
 
 def test_an_upload_cut_in_the_middle_is_sent_again_and_stored_once(command, site, alice, run, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from pkb import Refused, Unreachable, UsageError
 from pkb.diagnosis import diagnosis
+from tests.client.network import CuttingProxy
 from tests.client.programs import NO_COMMUNICATION, RAISES_ON_RANK_ONE, RIGHT
 
 
@@ -77,6 +78,26 @@ def test_the_same_key_gives_the_same_submission(alice):
     assert first.id == again.id
     assert alice.cancel(first.id).evaluation.state == "cancelled"
     assert first.id in [entry.id for entry in alice.submissions(problem="allreduce")]
+
+
+def test_an_answer_that_got_lost_submits_once(command, site, alice, tmp_path):
+    (tmp_path / "mine.py").write_text(f"{RIGHT}# lost\n")
+    with CuttingProxy(site.stack.port, after=None) as proxy:
+        arguments = (
+            "submit",
+            "allreduce",
+            "mine.py",
+            "--profile",
+            "cpux2",
+            "--mode",
+            "check",
+            "--note",
+            "lost",
+            "--json",
+        )
+        done = command(*arguments, "--site", proxy.url)
+        assert (done.status, proxy.cuts) == (0, 1), done.err
+    assert [entry.id for entry in alice.submissions() if entry.note == "lost"] == [json.loads(done.out)["id"]]
 
 
 @pytest.mark.parametrize(
