@@ -32,6 +32,7 @@ from evaluator.host import build_process, disassembly
 from evaluator.host.build_messages import Origin, find_errors
 from evaluator.host.build_process import BuildLimitExceeded, BuildLimits, Sent
 from evaluator.host.cgroups import Group, GroupLimits
+from evaluator.host.logs import clean
 from evaluator.host.sandbox import (
     Confinement,
     command,
@@ -311,26 +312,28 @@ def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> Bu
     """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
     try:
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         outcome = _Outcome(extensions=(), notes=("the builder ended without a result",))
     failed = [item for item in outcome.extensions if item.is_certain and not item.succeeded]
-    findings = [
-        finding
-        for item in failed
-        for finding in find_errors(item.log, origin=Origin(name=item.name, file=item.file, line=item.line))
-    ]
-    log = "\n".join([*(item.log for item in outcome.extensions), *outcome.notes, sent.said])
+    findings = [finding for item in failed for finding in find_errors(clean(item.log), origin=_origin(item))]
+    log = clean("\n".join([*(item.log for item in outcome.extensions), *outcome.notes, sent.said]))
     artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
     commands = (item.log.partition("\n")[0] for item in (*failed, *outcome.extensions))
     result = BuildResult(
         succeeded=not failed,
         seconds=seconds,
         cached=False,
-        command=next(commands, ""),
+        command=clean(next(commands, "")),
         log=log[:_LOG_BYTES],
         artefacts=artefacts,
     )
     return BuildRecord(result=result, findings=tuple(findings), primitives=sightings)
+
+
+def _origin(item: _ExtensionOutcome) -> Origin:
+    """Where the builder claims that an extension's source stands, fit to be shown."""
+    file = clean(item.file)[:200] if item.file is not None else None
+    return Origin(name=clean(item.name)[:200], file=file, line=item.line)
 
 
 def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evaluator.arena.records import OUTPUT_HEADER_BYTES
+from evaluator.host.logs import clean
 
 _ITEM_BYTES = {
     "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
@@ -99,7 +100,7 @@ def parse_header(head: bytes, *, file_bytes: int) -> list[dict[str, Any]]:
 
 def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
     if entry.other is not None:
-        return {"other": entry.other[:80]}
+        return {"other": clean(entry.other)[:80]}
     # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
     item_bytes = _ITEM_BYTES.get(entry.dtype)
     if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
@@ -109,7 +110,9 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
         end = start + math.prod(entry.shape) * (item_bytes or 1)
         if start < OUTPUT_HEADER_BYTES or start % 16 or end > file_bytes:
             raise HeaderError("a tensor lies outside the output file")
-    return {"dtype": entry.dtype[:40], "shape": list(entry.shape), "device": entry.device[:20], "start": max(start, -1)}
+    # Names are shown to the author where they are not what was asked for.
+    names = {"dtype": clean(entry.dtype)[:40], "device": clean(entry.device)[:20]}
+    return {**names, "shape": list(entry.shape), "start": max(start, -1)}
 
 
 def digest(descriptor: int) -> str:

@@ -1,0 +1,90 @@
+"""Bent messages from nodes: each counts as what it says, or changes nothing; no worker falls over."""
+
+import json
+import random
+
+import msgspec
+import pytest
+
+from evaluator.contract import Finding, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
+from portal.nodes import tasks as node_tasks
+from portal.nodes.models import Slot
+from portal.submissions import actions, tasks
+from portal.submissions.models import Evaluation, Report, State
+from tests.evaluator.test_fuzz import mutated
+from tests.portal.factories import delivery_of, evaluation_of, submit
+
+pytestmark = pytest.mark.django_db
+
+
+def keep(node, assignment, *, valid_for_s):
+    """Stands at the place of the broker."""
+
+
+@pytest.fixture
+def leased(alice, node, now):
+    evaluation = evaluation_of(submit(alice))
+    actions.dispatch_once(now, send=keep)
+    evaluation.refresh_from_db()
+    return evaluation
+
+
+def bent(text: str, chance: random.Random) -> str:
+    """A message with one to three things changed, and sometimes cut off."""
+    value = json.loads(text)
+    for _ in range(chance.randrange(1, 4)):
+        value = mutated(value, chance)
+    changed = json.dumps(value)
+    return changed[: chance.randrange(len(changed) + 1)] if chance.random() < 0.2 else changed
+
+
+def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
+    chance = random.Random(seed)
+    lease = evaluation.lease
+    told = Progress(evaluation_id=str(evaluation.pk), lease=lease, stage=Stage.TIMING, detail="block 3").to_json()
+    delivered = delivery_of(evaluation, verdict=Verdict.WRONG_RESULT).to_json()
+    status = NodeStatus(
+        node="alpha",
+        key="wrong",
+        slots=(SlotStatus(index=0, profile="cpux2", state=SlotState.FREE),),
+        sandbox=SandboxLevel.REDUCED,
+        backends=(),
+        revisions={},
+    ).to_json()
+    for _ in range(times):
+        tasks.record_progress(bent(told, chance))
+        tasks.record_delivery(bent(delivered, chance))
+        node_tasks.record_node_status(bent(status, chance))
+        evaluation.refresh_from_db()
+        if evaluation.state == State.FINISHED:
+            # What was bent did not matter: the message still named evaluation, lease, node and source.
+            assert evaluation.verdict in set(Verdict)
+            Report.objects.all().delete()
+            Evaluation.objects.update(state=State.RUNNING, lease=lease, verdict="", finished_at=None)
+        elif evaluation.state == State.QUEUED:
+            evaluation.state, evaluation.lease = State.RUNNING, lease
+            evaluation.node_id, evaluation.slot_index, evaluation.attempt = Slot.objects.get().node_id, 0, 1
+            evaluation.save()
+            Report.objects.all().delete()
+
+
+def test_bent_messages_change_nothing_or_what_they_say(leased):
+    try_messages(leased, times=60, seed=7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_bent_messages_thousands_of_times(leased, seed):
+    try_messages(leased, times=500, seed=seed)
+
+
+def test_a_nul_in_what_a_submission_printed_does_not_cost_the_report(leased):
+    report = delivery_of(leased, verdict=Verdict.CRASHED).report
+    report = msgspec.structs.replace(
+        report, message="rank 0 \0 crashed", findings=(Finding(verdict=Verdict.CRASHED, message="\0", rank=0),)
+    )
+    tasks.record_delivery(msgspec.structs.replace(delivery_of(leased), report=report).to_json())
+    leased.refresh_from_db()
+    assert (leased.state, leased.verdict) == (State.FINISHED, "CRASHED")
+    assert leased.message == "rank 0 \N{REPLACEMENT CHARACTER} crashed"
+    assert "\\u0000" not in json.dumps(Report.objects.get().content)
