@@ -126,7 +126,7 @@ def judge_one(options: argparse.Namespace) -> int:
 def _request(options: argparse.Namespace) -> EvaluationRequest:
     profile = profiles.get(options.profile)
     problem = registry.get(options.problem)
-    refusal = problem.refuses_world_size(profile.world_size)
+    refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
     return EvaluationRequest(

@@ -17,7 +17,7 @@ statement.md
     What the problem asks, for a reader who knows CUDA but not this workload.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -225,11 +225,13 @@ class Size:
     """A named set of dimensions.
 
     `dims` gives every symbol at a world size. `system` names the real workload that `large` is taken from, with
-    the figures used; for `tiny` and `base` it says what they are for.
+    the figures used; for `tiny` and `base` it says what they are for. On fewer than `least_world_size` ranks the size
+    is not judged, because a rank would have to hold more than a GPU has room for.
     """
 
     dims: Callable[[int], Dims]
     system: str
+    least_world_size: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +304,15 @@ class Problem:
     def parameter_names(self) -> tuple[str, ...]:
         """The parameters of `solution`, in order."""
         return tuple(argument.name for argument in self.arguments)
+
+    def refuses(self, world_size: int, sizes: Iterable[str]) -> str | None:
+        """Why the problem is not judged on `world_size` ranks at all of `sizes`; None where it is."""
+        refusal = self.refuses_world_size(world_size)
+        for name in sizes:
+            least = self.sizes[SizeName(name)].least_world_size
+            if refusal is None and world_size < least:
+                refusal = f"needs at least {least} ranks at size {name}, got {world_size}"
+        return refusal
 
     def dims(self, size: SizeName, world_size: int) -> Dims:
         """The dimension symbols at `size` on `world_size` ranks.

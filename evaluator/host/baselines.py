@@ -59,8 +59,9 @@ class BaselineRun:
         """
         for slug in slugs:
             problem = registry.get(slug)
-            if problem.refuses_world_size(self.profile.world_size) is None:
-                for size in self.profile.sizes[Mode.RANKED]:
+            sizes = self.profile.sizes[Mode.RANKED]
+            if problem.refuses(self.profile.world_size, sizes) is None:
+                for size in sizes:
                     yield slug, size, self._measure_size(problem, size, dtype)
 
     def _measure_size(self, problem: Problem, size: str, dtype: str) -> Baseline:

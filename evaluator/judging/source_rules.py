@@ -40,7 +40,7 @@ def check_source(
     """
     return (
         *_check_limits(bundle),
-        *_check_support(problem, bundle, backend=backend, profile=profile),
+        *_check_support(problem, bundle, backend=backend, profile=profile, mode=mode),
         *_check_entry(problem, bundle),
         *(_check_collectives(bundle, backend=backend) if mode is Mode.RANKED else ()),
     )
@@ -72,12 +72,14 @@ def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
         yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
 
 
-def _check_support(problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile) -> Iterator[Finding]:
+def _check_support(
+    problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile, mode: Mode
+) -> Iterator[Finding]:
     if backend not in profile.backends:
         judged = ", ".join(profile.backends)
         message = f"profile {profile.name} cannot judge backend {backend}; it judges {judged}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
-    refusal = problem.refuses_world_size(profile.world_size)
+    refusal = problem.refuses(profile.world_size, profile.sizes[mode])
     if refusal is not None:
         message = f"{problem.slug} does not run on {profile.world_size} ranks: {refusal}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.floors import Floor, floor
 from problems.schema import Cost, Dims, Problem, SizeName
@@ -66,5 +67,9 @@ def floor_rows(problem: Problem) -> list[FloorRow]:
 
 
 def judging_profiles(problem: Problem) -> list[Profile]:
-    """The profiles whose world size `problem` runs at, practice boards first."""
-    return [profile for profile in profiles().values() if problem.refuses_world_size(profile.world_size) is None]
+    """The profiles that judge `problem` at their ranked sizes, practice boards first."""
+    return [
+        profile
+        for profile in profiles().values()
+        if problem.refuses(profile.world_size, profile.sizes[Mode.RANKED]) is None
+    ]

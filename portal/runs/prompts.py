@@ -143,7 +143,7 @@ def _profile(problem: Problem, name: str) -> Profile:
         raise Refusal(
             field="profile", value=name, message="There is no such profile.", remedy=f"Known are {known}."
         ) from error
-    reason = problem.refuses_world_size(chosen.world_size)
+    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
     if reason is not None:
         raise Refusal(
             field="profile",

@@ -204,9 +204,10 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
 
 
 def supported_problems(profile: str) -> frozenset[str]:
-    """The problems that the world size of `profile` allows."""
-    world_size = profiles.get(profile).world_size
-    return frozenset(p.slug for p in registry.problems() if p.refuses_world_size(world_size) is None)
+    """The problems that `profile` judges at its ranked sizes."""
+    chosen = profiles.get(profile)
+    sizes = chosen.sizes[Mode.RANKED]
+    return frozenset(p.slug for p in registry.problems() if p.refuses(chosen.world_size, sizes) is None)
 
 
 @dataclass(frozen=True, kw_only=True)

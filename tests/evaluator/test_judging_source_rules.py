@@ -70,6 +70,13 @@ def test_the_size_limit_counts_all_files():
     assert found == [(Verdict.LIMIT_EXCEEDED, None)]
 
 
+def test_a_size_that_the_profile_has_no_room_for_is_unsupported():
+    slug = "gnn_sparse_feature_fetch_projection"
+    text = "def solution(local_embedding_shard, input_node_ids, proj_matrix, num_total_nodes, group=None): ...\n"
+    assert check(text, slug=slug, profile="h200x2-nomc") == [(Verdict.UNSUPPORTED, None)]
+    assert check(text, slug=slug, profile="h200x4-nomc") == check(text, slug=slug, profile="cpux2") == []
+
+
 def test_a_backend_that_the_profile_cannot_judge_is_unsupported():
     assert check("def solution(tensor):\n    return tensor\n", backend=Backend.CUDA) == [(Verdict.UNSUPPORTED, None)]
 

@@ -41,6 +41,21 @@ def test_single_rank_is_refused_with_the_reason():
         PROBLEM.dims(SizeName.TINY, 1)
 
 
+@pytest.mark.parametrize(
+    ("world_size", "sizes", "refusal"),
+    [
+        (2, ["tiny"], None),
+        (2, ["tiny", "base"], "needs at least 4 ranks at size base, got 2"),
+        (4, ["base", "large"], None),
+        (1, ["base"], "needs at least 2 ranks, got 1"),
+    ],
+)
+def test_size_is_not_judged_on_fewer_ranks_than_it_needs(world_size: int, sizes: list[str], refusal: str | None):
+    demanding = replace(PROBLEM.sizes[SizeName.BASE], least_world_size=4)
+    problem = replace(PROBLEM, sizes={**PROBLEM.sizes, SizeName.BASE: demanding})
+    assert problem.refuses(world_size, sizes) == refusal
+
+
 def test_groups_cover_the_world_in_blocks_and_in_strides():
     assert world(3).ranks == (0, 1, 2)
     assert contiguous(5, world_size=8, group_size=4).ranks == (4, 5, 6, 7)

@@ -155,7 +155,7 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Pr
         raise Refusal(
             field="profile", value=profile, message="There is no such profile.", remedy=f"Known are {known}."
         ) from error
-    reason = problem.refuses_world_size(chosen.world_size)
+    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode(mode)])
     if reason is not None:
         raise Refusal(
             field="profile",

@@ -117,6 +117,7 @@ PROBLEM = Problem(
         SizeName.TINY: Size(dims=tiny, system="a check on CPU ranks"),
         SizeName.BASE: Size(
             dims=base,
+            least_world_size=4,
             system="the card's size: 20000 queries to 111 million rows of 256 elements (28.4 GB per rank on two ranks, "
             "7.1 GB on eight)",
         ),
@@ -127,6 +128,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
+    world_size_rule="any; at least 4 where base is judged, for its shards",
     hops=(
         Hop(source="rank r", target="rank d", payload="how many rows are wanted", pattern=Communication.ALL_TO_ALL),
         Hop(source="rank r", target="rank d", payload="ids of rows that d owns", pattern=Communication.ALL_TO_ALL_V),
@@ -148,6 +150,6 @@ PROBLEM = Problem(
         reason="The model counts the mean over ranks; the owner of popular rows sends more than others.",
     ),
     notes=(
-        "A shard at base takes 28.4 GB on two ranks: tests on the CPU check its shape by the spec and do not draw it.",
+        "On two ranks a shard at base takes 28.4 GB, of which the judge holds up to five: base is not judged there.",
     ),
 )
