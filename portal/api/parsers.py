@@ -72,10 +72,19 @@ class JSONParser(parsers.BaseParser):
 class MultiPartParser(parsers.MultiPartParser):
     """A form with an uploaded file."""
 
+    limit: int | None = None
+    """Bytes of the body; None for the site's own limit."""
+
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
         """The fields and files of the form; raises ParseError where it is broken."""
-        _check_size(parser_context)
+        _check_size(parser_context, limit=self.limit)
         return super().parse(stream, media_type, parser_context)
+
+
+class ArchiveForm(MultiPartParser):
+    """A form with an archive of many sources, which is kept in a file rather than in memory."""
+
+    limit = settings.BULK_MAX_BYTES
 
 
 class _Stream(parsers.BaseParser):

@@ -18,7 +18,7 @@ from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
 from portal.api.endpoint import Endpoint, caller, viewer
 from portal.api.pagination import NewestFirst, SmallestFirst
-from portal.api.parsers import ArchiveStream, JSONParser, LinesStream, MultiPartParser
+from portal.api.parsers import ArchiveForm, ArchiveStream, JSONParser, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
     BulkOutput,
@@ -364,7 +364,7 @@ class ImportTree(Endpoint):
 
     signed_in = frozenset({"POST"})
     scopes = _WRITE
-    parser_classes: tuple[type[BaseParser], ...] = (MultiPartParser,)
+    parser_classes: tuple[type[BaseParser], ...] = (ArchiveForm,)
 
     @extend_schema(
         operation_id="importRun",
