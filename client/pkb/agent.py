@@ -19,6 +19,10 @@ _REVISE = (
     "The judge ran your program. This is what it says:\n\n{diagnosis}\n\n"
     "Find the cause, then answer with the whole corrected file in one block between ```python and ```."
 )
+_NOT_JUDGED = (
+    "Your program could not be judged, for no fault of its own:\n\n{diagnosis}\n\n"
+    "Answer with the same file again, or a better one, in one block between ```python and ```."
+)
 _FASTER = (
     "The judge ran your program and accepted it:\n\n{diagnosis}\n\n"
     "Make it faster and keep it right. Answer with the whole file in one block between ```python and ```."
@@ -43,6 +47,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def has_passed(self) -> bool:
         """Whether it was accepted."""
         return self.verdict == "PASSED"
+
+    @property
+    def is_of_the_program(self) -> bool:
+        """Whether the program is answerable for it, and not the judge or whoever cancelled."""
+        return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED"}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,9 +180,14 @@ def conversation(prompt: str, steps: Sequence[Step]) -> list[Message]:
 def _rounds(steps: Sequence[Step]) -> Iterator[Message]:
     for step in steps:
         assert step.verdict is not None  # a step is judged before the next question
-        words = _FASTER if step.verdict.has_passed else _REVISE
         yield Message("assistant", step.answer.text)
-        yield Message("user", words.format(diagnosis=step.verdict.diagnosis))
+        yield Message("user", _words(step.verdict).format(diagnosis=step.verdict.diagnosis))
+
+
+def _words(verdict: Verdict) -> str:
+    if verdict.has_passed:
+        return _FASTER
+    return _REVISE if verdict.is_of_the_program else _NOT_JUDGED
 
 
 def trajectory(asked: str, answer: Answer) -> str:

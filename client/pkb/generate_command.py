@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.progress import Progress, TaskID
 
 from . import output
-from .agent import Judge, Plan, Task
+from .agent import Judge, Plan, Task, Verdict
 from .chat import ChatModel, Prices
 from .client import Client
 from .context import Context, with_context
@@ -156,13 +157,6 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
         judge = RunJudge(site=pkb, run=made.run, prices=settings.prices)
     with output.progress() as bar:
         shown = bar.add_task("samples", total=len(tasks), completed=len(log.done() & set(tasks)))
-
-        def hears(task: Task, *, step: int | None, error: PkbError | None) -> None:
-            if error is not None:
-                output.say(f"{task.problem}/{task.sample}: {error}")
-            elif step is None:
-                bar.advance(shown)
-
         return generate(
             log,
             settings=settings,
@@ -173,8 +167,26 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
             made=made,
             concurrency=chosen.concurrency,
             budget_usd=chosen.budget_usd,
-            hears=hears,
+            hears=_Shown(bar, shown),
         )
+
+
+class _Shown:
+    """How a generation goes: a bar on a terminal, and a line for each verdict and failure."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+
+    def judged(self, task: Task, step: int, verdict: Verdict) -> None:
+        output.say(f"{task.problem}/{task.sample} step {step}: {verdict.verdict}")
+
+    def ended(self, task: Task, error: PkbError | None) -> None:
+        if error is None:
+            self._bar.advance(self._task)
+            output.say(f"{task.problem}/{task.sample}: done")
+        else:
+            output.say(f"{task.problem}/{task.sample}: {error}")
 
 
 def _tasks(pkb: Client, slugs: tuple[str, ...], *, profile: str, samples: int) -> list[Task]:

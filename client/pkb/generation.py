@@ -23,8 +23,12 @@ from .runs import NewRun
 class Hears(Protocol):
     """Who is told how a generation goes."""
 
-    def __call__(self, task: Task, *, step: int | None, error: PkbError | None) -> None:
-        """A step was judged, or with None for the step the sample is done, or failed."""
+    def judged(self, task: Task, step: int, verdict: Verdict) -> None:
+        """A step was judged."""
+        ...
+
+    def ended(self, task: Task, error: PkbError | None) -> None:
+        """The sample is done, or failed."""
         ...
 
 
@@ -146,7 +150,7 @@ def generate(
 
     failed: dict[str, PkbError] = {}
     for task, error in _in_threads([task for task in tasks if task not in done], carry, concurrency=concurrency):
-        hears(task, step=None, error=error)
+        hears.ended(task, error)
         if error is not None:
             failed[f"{task.problem}/{task.sample}"] = error
     over_budget = [name for name, error in failed.items() if isinstance(error, OverBudget)]
@@ -208,7 +212,7 @@ class _Told:
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         self._log.judged(task, step, verdict)
-        self._hears(task, step=step, error=None)
+        self._hears.judged(task, step, verdict)
 
 
 def new_key() -> str:

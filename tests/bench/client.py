@@ -71,6 +71,16 @@ def measure_upload(pkb: Client, *, database: str) -> None:
     )
 
 
+class Nobody:
+    """Hears and says nothing."""
+
+    def judged(self, *_: object) -> None:
+        """A step was judged."""
+
+    def ended(self, *_: object) -> None:
+        """A sample is done."""
+
+
 def measure_agent(pkb: Client) -> None:
     """Three steps of a model that needs no time, each judged in check mode, and the ranked attempt judged too."""
     prices = Prices()
@@ -105,7 +115,7 @@ def measure_agent(pkb: Client) -> None:
                     made=made,
                     concurrency=1,
                     budget_usd=None,
-                    hears=lambda *_, **__: None,
+                    hears=Nobody(),
                 )
                 verdicts = [entry.verdict.verdict for entry in log.of_kind(Judged)]
             loop_s = time.monotonic() - started

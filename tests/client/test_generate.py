@@ -146,8 +146,9 @@ def test_the_fastest_that_passed_is_ranked():
 
 
 def test_a_model_sees_the_task_and_its_latest_rounds():
-    asked = conversation("The task.", [step(f"NUMBER_{number}") for number in range(7)])
+    asked = conversation("The task.", [step(f"NUMBER_{number}") for number in range(6)] + [step("JUDGE_FAILURE")])
     assert asked[0].content == "The task."
     assert [message.role for message in asked[1:]] == ["assistant", "user"] * 4
     assert "NUMBER_3, because" in asked[2].content
-    assert "NUMBER_6, because" in asked[-1].content
+    assert "JUDGE_FAILURE, because" in asked[-1].content
+    assert "for no fault of its own" in asked[-1].content
