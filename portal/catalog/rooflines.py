@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from django.urls import reverse
 
 from evaluator.hardware import profiles
+from evaluator.hardware.ceilings import stored as stored_ceilings
 from evaluator.hardware.profiles import Peaks, Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
@@ -140,12 +141,15 @@ def works(profile_name: str) -> tuple[Work, ...]:
     profile = profiles.get(profile_name)
     if profile.peaks is None:
         raise ValueError(f"{profile_name} has no roofline")
+    measured = stored_ceilings(profile_name)
+    latency_us = measured.empty_collective_us if measured else None
     found = []
     for problem in registry.problems():
-        if problem.refuses_world_size(profile.world_size) is None:
-            for size in RANKED_SIZES:
+        for size in RANKED_SIZES:
+            if problem.refuses(profile.world_size, (size,)) is None:
                 cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, ELEMENT_BYTES)
-                found.append(Work(problem=problem, size=size.value, cost=cost, floor=floor(cost, profile.peaks)))
+                bounded = floor(cost, profile.peaks, latency_us=latency_us)
+                found.append(Work(problem=problem, size=size.value, cost=cost, floor=bounded))
     return tuple(found)
 
 
@@ -197,19 +201,32 @@ def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
         rate, name = peaks.memory_bytes_s, f"memory {peaks.memory_bytes_s / 1e12:.3g} TB/s"
     else:
         rate, name = peaks.wire_bytes_s, f"wire {peaks.wire_bytes_s / 1e9:.0f} GB/s"
-    found = [
+    return [
         charts.Ceiling(name=f"{name} (datasheet)", level=tensor, rate=rate),
         charts.Ceiling(name=f"bf16 {tensor / 1e12:.0f} TFLOP/s (datasheet)", level=tensor, start=tensor / rate),
         charts.Ceiling(
             name=f"fp32 {vector / 1e12:.0f} TFLOP/s (datasheet)", level=vector, start=vector / rate, dash="dash"
         ),
+        *_measured_slopes(profile, axis, level=tensor),
+        *_measured_levels(profile, rate),
     ]
-    if axis is Axis.WIRE:
-        found += [
-            charts.Ceiling(name=f"{what} (measured)", level=tensor, rate=bytes_s, dash="dot")
-            for what, bytes_s in _measured_wire(profile)
-        ]
-    return found
+
+
+def _measured_slopes(profile: Profile, axis: Axis, *, level: float) -> list[charts.Ceiling]:
+    measured = stored_ceilings(profile.name)
+    reached = _measured_wire(profile) if axis is Axis.WIRE else []
+    if axis is Axis.MEMORY and measured is not None:
+        reached = [(f"memory {measured.memory_bytes_s / 1e12:.3g} TB/s", measured.memory_bytes_s)]
+    return [charts.Ceiling(name=f"{what} (measured)", level=level, rate=rate, dash="dot") for what, rate in reached]
+
+
+def _measured_levels(profile: Profile, rate: float) -> list[charts.Ceiling]:
+    measured = stored_ceilings(profile.name)
+    reached = measured.arithmetic_flops.get("bfloat16") if measured else None
+    if reached is None:
+        return []
+    name = f"bf16 {reached / 1e12:.0f} TFLOP/s (measured)"
+    return [charts.Ceiling(name=name, level=reached, start=reached / rate, dash="dot")]
 
 
 def _wire_levels(profile: Profile, peaks: Peaks) -> list[charts.Ceiling]:
@@ -224,8 +241,11 @@ def _wire_levels(profile: Profile, peaks: Peaks) -> list[charts.Ceiling]:
 
 
 def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
+    """The slowest copy between two GPUs of this profile, else what was stored with the public references."""
+    measured = stored_ceilings(profile.name)
+    pairs = [pair.bytes_s for pair in measured.pairs] if measured else []
     table = measurements.public_references(profile.name)
-    reached = table.ceilings.peer_copy_bytes_s if table else None
+    reached = min(pairs) if pairs else table.ceilings.peer_copy_bytes_s if table else None
     return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
 
 

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluator.contract import Baseline, BaselineTable
+from evaluator.hardware import ceilings
 from evaluator.hardware.profiles import profiles
 from evaluator.judging.floors import floor
 from portal.catalog import measurements
@@ -192,3 +193,25 @@ def test_a_problem_has_no_roofline_on_cpu_ranks(client):
     response = client.get("/problems/alltoall/", {"profile": "cpux2"})
     assert response.status_code == 404
     assert b"Known are h100x4" in response.content
+
+
+def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monkeypatch):
+    found = ceilings.Ceilings(
+        profile="h100x4",
+        measured_at="2026-12-01T00:00:00+00:00",
+        environment={},
+        arithmetic_flops={"bfloat16": 700e12},
+        memory_bytes_s=3e12,
+        pairs=(
+            ceilings.PairRate(source=0, target=1, bytes_s=380e9),
+            ceilings.PairRate(source=1, target=0, bytes_s=370e9),
+        ),
+        collectives=(),
+        empty_collective_us=12.0,
+    )
+    (tmp_path / "h100x4.json").write_text(found.to_json())
+    monkeypatch.setattr(ceilings, "FOLDER", tmp_path)
+    wire = {trace["name"] for trace in _figure(client, profile="h100x4")["data"]}
+    assert {"peer copy 370 GB/s (measured)", "bf16 700 TFLOP/s (measured)", "wire 450 GB/s (datasheet)"} <= wire
+    memory = {trace["name"] for trace in _figure(client, profile="h100x4", axis="memory")["data"]}
+    assert {"memory 3 TB/s (measured)", "memory 3.35 TB/s (datasheet)"} <= memory
