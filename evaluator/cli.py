@@ -24,7 +24,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import ceilings as stored_ceilings
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
-from evaluator.host import Judge, JudgeSettings, SandboxChoice, ceilings, sandbox
+from evaluator.host import Judge, JudgeSettings, SandboxChoice, ceilings, sandbox, survey
 from evaluator.host import probe as machine
 from evaluator.host.baselines import BaselineRun
 from evaluator.host.baselines import table as baseline_table
@@ -255,7 +255,7 @@ def _survey(profile: Profile) -> sandbox.Confinement:
         settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
         user = SlotUser.take(settings.users)
         try:
-            return sandbox.resolve(profile, settings, private=private, user=user.number if user is not None else None)
+            return survey.resolve(profile, settings, private=private, user=user.number if user is not None else None)
         finally:
             if user is not None:
                 user.close()

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evaluator.host import processes
+
 _PREFIX = "pkb-"
+_LEAF = "node"
 _SETTLED_S = 60.0
 """A group this young may belong to a sandbox that has not entered it yet."""
 _REMOVE_S = 5.0
@@ -190,6 +193,22 @@ def find() -> Hierarchy:
     return Hierarchy(places=places, versions=versions, core=core)
 
 
+def settle() -> None:
+    """Move a service's processes into a group of their own below the service's, where that is theirs alone.
+
+    Version 2 gives no controllers to groups beside processes, and a service manager that delegates a group puts the
+    service right into it. Does nothing elsewhere: on version 1, or in a group that others share.
+    """
+    for mount, controllers in _mounts():
+        folder = mount / _own_path("").lstrip("/")
+        with contextlib.suppress(OSError):
+            if controllers is None and folder != mount and _is_all_ours(folder):
+                leaf = folder / _LEAF
+                leaf.mkdir(exist_ok=True)
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    _write(leaf / "cgroup.procs", pid)
+
+
 def _mounts() -> Iterator[tuple[Path, frozenset[str] | None]]:
     """Mounted hierarchies: version 1 with its controllers, version 2 with None."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -221,12 +240,27 @@ def _enabled(folder: Path) -> set[str]:
     try:
         offered = set((folder / "cgroup.controllers").read_text().split())
         control = folder / "cgroup.subtree_control"
-        for controller in sorted(offered & set(_WANTED) - set(control.read_text().split())):
+        missing = sorted(offered & set(_WANTED) - set(control.read_text().split()))
+        for controller in missing:
             with contextlib.suppress(OSError):  # busy: the folder has processes of its own
                 _write(control, f"+{controller}")
         return set(control.read_text().split())
     except OSError:
         return set()
+
+
+def _is_all_ours(folder: Path) -> bool:
+    """Whether a group holds this process, and beside it only processes above or below it: a service's own group."""
+    inside = set(map(int, (folder / "cgroup.procs").read_text().split()))
+    return os.getpid() in inside and inside <= _family(os.getpid())
+
+
+def _family(pid: int) -> set[int]:
+    above, parent = {pid}, processes.parent_of(pid)
+    while parent:
+        above.add(parent)
+        parent = processes.parent_of(parent)
+    return above | set(processes.descendants(pid))
 
 
 def _can_make_groups(folder: Path) -> bool:

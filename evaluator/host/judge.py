@@ -14,7 +14,7 @@ from typing import Self
 from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host import sandbox
+from evaluator.host import sandbox, survey
 from evaluator.host.builder import Builder
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.gang import Gang, GangPlan
@@ -172,7 +172,7 @@ class Judge:
         sandbox.write_private(private)
         try:
             user = self._user.number if self._user is not None else None
-            return sandbox.resolve(self.profile, self.settings, private=private, user=user)
+            return survey.resolve(self.profile, self.settings, private=private, user=user)
         finally:
             shutil.rmtree(private, ignore_errors=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from celery.signals import worker_init, worker_shutting_down
 
-from evaluator.host import Judge, JudgeSettings
+from evaluator.host import Judge, JudgeSettings, cgroups
 from evaluator.node.app import add_tasks, make_app
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
@@ -44,10 +44,16 @@ def run(settings: NodeSettings) -> int:
     app = make_app(settings)
 
     remove_leftovers(settings.work_dir)
+    cgroups.settle()
 
     def make_judge(profile: str) -> Judge:
         return Judge(
-            JudgeSettings(profile=profile, work_dir=settings.work_dir, allow_unsandboxed=settings.allow_unsandboxed)
+            JudgeSettings(
+                profile=profile,
+                work_dir=settings.work_dir,
+                allow_unsandboxed=settings.allow_unsandboxed,
+                users=settings.users,
+            )
         )
 
     node = Node(settings, Outbox(app, settings.spool_dir), make_judge=make_judge)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from evaluator.hardware import profiles
+from evaluator.host.slot_users import DEFAULT_RANGE
 
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
@@ -27,6 +28,7 @@ class NodeSettings:
         spool_dir: where reports wait until the broker has taken them.
         heartbeat_s: seconds between two signs of life.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all.
+        users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
     """
 
     name: str
@@ -38,6 +40,7 @@ class NodeSettings:
     spool_dir: Path
     heartbeat_s: float
     allow_unsandboxed: bool
+    users: tuple[int, int] = DEFAULT_RANGE
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
@@ -59,6 +62,7 @@ class NodeSettings:
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
             allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),
+            users=_users(values),
         )
 
 
@@ -104,3 +108,14 @@ def _seconds(values: Mapping[str, str], name: str, *, default: float) -> float:
     if not seconds > 0:
         raise Misconfigured(f"{name}={text} is not a positive number of seconds")
     return seconds
+
+
+def _users(values: Mapping[str, str]) -> tuple[int, int]:
+    text = values.get("PKB_NODE_USERS", "-".join(map(str, DEFAULT_RANGE)))
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 2**31):
+        raise Misconfigured(
+            f"PKB_NODE_USERS={text} is not a range of user numbers; write the first and the last, for example "
+            "1900000000-1900000063"
+        )
+    return int(first), int(last)

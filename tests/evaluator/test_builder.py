@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import sandbox
+from evaluator.host import sandbox, survey
 from evaluator.host.build_messages import Origin, find_errors
 from evaluator.host.build_process import BuildLimits
 from evaluator.host.builder import Builder, Built
@@ -34,7 +34,7 @@ def settings(tmp_path_factory):
 def confinement(settings, tmp_path_factory):
     private = tmp_path_factory.mktemp("survey")
     sandbox.write_private(private)
-    return sandbox.resolve(profiles.get(PROFILE), settings, private=private)
+    return survey.resolve(profiles.get(PROFILE), settings, private=private)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.contract import Primitive, SourceBundle, SourceFile, Verdict, Witness
 from evaluator.hardware import profiles
-from evaluator.host import disassembly, sandbox
+from evaluator.host import disassembly, sandbox, survey
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import collectives, primitives, source_rules
 
@@ -92,7 +92,7 @@ def test_a_compiled_module_is_read_inside_the_sandbox(tmp_path, compiled_primiti
     private = tmp_path / "survey"
     private.mkdir()
     sandbox.write_private(private)
-    confinement = sandbox.resolve(profile, settings, private=private)
+    confinement = survey.resolve(profile, settings, private=private)
     ((name, text),) = disassembly.listings(
         {"0" * 32 + "/p.so": compiled_primitives},
         confinement=confinement, profile=profile, settings=settings, workdir=tmp_path,

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, Primitive, SourceBundle, SourceFile
 from evaluator.hardware import profiles
-from evaluator.host import sandbox
+from evaluator.host import sandbox, survey
 from evaluator.host.builder import Builder
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.stand_ins import stand_ins
@@ -36,7 +36,7 @@ def build(tmp_path):
     private = tmp_path / "survey"
     private.mkdir()
     sandbox.write_private(private)
-    confinement = sandbox.resolve(profile, settings, private=private)
+    confinement = survey.resolve(profile, settings, private=private)
 
     def build(text):
         request = EvaluationRequest(

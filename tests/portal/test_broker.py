@@ -174,6 +174,8 @@ def test_a_node_reads_its_settings():
         ({"PKB_NODE_PROFILES": "cpux3"}, "cpux3"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "soon"}, "PKB_NODE_HEARTBEAT_SECONDS"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "0"}, "PKB_NODE_HEARTBEAT_SECONDS"),
+        ({"PKB_NODE_USERS": "1000"}, "PKB_NODE_USERS"),
+        ({"PKB_NODE_USERS": "2000-1000"}, "PKB_NODE_USERS"),
     ],
 )
 def test_a_node_that_is_told_nonsense_names_the_variable(changes, named):
