@@ -1,0 +1,78 @@
+"""Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.test_pages import LOOKS, _problems
+
+PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/"}
+POINTS = "[data-plot=roofline-figure] .scatterlayer .point"
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_chart_pages_fit_and_are_accessible(visit: Visit, width: int, scheme: str) -> None:
+    page = visit(width=width, scheme=scheme).page
+    found = [
+        problem
+        for name, address in PAGES.items()
+        for problem in _problems(page, address, picture=f"{name}-{width}-{scheme}")
+    ]
+    assert found == []
+
+
+def _drag_over_the_plot(page: Page) -> None:
+    box = page.locator("[data-plot=roofline-figure] .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.8, steps=4)
+    page.mouse.up()
+
+
+def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Visit) -> None:
+    page = visit().page
+    page.goto("/roofline/?axis=traffic")
+    page.locator(POINTS).first.wait_for(state="attached")
+    _drag_over_the_plot(page)
+    page.wait_for_url("**window=*")
+    address = page.get_by_role("link", name="Link to this view").get_attribute("href")
+    assert address is not None
+    assert "window=" in address
+    assert "axis=traffic" in address
+    shown = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
+    page.goto(address)
+    page.locator(POINTS).first.wait_for(state="attached")
+    restored = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
+    assert restored == pytest.approx(shown, abs=0.001)
+
+
+def test_a_point_opens_its_problem_and_a_picture_can_be_saved(visit: Visit) -> None:
+    page = visit().page
+    page.goto("/roofline/")
+    page.locator(POINTS).first.wait_for(state="attached")
+    for name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as saving:
+            page.get_by_role("button", name=name).click()
+        assert saving.value.suggested_filename == f"pkb-roofline-h200x8-nomc.{name.lower()}"
+        assert saving.value.path().read_bytes().startswith(start)
+    page.locator(POINTS).last.hover(force=True)
+    expect(page.locator("[data-plot=roofline-figure] .hoverlayer")).to_contain_text("of the roofline")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**/problems/**")
+
+
+def test_rooflines_and_taxonomy_can_be_read_without_scripts(visit: Visit) -> None:
+    page = visit(scripts=False).page
+    page.goto("/roofline/?sort=public&order=descending")
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+    expect(page.get_by_role("main")).to_contain_text("is not our baseline")
+    page.get_by_role("link", name="Floor").click()
+    expect(page.locator("[aria-sort=ascending]")).to_contain_text("Floor")
+    page.goto("/taxonomy/")
+    page.get_by_label("Cells show").select_option("solved")
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("link", name="Attention, context parallel").click()
+    expect(page.get_by_role("heading", name="Problems")).to_be_visible()
+    expect(page.get_by_label("Parallelism")).to_have_value("context")
