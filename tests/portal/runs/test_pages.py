@@ -160,3 +160,12 @@ def test_the_page_of_a_run_takes_the_same_queries_for_one_attempt_and_for_many(
         counts.append(len(seen))
     # The list of runs to compare with asks once more where there is another run.
     assert abs(counts[0] - counts[1]) <= 1, counts
+
+
+def test_the_submission_of_an_attempt_names_the_model_and_offers_no_second_judging(client, operator, published):
+    attempt = published[0].attempts.get(step=2)
+    client.force_login(operator)
+    page = client.get(f"/submissions/{attempt.submission_id}/").content.decode()
+    assert f'href="/runs/{attempt.run_id}/">agent 1</a>' in page
+    assert "alice" not in page
+    assert f"/submissions/{attempt.submission_id}/evaluate" not in page

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from portal.runs import actions as runs
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             close_old_connections()
             try:
                 runs.deliver_due(timezone.now())
-            except (OperationalError, InterfaceError) as error:
+            except (DatabaseError, InterfaceError) as error:
                 logger.warning("webhooks wait, the database does not answer: %s", error)
 
     def _look(self, since_sweep: float) -> float:
