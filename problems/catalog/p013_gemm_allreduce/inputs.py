@@ -13,5 +13,5 @@ def make_inputs(call: Call) -> Arguments:
     """
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     left = call.normal("A_local", ("M", "K"), dtype=torch.float32).mul_(scale)
-    right = call.normal("B_local", ("K", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N")))
+    right = call.normal("B_local", ("K", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N"), spread=0.9))
     return {"A_local": left.to(call.dtype), "B_local": right.to(call.dtype)}

@@ -1,5 +1,7 @@
 """Data-parallel training step with Adam, described."""
 
+from dataclasses import replace
+
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -28,6 +30,13 @@ TOLERANCE = Tolerance(
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny: honest programs (every "
     "step rounded, float32, autograd with fused Adam) err by at most 0.023 and 0.0148 rms, the cheapest cheat "
     "(8-bit float payloads) by at least 0.16 and 0.046 rms: the rms decides.",
+)
+WEIGHTS = replace(
+    TOLERANCE,
+    rms=0.008,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny: honest programs err by at "
+    "most 0.0036 rms, the cheapest cheat (8-bit float payloads) by at least 0.0169 rms. Moments alone are less far "
+    "apart, but a program has to pass in all outputs. base, 4 ranks, 2 calls: honest 0.0025.",
 )
 
 
@@ -93,7 +102,12 @@ PROBLEM = Problem(
         _number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER),
     ),
     outputs=tuple(
-        Output(name=f"{prefix}{name}", shape=shape, placement=Placement.REPLICATED, tolerance=TOLERANCE)
+        Output(
+            name=f"{prefix}{name}",
+            shape=shape,
+            placement=Placement.REPLICATED,
+            tolerance=TOLERANCE if prefix or name not in ("W1", "W2") else WEIGHTS,
+        )
         for prefix in ("", "exp_avg_", "exp_avg_sq_")
         for name, shape in SHAPES.items()
     ),

@@ -1,5 +1,7 @@
 """Training step with a sharded optimizer (ZeRO-2), described."""
 
+from dataclasses import replace
+
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -28,6 +30,14 @@ TOLERANCE = Tolerance(
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny: honest programs (every "
     "step rounded, float32, autograd with fused Adam) err by at most 0.025 and 0.0147 rms, the cheapest cheat "
     "(8-bit float payloads) by at least 0.12 and 0.037 rms: the rms decides.",
+)
+WEIGHTS = replace(
+    TOLERANCE,
+    rms=0.008,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny: honest programs err by at "
+    "most 0.0031 rms, the cheapest cheat (8-bit float payloads) by at least 0.0197 rms. Moments alone are less far "
+    "apart, but a program has to pass in all outputs. "
+    "base, 4 ranks, 1 call: honest 0.0023, cheats 0.037.",
 )
 
 
@@ -113,7 +123,12 @@ PROBLEM = Problem(
     ),
     outputs=(
         *(
-            Output(name=name, shape=shape, placement=Placement.REPLICATED, tolerance=TOLERANCE)
+            Output(
+                name=name,
+                shape=shape,
+                placement=Placement.REPLICATED,
+                tolerance=WEIGHTS if name in ("W1", "W2") else TOLERANCE,
+            )
             for name, shape in SHAPES.items()
         ),
         *(

@@ -1,5 +1,7 @@
 """Fully sharded data-parallel training step with AdamW, described."""
 
+from dataclasses import replace
+
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -23,6 +25,13 @@ TOLERANCE = Tolerance(
     "step rounded, float32, autograd with fused Adam) err by at most 0.028 and 0.0148 rms, the cheapest cheat "
     "(8-bit float payloads) by at least 0.08 and 0.031 rms: the rms decides. "
     "base, 4 ranks: honest at most 0.042 and 0.0086 rms, cheats at least 0.36 and 0.10 rms.",
+)
+FIRST_MOMENT = replace(
+    TOLERANCE,
+    rms=0.0155,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny: honest programs err by at "
+    "most 0.0079 rms, the cheapest cheats (8-bit payloads) by at least 0.0315 rms; base, 4 ranks: 0.0035 and 0.038. "
+    "The other outputs alone are less far apart, but a program has to pass in all of them.",
 )
 
 
@@ -112,7 +121,7 @@ PROBLEM = Problem(
             shape=("part",),
             placement=Placement.SHARDED,
             sharding="rank r holds elements r*P/W to (r+1)*P/W - 1 of the flat vector",
-            tolerance=TOLERANCE,
+            tolerance=FIRST_MOMENT if name == "exp_avg_shard" else TOLERANCE,
         )
         for name in ("flat_param_shard", "exp_avg_shard", "exp_avg_sq_shard")
     ),

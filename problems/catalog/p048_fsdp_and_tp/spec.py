@@ -90,18 +90,18 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.12,
                 rtol=0.12,
-                rms=0.011,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks: honest programs "
-                "(rounded between products, float32, chunked) err by at most 0.036 and 0.0080 rms, "
-                "the cheapest cheat (8-bit weights on the wire, one scale per row) by at least 0.042 "
-                "and 0.0151 rms; base, 4 ranks: honest 0.073 and 0.0042 rms, cheats 0.71 and 0.048 "
+                rms=0.012,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks, 8 calls: honest "
+                "programs (rounded between products, float32, chunked) err by at most 0.070 and 0.0059 rms, "
+                "the cheapest cheat (8-bit weights on the wire, one scale per row) by at least 0.18 "
+                "and 0.028 rms; base, 4 ranks: honest 0.073 and 0.0042 rms, cheats 0.71 and 0.048 "
                 "rms. The rms decides.",
             ),
         ),
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=lambda world_size: _dims(samples=32, D=48, D_ff=80, world_size=world_size),
+            dims=lambda world_size: _dims(samples=64, D=128, D_ff=512, world_size=world_size),
             system="a check on CPU ranks",
         ),
         SizeName.BASE: Size(

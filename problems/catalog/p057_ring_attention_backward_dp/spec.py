@@ -18,13 +18,13 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 _TOLERANCE = Tolerance(
-    atol=0.06,
-    rtol=0.03,
-    rms=0.0066,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny: honest programs (ring with "
-    "rounded probabilities, gathered in float32 and float64) err by at most 0.0046 rms, the cheapest "
-    "cheat (8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least "
-    "0.0093 rms at 2 and 0.0135 rms at 4 ranks.",
+    atol=0.15,
+    rtol=0.1,
+    rms=0.0071,
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 8 calls, tiny: honest programs (ring with "
+    "rounded probabilities, gathered in float32 and float64) err by at most 0.071 and 0.0034 rms, the cheapest cheat "
+    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least 0.016 rms in dv. base, 2 "
+    "and 4 ranks: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides.",
 )
 
 
@@ -79,7 +79,9 @@ PROBLEM = Problem(
     signature="solution(dout, q, k, v, out, softmax_lse, softmax_scale=None, causal=False, cp_group=None, "
     "dp_group=None)",
     arguments=(
-        Argument(name="dout", shape=_SHAPE, values="long-tailed, different on every rank"),
+        Argument(
+            name="dout", shape=_SHAPE, values="normal, channels of very different scales, different on every rank"
+        ),
         Argument(name="q", shape=_SHAPE, values="normal, with a scale per head between 1 and 2"),
         Argument(name="k", shape=_SHAPE, values="standard normal, different on every rank"),
         Argument(name="v", shape=_SHAPE, values="long-tailed, different on every rank"),
@@ -125,7 +127,7 @@ PROBLEM = Problem(
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=lambda world_size: _dims(B=2, S=64, num_heads=2, head_dim=32, world_size=world_size),
+            dims=lambda world_size: _dims(B=2, S=128, num_heads=2, head_dim=128, world_size=world_size),
             system="a check on CPU ranks",
         ),
         SizeName.BASE: Size(

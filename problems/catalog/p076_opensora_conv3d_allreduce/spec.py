@@ -94,7 +94,9 @@ PROBLEM = Problem(
             shape=("Co", "Ci", "Kk", "Kk", "Kk"),
             values="the rank's slice: normal, divided by the square root of all W Ci 27 products",
         ),
-        Argument(name="bias", shape=("Co",), values="normal, as large as the sums it is added to", replicated=True),
+        Argument(
+            name="bias", shape=("Co",), values="normal, half as large as the sums it is added to", replicated=True
+        ),
         Argument(name="stride", kind=ArgumentKind.INTEGER, values="1"),
         Argument(name="padding", kind=ArgumentKind.INTEGER, values="0"),
         Argument(name="dilation", kind=ArgumentKind.INTEGER, values="1"),
@@ -107,19 +109,19 @@ PROBLEM = Problem(
             shape=("B", "Co", "To", "Ho", "Wo"),
             placement=Placement.REPLICATED,
             tolerance=Tolerance(
-                atol=0.06,
-                rtol=0.06,
-                rms=0.0065,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
-                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.042 and 0.0036 rms, the "
-                "cheapest cheats (8-bit payload, one scale per row) by at least 0.046 and 0.0121 rms: the rms decides, "
-                "at 3.4 times.",
+                atol=0.12,
+                rtol=0.12,
+                rms=0.0075,
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest "
+                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.058 and 0.0037 rms, the "
+                "cheapest cheats (8-bit payload, one scale per row) by at least 0.06 and 0.0154 rms: the rms decides, "
+                "at 4.2 times.",
             ),
         ),
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=_volume(channels=TINY_CHANNELS, frames=2, height=4, width=96), system="a smoke test on CPU ranks"
+            dims=_volume(channels=TINY_CHANNELS, frames=2, height=16, width=96), system="a smoke test on CPU ranks"
         ),
         SizeName.BASE: Size(dims=_volume(channels=CHANNELS, frames=17, height=64, width=64), system="the card's size"),
         SizeName.LARGE: Size(
