@@ -21,7 +21,7 @@ from evaluator.arena.records import Command, CommandKind, Failure, Report, Repor
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import processes, sandbox, stacks
+from evaluator.host import gpu_state, processes, sandbox, stacks
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
 from evaluator.host.held_rank import WATCH_S, HeldRank
@@ -358,8 +358,19 @@ class Gang:
         self._look_at_memory()
         observations = self.observe(answered=frozenset(reports))
         if self._incidents[0].kind in (IncidentKind.OVERDUE, IncidentKind.STALLED):
-            observations = self._with_native_stacks(observations, answered=frozenset(reports))
+            observations = self._with_native_stacks(self._with_gpus(observations), answered=frozenset(reports))
         return GangTrouble(tuple(self._incidents), observations, doing=doing, limit_s=limit_s)
+
+    def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
+        """Say of each rank how busy its GPU is: one that spins on a flag shows 100 %, one that waits for data 0."""
+        busy = {state.index: state.busy_percent for state in gpu_state.read(self.plan.gpus)}
+        by_rank = {rank: busy[gpu] for rank, gpu in enumerate(self.plan.gpus) if gpu in busy}
+        return tuple(
+            dataclasses.replace(seen, place=f"{seen.place} (its GPU {by_rank[seen.rank]} % busy)")
+            if seen.rank in by_rank
+            else seen
+            for seen in observations
+        )
 
     def _look_at_memory(self) -> None:
         """Note where the kernel ended a rank, or all of the sandbox, because the group's memory was used up."""
