@@ -24,6 +24,7 @@ DEFAULT_ARCHITECTURES = ("90a",)
 BUILD_SECONDS = 300
 """Longest time one nvcc or linker command may take."""
 
+_ARCHITECTURE_FLAGS = ("-gencode", "-arch", "--gpu-architecture")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -63,6 +64,12 @@ class Extension:
         """
         groups = ((self.name, self.source), self.cuda_flags, self.include_paths, self.link_flags)
         return hashlib.sha256(json.dumps(groups).encode()).hexdigest()
+
+    @property
+    def is_relocatable(self) -> bool:
+        """Whether its device code refers to code outside the file, as with a device library, and is linked by nvcc."""
+        asked = {"-dc", "-rdc=true", "--device-c", "--relocatable-device-code=true"}
+        return not asked.isdisjoint(self.cuda_flags)
 
     def artefact(self, root: Path) -> Path:
         """Where the built module lies under `root`, a folder of built extensions."""
@@ -105,7 +112,7 @@ def compile_command(extension: Extension, *, source: Path, target: Path) -> list
     """
     from torch.utils import cpp_extension  # noqa: PLC0415 - see architectures
 
-    chosen = [flag for flag in extension.cuda_flags if flag.startswith(("-gencode", "-arch", "--gpu-architecture"))]
+    chosen = [flag for flag in extension.cuda_flags if flag.startswith(_ARCHITECTURE_FLAGS)]
     standard = [flag for flag in extension.cuda_flags if flag.startswith(("-std", "--std"))]
     return [
         str(cuda_home() / "bin" / "nvcc"),
@@ -119,6 +126,20 @@ def compile_command(extension: Extension, *, source: Path, target: Path) -> list
         *(f"-I{path}" for path in extension.include_paths),
         *(part for path in _include_paths() for part in ("-isystem", path)),
         *extension.cuda_flags,
+    ]
+
+
+def device_link_command(extension: Extension, *, target: Path, compiled: Path) -> list[str]:
+    """The nvcc command that links relocatable device code in `compiled`, and the libraries it names, into `target`."""
+    chosen = [flag for flag in extension.cuda_flags if flag.startswith(_ARCHITECTURE_FLAGS)]
+    # By its ending a shared library holds no device code to link, and nvcc does not know the form with a colon.
+    libraries = [flag for flag in extension.link_flags if flag.startswith(("-L", "-l")) and not flag.startswith("-l:")]
+    return [
+        str(cuda_home() / "bin" / "nvcc"),
+        *("-dlink", str(compiled), "-o", str(target)),
+        *(chosen or _architecture_flags()),
+        *("-Xcompiler", "-fPIC"),
+        *libraries,
     ]
 
 
@@ -155,10 +176,7 @@ def build(extension: Extension, *, root: Path, note: Callable[[str], None] | Non
     try:
         source, compiled = work / f"{extension.name}.cu", work / f"{extension.name}.o"
         source.write_text(extension.source)
-        for command in (
-            compile_command(extension, source=source, target=compiled),
-            link_command(extension, target=work / artefact.name, objects=[compiled]),
-        ):
+        for command in _commands(extension, source=source, compiled=compiled, target=work / artefact.name):
             said = _run(extension, command, folder=work)
             if note is not None:
                 note(said)
@@ -167,6 +185,14 @@ def build(extension: Extension, *, root: Path, note: Callable[[str], None] | Non
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return artefact
+
+
+def _commands(extension: Extension, *, source: Path, compiled: Path, target: Path) -> list[list[str]]:
+    commands, objects = [compile_command(extension, source=source, target=compiled)], [compiled]
+    if extension.is_relocatable:
+        objects.append(compiled.with_suffix(".device.o"))
+        commands.append(device_link_command(extension, target=objects[-1], compiled=compiled))
+    return [*commands, link_command(extension, target=target, objects=objects)]
 
 
 def _architecture_flags() -> list[str]:
