@@ -5,8 +5,8 @@ sees, and a few are so large that they reach into an image from far outside. Rad
 dropped by comparisons, so Gaussians for which float32 could decide otherwise than float64 are drawn anew.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ _BORDER_MARGIN = 2e-2
 
 @dataclass(frozen=True)
 class Projected:
-    """One rank's Gaussians in one camera, in float64: two entries for the axes of the image, three for the conic."""
+    """Gaussians in cameras (C, n, .), in float64: two entries for the axes of the image, three for the conic."""
 
     visible: Tensor
     safe: Tensor
@@ -74,19 +74,17 @@ def _gaussians(call: Call) -> Arguments:
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
-    safe = torch.ones(count, dtype=torch.bool, device=call.device)
-    for viewmat, intrinsic in every_camera(call):
-        safe &= project(call, drawn["means"], drawn["quats"], drawn["scales"], viewmat, intrinsic).safe
-    chosen = safe.nonzero()[: call.dims["n"], 0]
+    seen = project(call, drawn["means"], drawn["quats"], drawn["scales"], *every_camera(call))
+    chosen = seen.safe.all(dim=0).nonzero()[: call.dims["n"], 0]
     if len(chosen) < call.dims["n"]:
         raise ValueError(f"only {len(chosen)} of {count} Gaussians are safe, {call.dims['n']} are needed")
     return {name: tensor[chosen] for name, tensor in drawn.items()}
 
 
-def every_camera(call: Call) -> Iterator[tuple[Tensor, Tensor]]:
-    """View matrix (4, 4) and intrinsics (3, 3) of all ranks' cameras, in order."""
-    for rank in range(call.world_size):
-        yield from zip(*_cameras(call, rank), strict=True)
+def every_camera(call: Call) -> tuple[Tensor, Tensor]:
+    """View matrices (W*Cl, 4, 4) and intrinsics (W*Cl, 3, 3) of all ranks' cameras, in order."""
+    viewmats, intrinsics = zip(*(_cameras(call, rank) for rank in range(call.world_size)), strict=True)
+    return torch.cat(viewmats), torch.cat(intrinsics)
 
 
 def _cameras(call: Call, rank: int) -> tuple[Tensor, Tensor]:
@@ -114,44 +112,50 @@ def _cameras(call: Call, rank: int) -> tuple[Tensor, Tensor]:
     return viewmats.float(), intrinsics.float()
 
 
-def project(call: Call, means: Tensor, quats: Tensor, scales: Tensor, viewmat: Tensor, intrinsic: Tensor) -> Projected:
-    """Gaussians (n, .) in one camera, in float64, written out element by element."""
-    width, height = call.dims["wd"], call.dims["ht"]
-    x, y, depths = _transformed(means.double(), viewmat.double())
-    focal = [float(intrinsic[axis, axis]) for axis in range(2)]
-    centre = [float(intrinsic[axis, 2]) for axis in range(2)]
-    slopes, rows = [], []
-    axes = _axes(quats.double(), scales.double(), viewmat.double())
-    for axis, (place, extent) in enumerate(((x, width), (y, height))):
-        beyond = 0.15 * extent / focal[axis]
-        low, high = centre[axis] / focal[axis] + beyond, (extent - centre[axis]) / focal[axis] + beyond
-        slopes.append((place / depths).clamp(-low, high))
-        rows.append([focal[axis] / depths * (axes[axis][j] - slopes[axis] * axes[2][j]) for j in range(3)])
+def project(
+    call: Call, means: Tensor, quats: Tensor, scales: Tensor, viewmats: Tensor, intrinsics: Tensor
+) -> Projected:
+    """Gaussians (n, .) in cameras (C, 4, 4), (C, 3, 3), in float64, written out element by element."""
+    view, intrinsic = viewmats.double()[..., None], intrinsics.double()[..., None]
+    place = [_product(list(view[:, i, :3].unbind(1)), list(means.double().T)) + view[:, i, 3] for i in range(3)]
+    depths, axes = place[2], _axes(quats.double(), scales.double(), view)
+    size = (call.dims["wd"], call.dims["ht"])
+    rows, means2d = [], []
+    for axis in range(2):
+        focal, centre, beyond = intrinsic[:, axis, axis], intrinsic[:, axis, 2], 0.15 * size[axis]
+        slope = (place[axis] / depths).clamp(-(centre + beyond) / focal, (size[axis] - centre + beyond) / focal)
+        rows.append([focal / depths * (axes[axis][j] - slope * axes[2][j]) for j in range(3)])
+        means2d.append(focal * place[axis] / depths + centre)
     xx, yy = _product(rows[0], rows[0]) + EPS2D, _product(rows[1], rows[1]) + EPS2D
     xy = _product(rows[0], rows[1])
     determinant = (xx * yy - xy * xy).clamp(min=1e-10)
-    spreads = torch.stack([RADII * xx.sqrt(), RADII * yy.sqrt()], dim=1)
-    radii = spreads.ceil()
-    means2d = torch.stack([focal[0] * x / depths + centre[0], focal[1] * y / depths + centre[1]], dim=1)
-    size = torch.tensor([width, height], dtype=torch.float64, device=means.device)
-    in_depth = (depths > NEAR_PLANE) & (depths < FAR_PLANE)
-    inside = (means2d + radii > 0) & (means2d - radii < size)
-    near_border = torch.minimum((means2d + radii).abs(), (means2d - radii - size).abs()) < _BORDER_MARGIN
-    near_integer = (spreads - spreads.round()).abs() < _RADIUS_MARGIN[0] + _RADIUS_MARGIN[1] * spreads
-    near_plane = torch.minimum((depths - NEAR_PLANE).abs(), (depths - FAR_PLANE).abs()) < _DEPTH_MARGIN
-    return Projected(
-        visible=in_depth & inside.all(dim=1),
-        safe=~near_plane & ~(in_depth & (near_border | near_integer).any(dim=1)),
-        radii=radii,
-        means2d=means2d,
-        depths=depths,
-        conics=torch.stack([yy / determinant, -xy / determinant, xx / determinant], dim=1),
+    spreads = torch.stack([RADII * xx.sqrt(), RADII * yy.sqrt()], dim=-1)
+    return _judged(
+        Projected(
+            visible=(depths > NEAR_PLANE) & (depths < FAR_PLANE),
+            safe=torch.minimum((depths - NEAR_PLANE).abs(), (depths - FAR_PLANE).abs()) >= _DEPTH_MARGIN,
+            radii=spreads,
+            means2d=torch.stack(means2d, dim=-1),
+            depths=depths,
+            conics=torch.stack([yy, -xy, xx], dim=-1) / determinant[..., None],
+        ),
+        size=size,
     )
 
 
-def _transformed(points: Tensor, viewmat: Tensor) -> list[Tensor]:
-    """The three coordinates of points (n, 3) before a camera."""
-    return [_product(list(viewmat[i, :3]), list(points.T)) + viewmat[i, 3] for i in range(3)]
+def _judged(seen: Projected, *, size: tuple[int, int]) -> Projected:
+    """`seen` with its spreads rounded up to radii, what lies beside the image dropped, and what is close marked."""
+    radii = seen.radii.ceil()
+    image = torch.tensor(size, dtype=torch.float64, device=radii.device)
+    above, below = seen.means2d + radii, seen.means2d - radii - image
+    near_border = torch.minimum(above.abs(), below.abs()) < _BORDER_MARGIN
+    near_integer = (seen.radii - seen.radii.round()).abs() < _RADIUS_MARGIN[0] + _RADIUS_MARGIN[1] * seen.radii
+    return replace(
+        seen,
+        visible=seen.visible & ((above > 0) & (below < 0)).all(dim=-1),
+        safe=seen.safe & ~(seen.visible & (near_border | near_integer).any(dim=-1)),
+        radii=radii,
+    )
 
 
 def _product(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
@@ -159,13 +163,13 @@ def _product(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
     return left[0] * right[0] + left[1] * right[1] + left[2] * right[2]
 
 
-def _axes(quats: Tensor, scales: Tensor, viewmat: Tensor) -> list[list[Tensor]]:
-    """Entry [i][j]: coordinate i before the camera of a Gaussian's j-th axis, one standard deviation long."""
+def _axes(quats: Tensor, scales: Tensor, view: Tensor) -> list[list[Tensor]]:
+    """Entry [i][j] (C, n): coordinate i before a camera of a Gaussian's j-th axis, one standard deviation long."""
     w, x, y, z = (quats / quats.norm(dim=1, keepdim=True).clamp(min=1e-12)).unbind(dim=1)
-    rotation = (
-        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    columns = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
+        (2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
+        (2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)),
     )
-    columns = list(zip(*rotation, strict=True))
-    return [[_product(list(viewmat[i, :3]), columns[j]) * scales[:, j] for j in range(3)] for i in range(3)]
+    towards = [list(view[:, i, :3].unbind(1)) for i in range(3)]
+    return [[_product(towards[i], columns[j]) * scales[:, j] for j in range(3)] for i in range(3)]

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: source by source, camera by camera."""
+"""What each rank owes, in float64, source by source."""
 
 import torch
 from torch import Tensor
@@ -15,9 +15,8 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     parts = []
     for rank in range(call.world_size):
         peer = own if rank == call.rank else make_inputs(call.at_rank(rank))
-        for camera, (viewmat, intrinsic) in enumerate(zip(own["viewmats"], own["Ks"], strict=True)):
-            seen = project(call, peer["means"], peer["quats"], peer["scales"], viewmat, intrinsic)
-            which = seen.visible.nonzero()[:, 0]
-            rows = (seen.radii, seen.means2d, seen.depths, seen.conics, peer["opacities"], peer["colors"])
-            parts.append((torch.full_like(which, camera), which + offset, *(row[which] for row in rows)))
+        seen = project(call, peer["means"], peer["quats"], peer["scales"], own["viewmats"], own["Ks"])
+        camera, which = seen.visible.nonzero(as_tuple=True)
+        pairs = (part[camera, which] for part in (seen.radii, seen.means2d, seen.depths, seen.conics))
+        parts.append((camera, which + offset, *pairs, peer["opacities"][which], peer["colors"][which]))
     return tuple(map(torch.cat, zip(*parts, strict=True)))
