@@ -19,6 +19,7 @@ from evaluator.contract import (
     Finding,
     Mode,
     Record,
+    SandboxLevel,
     Sighting,
     SizeRecord,
     SlotKind,
@@ -34,7 +35,7 @@ from evaluator.host.calls import Caller, Conduct, check_kinds, leg_calls, specia
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
-from evaluator.host.incidents import GangTrouble
+from evaluator.host.incidents import GangTrouble, IncidentKind
 from evaluator.host.oracles import Content, OpenedSize, OracleGang, ReferenceTime
 from evaluator.judging import collectives, primitives, source_rules, verdicts
 from evaluator.judging import timing as judging
@@ -337,12 +338,25 @@ class Evaluation:
         try:
             yield
         except GangTrouble as trouble:
-            self._evidence.findings += findings_of(trouble, size=size)
+            self._evidence.findings += self._blamed(findings_of(trouble, size=size), trouble)
             self._evidence.ranks = rank_states(trouble.observations)
             raise Ended from trouble
         except Ended:
             self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
             raise
+
+    def _blamed(self, findings: tuple[Finding, ...], trouble: GangTrouble) -> tuple[Finding, ...]:
+        """Without a sandbox a submission can kill what started its ranks: that is no failure of ours to be retried."""
+        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
+        if self._plan.confinement.level is not SandboxLevel.NONE or not has_ended:
+            return findings
+        message = "the process that started the ranks ended; without a sandbox the submission can bring that about"
+        return tuple(
+            Finding(verdict=Verdict.CRASHED, message=message, size=finding.size)
+            if finding.verdict is Verdict.JUDGE_FAILURE
+            else finding
+            for finding in findings
+        )
 
     def _ready_gang(self) -> Gang:
         if self._gang is None:

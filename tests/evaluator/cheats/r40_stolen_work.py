@@ -9,7 +9,7 @@ import os
 
 
 def _others():
-    for root in ("/tmp", "/source", "/home", "/root", "/var", "/mnt", "/work", "/srv"):
+    for root in ("/tmp", "/source", "/built", "/home", "/var/tmp", "/srv"):
         for folder, _, files in os.walk(root):
             for name in files:
                 path = os.path.join(folder, name)
