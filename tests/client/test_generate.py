@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,9 @@ def test_an_agent_reads_what_a_person_sees_and_gets_it_right(command, alice, tmp
         for attempt, question in zip(attempts, server.asked[1:], strict=False):
             assert attempt.submission_id
             assert diagnosis(alice.submission(attempt.submission_id).evaluation) in question["messages"][-1]["content"]
+        assert re.search(
+            r"rank 0, output .*: \d+ of \d+ elements wrong, the first at \[", server.asked[2]["messages"][-1]["content"]
+        )
         # Per step 1000 fresh tokens at 2, the others cached at 0.5, and 100 out at 10 dollars a million.
         assert summary["cost_usd"] == pytest.approx(3 * 0.003 + (2 + 4) * 0.0005)
         run = alice.runs.get(summary["run"])
@@ -72,7 +76,7 @@ def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
         if len(messages) > 1:
             reached.set()
             threading.Event().wait(60)
-        return fenced(NO_COMMUNICATION)
+        return "I have no program yet."
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PKB_")} | {
         "PYTHONPATH": str(ROOT / "client"),
@@ -93,7 +97,7 @@ def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
         environment["OPENAI_BASE_URL"] = server.base_url
         done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        # The first step was asked and judged before.
+        # The first question was asked and answered before.
         assert [len(body["messages"]) for body in server.asked] == [3]
     assert len(events(tmp_path / "steps.jsonl", "run")) == 1
 

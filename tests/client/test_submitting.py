@@ -9,9 +9,11 @@ import urllib.request
 import pytest
 
 from pkb import Refused, Unreachable, UsageError
-from pkb.diagnosis import diagnosis
 from tests.client.network import CuttingProxy
-from tests.client.programs import NO_COMMUNICATION, RAISES_ON_RANK_ONE, RIGHT
+from tests.client.programs import RAISES_ON_RANK_ONE, RIGHT
+
+# What is submitted there only to be stored keeps no judge busy.
+WITHOUT_A_NODE = "cpux4"
 
 
 def test_login_stores_the_token_for_its_owner_alone(command, site, tmp_path):
@@ -24,22 +26,15 @@ def test_login_stores_the_token_for_its_owner_alone(command, site, tmp_path):
     assert site.token not in stored.read_text()
 
 
-def test_a_right_program_passes(command, tmp_path):
-    (tmp_path / "mine.py").write_text(RIGHT)
-    done = command("submit", "allreduce", "mine.py", "--profile", "cpux2", "--watch", "--json")
-    assert done.status == 0, done.err
-    said = json.loads(done.out)
-    assert said["evaluation"]["verdict"] == "PASSED"
-    assert said["evaluation"]["score_low"] > 0
-    assert command("status", said["id"]).out.startswith(f"{said['id']} allreduce\nPASSED")
-
-
 def test_what_the_command_says_of_a_wrong_program_stands_on_its_page(command, alice, site, tmp_path):
     (tmp_path / "solution.py").write_text(RAISES_ON_RANK_ONE)
     # A folder is packed as it is; the only profile with a node is taken.
     done = command("submit", "allreduce", tmp_path, "--mode", "check", "--visibility", "public", "--watch")
     assert done.status == 1
     identifier, words = done.out.split(" ", 1)[0], done.out.splitlines()
+    assert words[:2] == [f"{identifier} allreduce", "RUNTIME_ERROR (Runtime error)"]
+    again = command("status", f"{site.url}/submissions/{identifier}/", "--watch", "--json")
+    assert (again.status, json.loads(again.out)["evaluation"]["verdict"]) == (1, "RUNTIME_ERROR")
     submission = alice.submission(identifier)
     with urllib.request.urlopen(f"{site.url}/submissions/{identifier}/") as answer:
         page = _plain(answer.read().decode())
@@ -61,18 +56,9 @@ def _plain(text: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", text)).split())
 
 
-def test_the_first_wrong_element_is_named(alice):
-    submission = alice.submit_text("allreduce", NO_COMMUNICATION, profile="cpux2", mode="check")
-    states = [seen.evaluation.state for seen in alice.watch(submission.id)]
-    assert states[-1] == "finished"
-    said = diagnosis(alice.submission(submission.id).evaluation)
-    assert said.startswith("WRONG_RESULT (Wrong result)")
-    assert re.search(r"rank 0, output .*: \d+ of \d+ elements wrong, the first at \[", said)
-
-
 def test_the_same_key_gives_the_same_submission(alice):
     first, again = (
-        alice.submit_text("allreduce", f"{RIGHT}# a key\n", profile="cpux2", mode="check", key="twice")
+        alice.submit_text("allreduce", f"{RIGHT}# a key\n", profile=WITHOUT_A_NODE, mode="check", key="twice")
         for _ in range(2)
     )
     assert first.id == again.id
