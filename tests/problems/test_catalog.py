@@ -166,6 +166,7 @@ def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Probl
     assert cost.memory_bytes > 0
     assert 0 <= cost.wire_bytes <= cost.reference_wire_bytes
     assert cost.wire_bytes > 0 or ("no rank needs" in cost.note and problem.notes), "say why nothing has to travel"
+    assert cost.wire_bytes == cost.reference_wire_bytes or cost.note, "say why less than the reference sends is enough"
 
 
 @PROBLEMS
