@@ -31,7 +31,7 @@ def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *,
         y=scores,
         mode="markers",
         marker={"size": 8},
-        name="set by",
+        name="one record, with its interval",
         text=[author for _, author, *_ in records],
         error_y={
             "type": "data",
