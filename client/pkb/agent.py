@@ -15,6 +15,7 @@ _NO_PROGRAM = (
     "NO_PROGRAM\nYour answer holds no fenced block of Python that defines solution(...).\n"
     "Next: answer with the whole file in one block between ```python and ```."
 )
+_CUT_OFF = "\nYour answer was cut off at its limit of tokens: think and write less."
 _REVISE = (
     "The judge ran your program. This is what it says:\n\n{diagnosis}\n\n"
     "Find the cause, then answer with the whole corrected file in one block between ```python and ```."
@@ -154,7 +155,8 @@ def _verdict(judge: Judge, task: Task, number: int, steps: Sequence[Step], *, pr
     """The judge's verdict of the last step; an answer without a program needs no judge."""
     step = steps[number]
     if not step.source:
-        return Verdict(verdict="NO_PROGRAM", diagnosis=_NO_PROGRAM)
+        cut_off = _CUT_OFF if step.answer.finish_reason == "length" else ""
+        return Verdict(verdict="NO_PROGRAM", diagnosis=_NO_PROGRAM + cut_off)
     asked = conversation(prompt, steps[:number])[-1].content
     return judge.judged(task, number, step.answer, asked=asked, mode=mode)
 
