@@ -194,6 +194,8 @@ SPECTACULAR_SETTINGS = {
         "EventKind": ["attempt.ended", "run.completed", "run.published"],
         "Visibility": ["private", "public"],
         "AttemptState": ["pending", "ended"],
+        "RunState": ["draft", "published"],
+        "DeliveryState": ["waiting", "delivered", "given_up"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

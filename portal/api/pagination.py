@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 
@@ -17,15 +19,14 @@ class NewestFirst(CursorPagination):
     page_size_query_param = "page_size"
     max_page_size = 100
 
-    def page_of(self, component: str) -> dict[str, Any]:
-        """The schema of a page whose results are `component`."""
-        address = {"type": ["string", "null"], "format": "uri"}
-        results = {"type": "array", "items": {"$ref": f"#/components/schemas/{component}"}}
-        return {
-            "type": "object",
-            "required": ["next", "previous", "results"],
-            "properties": {"next": address, "previous": address, "results": results},
+    def page_of(self, result: type[serializers.Serializer[Any]]) -> Any:
+        """The serializer that describes a page of `result`."""
+        fields: dict[str, Any] = {
+            "next": serializers.URLField(allow_null=True),
+            "previous": serializers.URLField(allow_null=True),
+            "results": result(many=True),
         }
+        return inline_serializer(name=f"{result.__name__}Page", fields=fields)
 
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
         """One page.

@@ -18,7 +18,7 @@ from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
 from portal.api.endpoint import Endpoint, caller, viewer
 from portal.api.pagination import NewestFirst, SmallestFirst
-from portal.api.parsers import ArchiveForm, ArchiveStream, JSONParser, LinesStream
+from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, JSONParser, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
     BulkOutput,
@@ -134,7 +134,7 @@ class Runs(Endpoint):
         summary="List runs",
         tags=["Runs"],
         parameters=[run_inputs.RunsQuery],
-        responses=answers({200: NewestFirst().page_of("RunBrief")}, 403, 422),
+        responses=answers({200: NewestFirst().page_of(RunBrief)}, 403, 422),
     )
     def get(self, request: Request) -> Response:
         """Published runs and those of own organisations, the newest first, by cursor."""
@@ -195,7 +195,7 @@ class Attempts(Endpoint):
         summary="List a run's attempts",
         tags=["Runs"],
         parameters=[_RUN_ID, run_inputs.AttemptsQuery],
-        responses=answers({200: SmallestFirst().page_of("AttemptOutput")}, 403, 404, 422),
+        responses=answers({200: SmallestFirst().page_of(AttemptOutput)}, 403, 404, 422),
     )
     def get(self, request: Request, run_id: uuid.UUID) -> Response:
         """Attempts in the order in which they were added, by cursor."""
@@ -230,14 +230,14 @@ class BulkAttempts(Endpoint):
 
     signed_in = frozenset({"POST"})
     scopes = _WRITE
-    parser_classes: tuple[type[BaseParser], ...] = (LinesStream, ArchiveStream)
+    parser_classes: tuple[type[BaseParser], ...] = (LinesStream, ArchiveStream, BytesStream)
 
     @extend_schema(
         operation_id="addAttempts",
         summary="Add many attempts",
         tags=["Runs"],
         parameters=[_RUN_ID, _RETRY_AFTER],
-        request={"application/x-ndjson": _BYTES, "application/zip": _BYTES},
+        request={"application/x-ndjson": _BYTES, "application/zip": _BYTES, "application/octet-stream": _BYTES},
         responses=answers({200: BulkOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
     )
     def post(self, request: Request, run_id: uuid.UUID) -> Response:
@@ -254,9 +254,12 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
     if not hasattr(body, "read"):  # an empty body is not parsed at all
         return actions.add_lines(run, (), by=caller(request))
     stream = cast(IO[bytes], body)
-    if (request.content_type or "").partition(";")[0] == LinesStream.media_type:
-        return actions.add_lines(run, uploads.read_lines(stream), by=caller(request))
+    kind = (request.content_type or "").partition(";")[0].strip().lower()
+    start = b"" if kind == LinesStream.media_type else stream.read(len(uploads.ARCHIVE_START))
+    if kind == LinesStream.media_type or (kind == BytesStream.media_type and start != uploads.ARCHIVE_START):
+        return actions.add_lines(run, uploads.read_lines(stream, start=start), by=caller(request))
     with TemporaryFile() as kept:  # an archive's table of contents is at its end
+        kept.write(start)
         while chunk := stream.read(1 << 20):
             kept.write(chunk)
         return actions.add_lines(run, uploads.read_archive(kept), by=caller(request))

@@ -51,6 +51,12 @@ def test_the_document_is_served(client):
     assert response.json() == json.loads(json.dumps(document()))
 
 
+def test_every_reference_of_the_document_leads_somewhere():
+    text = json.dumps(document())
+    named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert named <= set(document()["components"]["schemas"])
+
+
 def test_every_operation_says_what_it_is_and_every_way_it_ends():
     for path, methods in document()["paths"].items():
         for method, operation in methods.items():
@@ -115,7 +121,7 @@ SLUGS = {"/api/v1/organisations/": "acme", "/api/v1/models/": "writer-1"}
 """What `slug` names below these addresses; elsewhere it is a problem's."""
 
 
-@schemathesis.serializer("application/x-ndjson", "application/zip")
+@schemathesis.serializer("application/x-ndjson", "application/zip", "application/octet-stream")
 def as_bytes(ctx, value):
     """Bodies that are a stream of bytes are sent as they were generated."""
     return value if isinstance(value, bytes) else str(value).encode()
