@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
+from evaluator.judging.floors import Bound
 from portal.catalog import measurements
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
@@ -162,7 +163,11 @@ _CSV_COLUMNS: tuple[tuple[str, Callable[[Point], Any]], ...] = (
     ("flops_per_rank", lambda point: point.work.flops),
     ("memory_bytes", lambda point: point.work.cost.memory_bytes),
     ("wire_bytes", lambda point: point.work.cost.wire_bytes),
+    ("arithmetic_us", lambda point: point.work.floor.terms_us[Bound.ARITHMETIC]),
+    ("memory_us", lambda point: point.work.floor.terms_us[Bound.MEMORY]),
+    ("wire_us", lambda point: point.work.floor.terms_us[Bound.WIRE]),
     ("floor_us", lambda point: point.work.floor.us),
+    ("without_overlap_us", lambda point: point.work.floor.sum_us),
     ("bound", lambda point: point.work.floor.bound),
     ("public_reference_us", lambda point: point.public_us),
     ("reference_us", lambda point: point.reference_us),

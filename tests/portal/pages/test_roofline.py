@@ -50,6 +50,18 @@ def test_the_floor_is_that_of_the_judge(client):
     assert float(row["floor_us"]) == floor(cost, peaks).us
 
 
+def test_every_gpu_profile_has_its_rooflines(client):
+    for name in (profile.name for profile in profiles().values() if profile.peaks is not None):
+        assert client.get("/roofline/", {"profile": name, "size": "all"}).status_code == 200, name
+
+
+def test_the_terms_of_a_floor_are_its_largest_and_its_sum(client):
+    for row in _rows(client, size="all"):
+        terms = [float(row[f"{term}_us"]) for term in ("arithmetic", "memory", "wire")]
+        assert float(row["floor_us"]) == max(terms)
+        assert float(row["without_overlap_us"]) == sum(terms)
+
+
 def test_public_references_are_labelled_and_never_ours(client):
     figure = _figure(client)
     assert _trace(figure, "our reference") is None
