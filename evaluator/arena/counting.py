@@ -1,12 +1,16 @@
-"""Counting the collectives of torch.distributed that move tensors during a call. A claim, as all that ranks say."""
+"""Counting the collectives of torch.distributed that move data during a call. A claim, as all that ranks say."""
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _NAMESPACES = frozenset({"c10d", "_c10d_functional"})
 _WITHOUT_DATA = ("barrier", "monitored_barrier", "wait_tensor")
+_HANDLES = 4096
+"""Collectives over this many bytes or fewer may exchange handles and sizes, which is allowed at any time."""
 
 
 class _Watch(TorchDispatchMode):
@@ -20,12 +24,20 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "namespace", "") in _NAMESPACES and not func.__name__.startswith(_WITHOUT_DATA):
-            self.moved += 1
+            self.moved += sum(tensor.nbytes for tensor in _tensors(args)) > _HANDLES
         return func(*args, **(kwargs or {}))
 
 
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
 class CollectiveCount:
-    """Counts inside a `with` block where it is wanted; otherwise nothing stands between the call and torch."""
+    """Counts what moves more than handles inside a `with` block, if wanted; else nothing stands before torch."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._watch = _Watch() if is_wanted else None
