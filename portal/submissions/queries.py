@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Case, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Value, When
@@ -154,7 +155,7 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     """The place of a queued evaluation; None once it has left the queue."""
     if evaluation.state != State.QUEUED:
         return None
-    waiting = queue_order(evaluation.profile)
+    waiting: QuerySet[Any] = queue_order(evaluation.profile)
     rank = waiting.filter(pk=evaluation.pk).values_list("waits_for_others", flat=True).first()
     is_paused = rank is None
     ahead = waiting.filter(_goes_before(evaluation, rank)).count() if rank is not None else waiting.count()

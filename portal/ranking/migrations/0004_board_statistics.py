@@ -1,7 +1,9 @@
+from typing import Any
+
 from django.db import migrations
 
 
-def add_statistics(apps, schema_editor):
+def add_statistics(apps: Any, schema_editor: Any) -> None:
     """A problem determines its revision: PostgreSQL, not told so, expects far too few rows and sorts whole boards."""
     if schema_editor.connection.vendor != "postgresql":
         return
@@ -12,7 +14,7 @@ def add_statistics(apps, schema_editor):
         )
 
 
-def drop_statistics(apps, schema_editor):
+def drop_statistics(apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor != "postgresql":
         return
     for table in ("ranking_standing", "ranking_sizestanding"):

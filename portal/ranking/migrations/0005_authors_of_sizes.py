@@ -1,10 +1,12 @@
+from typing import Any
+
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 from django.db.models import OuterRef, Subquery
 
 
-def fill(apps, schema_editor):
+def fill(apps: Any, schema_editor: Any) -> None:
     standing = apps.get_model("ranking", "Standing").objects.filter(pk=OuterRef("standing_id"))
     apps.get_model("ranking", "SizeStanding").objects.update(author_id=Subquery(standing.values("author_id")[:1]))
 
