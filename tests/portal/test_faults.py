@@ -120,6 +120,7 @@ def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
     assert not alive(family)
     stack.start_node("beta")
     assert_passed_once(finish(running, stack))
+    assert running.attempt == 1, "a planned stop costs no try"
 
 
 def test_killing_everything_at_once_loses_nothing(stack, running):
