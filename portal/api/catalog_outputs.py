@@ -56,6 +56,7 @@ class ArgumentOutput(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=_values(ArgumentKind))
+    count = serializers.CharField(allow_null=True, help_text="How many tensors a list has, where the problem fixes it.")
     shape = serializers.SerializerMethodField()
     dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
     values = serializers.CharField(help_text="Where its values come from.")
@@ -77,6 +78,7 @@ class OutputOutput(serializers.Serializer[Any]):
     sharding = serializers.CharField(allow_blank=True)
     argument = serializers.CharField(allow_null=True, help_text="The argument it is written to, or null.")
     layout = serializers.CharField()
+    is_list = serializers.BooleanField(help_text="Whether it is a list of tensors, whose number begins the shape.")
     tolerance = ToleranceOutput()
 
     def get_shape(self, item: Any) -> list[str]:
