@@ -1,12 +1,14 @@
 """Shared reads of models and runs: who may see what, and what boards and pages show of them."""
 
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from threading import Lock
 from typing import Any
 
-from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from evaluator.contract import Mode
 from evaluator.hardware import profiles
@@ -15,7 +17,7 @@ from portal.accounts.queries import Viewer
 from portal.refusals import Refusal
 from portal.runs import figures
 from portal.runs.figures import Estimate, Sample
-from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunState
+from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
 
 CURVE = tuple(round(0.1 * step, 1) for step in range(31))
@@ -130,6 +132,8 @@ class RunFigures:
 
     def fast_at(self, p: float, *, k: int = 1) -> Estimate:
         """fast_p@k at any p."""
+        if k == 1 and (drawn := dict(self.fast).get(p)) is not None:
+            return drawn
         return figures.fast_at(self.samples, p, k=k, problems=self.problems)
 
 
@@ -139,8 +143,59 @@ def run_figures(run: Run) -> RunFigures:
 
 
 def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
-    """The figures of several runs, in two queries."""
+    """The figures of several runs, in at most three queries.
+
+    Published runs change only when something is judged again, which is an event: what was worked out for them is kept
+    under the number of their newest event.
+    """
     chosen = {run.pk: run for run in runs}
+    published = [pk for pk, run in chosen.items() if run.is_published]
+    newest = _newest_events(published) if published else {}
+    kept = {pk: found for pk, event in newest.items() if (found := _kept.get(pk, event)) is not None}
+    fresh = _worked_out({pk: run for pk, run in chosen.items() if pk not in kept})
+    for pk, event in newest.items():
+        if pk in fresh:
+            _kept.put(pk, event, fresh[pk])
+    return {pk: kept.get(pk) or fresh[pk] for pk in chosen}
+
+
+class _Kept:
+    """Figures of published runs by their newest event, as many as a board shows; the one not used for longest goes."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._held: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, pk: uuid.UUID, event: int) -> RunFigures | None:
+        """The figures as of `event`, or None."""
+        with self._lock:
+            held = self._held.get(pk)
+            if held is None or held[0] != event:
+                return None
+            self._held.move_to_end(pk)
+            return held[1]
+
+    def put(self, pk: uuid.UUID, event: int, figures: RunFigures) -> None:
+        """Keep the figures as of `event`."""
+        with self._lock:
+            self._held[pk] = (event, figures)
+            self._held.move_to_end(pk)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+
+
+_kept = _Kept(most=500)
+
+
+def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+    found = RunEvent.objects.filter(run__in=runs).order_by().values_list("run").annotate(newest=Max("id"))
+    return dict(found)
+
+
+def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
+    if not chosen:
+        return {}
     outcomes = _outcomes(chosen)
     sums: dict[uuid.UUID, Mapping[str, Any]] = {
         row["run"]: row

@@ -218,6 +218,20 @@ def test_the_figures_of_many_runs_take_two_queries(alice, node, django_assert_nu
         queries.figures_of(runs)
 
 
+def test_a_rejudge_renews_the_figures_of_a_published_run(alice, node):
+    run = make_run(alice)
+    attempt = add(run, line()).results[0].attempt
+    end(attempt, node, verdict=Verdict.WRONG_RESULT)
+    actions.publish_run(run, by=alice, sources="public")
+    [row] = queries.model_board("cpux2")
+    assert row.figures.solved == 0
+    [again] = submissions.rejudge(Evaluation.objects.select_related("submission"))
+    Attempt.objects.filter(pk=attempt.pk).update(evaluation=again)
+    end(attempt, node)
+    [row] = queries.model_board("cpux2")
+    assert row.figures.solved == 1
+
+
 def test_operators_keep_their_reasons_and_quarantine_takes_a_run_off_the_board(alice, operator, node):
     run = make_run(alice)
     end(add(run, line()).results[0].attempt, node)
