@@ -30,9 +30,11 @@ def _blocks(call: Call) -> Tensor:
     """(ranges, 2) of beginnings and ends: around the own clip keys, moved by up to a quarter of them.
 
     Ends are moved as the beginnings are, in the opposite order, so that the number of pairs is the same in every call.
+    The last range moves forward and backward in turn: never are the blocks those of the call before.
     """
     count, clip = call.dims["ranges"], call.dims["clip"]
     shifts = call.integers("blocks", (count,), low=-(clip // 4), high=clip // 4 + 1, shared=True)
     shifts[0] = 0
+    shifts[-1] = shifts[-1].abs().clamp(min=1) * (1 if call.index % 2 else -1)
     own = torch.arange(count, device=call.device) * clip
     return torch.stack([own + shifts, own + clip + shifts.flip(0)], dim=1)
