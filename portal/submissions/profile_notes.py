@@ -32,6 +32,8 @@ def note(capability: Capability) -> str:
         if profile.is_ranked_by_speed
         else f"A practice board: judged at the size {sizes}, correctness counts, times are indicative."
     )
+    if capability.is_paused:
+        return f"{measured} The operator has paused its queue: a submission is taken and waits."
     if not capability.is_online:
         return f"{measured} No node is online for it now: a submission waits in the queue until one is."
     backends = ", ".join(capability.backends) or "no backend"

@@ -127,6 +127,11 @@ def queue_order(profile: str) -> QuerySet[Evaluation]:
     )
 
 
+def paused_profiles() -> frozenset[str]:
+    """The profiles whose queue an operator has paused: work is taken and waits."""
+    return frozenset(ProfileSwitch.objects.filter(is_paused=True).values_list("profile", flat=True))
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueuePlace:
     """Where a queued evaluation stands: how many go before it, how many wait in all, and about how long it takes.

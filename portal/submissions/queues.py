@@ -9,7 +9,7 @@ from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import IN_PROGRESS, QueuePlace, place_in_queue
+from portal.submissions.queries import IN_PROGRESS, QueuePlace, paused_profiles, place_in_queue
 
 OWN_SHOWN = 5
 
@@ -22,6 +22,7 @@ class Queue:
     waiting: int
     running: int
     slots: int
+    is_paused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Capability:
     profile: Profile
     slots: int
     backends: tuple[Backend, ...]
+    is_paused: bool = False
 
     @property
     def is_online(self) -> bool:
@@ -46,15 +48,17 @@ def queue_lengths() -> list[Queue]:
     counts = {name: (queued, busy) for name, queued, busy in unfinished.annotate(w=waiting, r=running).order_by()}
     online = online_slots().order_by().values_list("profile").annotate(slots=Count("id"))
     slots = dict(online)
+    paused = paused_profiles()
     return [
         Queue(
             profile=profile,
             waiting=counts.get(name, (0, 0))[0],
             running=counts.get(name, (0, 0))[1],
             slots=slots.get(name, 0),
+            is_paused=name in paused,
         )
         for name, profile in profiles().items()
-        if name in counts or name in slots
+        if name in counts or name in slots or name in paused
     ]
 
 
@@ -70,6 +74,7 @@ def capabilities() -> dict[str, Capability]:
     """What every profile can judge now, by name: its own backends as far as an online node has them."""
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
+    paused = paused_profiles()
     for slot in online_slots():
         slots[slot.profile] = slots.get(slot.profile, 0) + 1
         offered.setdefault(slot.profile, set()).update(slot.node.backends)
@@ -78,6 +83,7 @@ def capabilities() -> dict[str, Capability]:
             profile=profile,
             slots=slots.get(name, 0),
             backends=tuple(backend for backend in profile.backends if backend in offered.get(name, ())),
+            is_paused=name in paused,
         )
         for name, profile in profiles().items()
     }

@@ -1,0 +1,63 @@
+"""What pages say when something is closed, paused, offline or too much."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from portal.catalog.models import ProblemSwitch
+from portal.nodes.models import Node
+from portal.refusals import Refusal
+from portal.submissions.models import ProfileSwitch
+from tests.portal.pages import scenes
+
+SUBMIT = "/problems/allreduce/submit/"
+
+
+def text_of(client, address):
+    return client.get(address).content.decode()
+
+
+def test_a_paused_queue_is_named_wherever_one_would_wait_for_it(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    ProfileSwitch.objects.create(profile="cpux2", is_paused=True)
+    assert "paused by the operator: work waits" in text_of(as_alice, "/nodes/")
+    assert "The operator has paused its queue" in text_of(as_alice, SUBMIT)
+    assert "the submission keeps its place" in text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
+
+
+def test_a_silent_node_is_shown_as_such_and_work_waits(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    Node.objects.update(seen_at=timezone.now() - timedelta(hours=1))
+    nodes = text_of(as_alice, "/nodes/")
+    assert "Silent" in nodes
+    assert "no node: work waits" in nodes
+    assert "No node is online for cpux2" in text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
+
+
+def test_a_closed_problem_says_so_on_its_pages_and_offers_no_form(as_alice, db):
+    ProblemSwitch.objects.create(slug="allreduce", is_open=False, note="A new revision comes.")
+    for address in ("/problems/allreduce/", "/problems/allreduce/leaderboard/"):
+        assert "Closed for submissions" in text_of(as_alice, address)
+    page = text_of(as_alice, SUBMIT)
+    assert "A new revision comes." in page
+    assert 'type="submit" disabled' in page
+
+
+@pytest.mark.parametrize(
+    "address", ["/leaderboards/", "/leaderboards/people/", "/leaderboards/records/", "/submissions/"]
+)
+def test_pages_without_anything_to_show_say_what_to_do(as_alice, address):
+    page = text_of(as_alice, address)
+    assert any(words in page for words in ("Be the first", "Choose one", "sets one", "start from its template"))
+
+
+def test_a_refusal_that_waiting_cures_says_how_long(rf, db):
+    from portal.pages.errors import refusal_page
+
+    request = rf.get("/")
+    refused = Refusal(field="", value="", message="Too much.", remedy="Wait.", status=429, retry_after_s=60)
+    response = refusal_page(request, refused)
+    assert (response.status_code, response["Retry-After"]) == (429, "60")
+    assert b"again in about 60 s" in response.content
