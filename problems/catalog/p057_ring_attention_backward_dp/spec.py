@@ -22,9 +22,9 @@ _TOLERANCE = Tolerance(
     rtol=0.1,
     rms=0.0071,
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 8 calls, tiny: honest programs (ring with "
-    "rounded probabilities, gathered in float32 and float64) err by at most 0.071 and 0.0034 rms, the cheapest cheat "
-    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least 0.016 rms in dv. base, 2 "
-    "and 4 ranks: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides.",
+    "rounded probabilities, gathered in float32 and float64) err by at most 0.058 and 0.0033 rms, the cheapest cheat "
+    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least 0.0149 rms in dv. base, 2 "
+    "and 4 ranks, 1 call: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides.",
 )
 
 
@@ -127,7 +127,7 @@ PROBLEM = Problem(
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=lambda world_size: _dims(B=2, S=128, num_heads=2, head_dim=128, world_size=world_size),
+            dims=lambda world_size: _dims(B=2, S=64, num_heads=2, head_dim=128, world_size=world_size),
             system="a check on CPU ranks",
         ),
         SizeName.BASE: Size(

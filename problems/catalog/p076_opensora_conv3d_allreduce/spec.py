@@ -95,7 +95,7 @@ PROBLEM = Problem(
             values="the rank's slice: normal, divided by the square root of all W Ci 27 products",
         ),
         Argument(
-            name="bias", shape=("Co",), values="normal, half as large as the sums it is added to", replicated=True
+            name="bias", shape=("Co",), values="normal, a quarter as large as the sums it is added to", replicated=True
         ),
         Argument(name="stride", kind=ArgumentKind.INTEGER, values="1"),
         Argument(name="padding", kind=ArgumentKind.INTEGER, values="0"),
@@ -113,15 +113,15 @@ PROBLEM = Problem(
                 rtol=0.12,
                 rms=0.0075,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest "
-                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.058 and 0.0037 rms, the "
-                "cheapest cheats (8-bit payload, one scale per row) by at least 0.06 and 0.0154 rms: the rms decides, "
+                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.047 and 0.0038 rms, the "
+                "cheapest cheats (8-bit payload, one scale per row) by at least 0.058 and 0.0158 rms: the rms decides, "
                 "at 4.2 times.",
             ),
         ),
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=_volume(channels=TINY_CHANNELS, frames=2, height=16, width=96), system="a smoke test on CPU ranks"
+            dims=_volume(channels=TINY_CHANNELS, frames=2, height=8, width=96), system="a smoke test on CPU ranks"
         ),
         SizeName.BASE: Size(dims=_volume(channels=CHANNELS, frames=17, height=64, width=64), system="the card's size"),
         SizeName.LARGE: Size(
