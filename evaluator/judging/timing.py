@@ -7,10 +7,13 @@ from evaluator.contract import CallRecord, Finding, SizeRecord, SizeTiming, Timi
 from evaluator.judging import statistics
 from evaluator.judging.checks import NOTHING_OFF, Check
 
+_LEAST_US = 1.0
+"""No call takes less: calling a Python function alone does not."""
+
 _SAME = 0.02
 """Scores this close to an interval count as inside: a few blocks scatter more than the median of twelve."""
 
-_BUSY_NS = 30_000_000
+_BUSY_NS = 20_000_000
 """Processor time that nobody is blamed for: it is counted in ticks of ten milliseconds."""
 
 
@@ -116,12 +119,13 @@ def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bo
 
 def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
     gap, band = size.gap_us or 0.0, size.band_us or 0.0
-    if gap > band:
+    if gap > band or size.candidate.median_us < _LEAST_US:
         yield Finding(
             verdict=Verdict.TIMING_INCONSISTENT,
             message=(
                 f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
-                f"{gap:.1f} us later on the host's clock, more than the {band:.1f} us that bookkeeping can take"
+                f"{gap:.1f} us later on the host's clock; bookkeeping can take {band:.1f} us, and no call less than "
+                f"{_LEAST_US:g} us"
             ),
             size=size.size,
         )

@@ -116,6 +116,7 @@ def test_a_times_score_is_the_median_of_blocks_of_sums():
 
 SUSPICIOUS = [
     (Check.WINDOW, series(candidate_us=1.0, gap_us=139.0), Verdict.TIMING_INCONSISTENT, "on the host's clock"),
+    (Check.WINDOW, series(candidate_us=0.4, gap_us=40.0), Verdict.TIMING_INCONSISTENT, "no call less than"),
     (Check.SECOND_TIMER, series(late_us=30.0), Verdict.TIMING_INCONSISTENT, "does not wait for"),
     (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "idle between calls"),
     (Check.FLOOR, series(floor_us=150.0), Verdict.BELOW_FLOOR, "below the floor"),
