@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem node bench bench-boards demo-data gate
+.PHONY: help run test check setup setup-tests format types problem node bench demo-data gate
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -54,11 +54,11 @@ node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 		echo "for example: make node PROFILE=cpux2"; exit 2; fi
 	@exec $(VENV)/python -m evaluator.node --profile $(PROFILE)
 
-bench: setup ## measure judging by stage, cold and warm (ARGS="--profile h200x2-nomc SLUG FILE BACKEND ...")
-	@$(VENV)/python -m tests.bench.judging $(ARGS)
-
-bench-boards: setup-tests ## measure the boards' pages with a million submissions in a PostgreSQL of its own
-	@$(VENV)/python -m tests.bench.boards $(ARGS)
+# judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
+# in PostgreSQL. intake: submissions a second. runs, client: an 870-attempt run, exports, the agent loop.
+WHAT ?= judging
+bench: setup-tests ## measure: WHAT=judging (default), launches, boards, intake, runs or client; ARGS="--help" for each
+	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")
 	@$(VENV)/python manage.py migrate --verbosity 0
