@@ -13,8 +13,10 @@ import json
 import secrets
 import socket
 import ssl
+import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import SplitResult, urlsplit
@@ -33,7 +35,12 @@ BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
 """Seconds to wait after each failed try; after the last the delivery is given up."""
 _CLAIM = timedelta(seconds=60)
 _TIMEOUT_S = 10.0
+_WHOLE_TRY_S = 20.0
+"""How long one try may take in all: an answer that trickles in never runs into the time limit of a single read."""
 _ANSWER_BYTES = 1024
+_TOO_SLOW = f"The answer took more than {_WHOLE_TRY_S:.0f} seconds."
+_EMBEDS_IPV4 = tuple(ipaddress.ip_network(block) for block in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96"))
+"""Networks whose addresses lead to an IPv4 address written in them, which may be a private one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,25 +204,46 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
         parts = _address(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         connection = _Pinned(host, port, address=_resolved(host, port), is_tls=parts.scheme == "https")
+        deadline = threading.Timer(_WHOLE_TRY_S, connection.cut_off)
+        deadline.daemon = True
+        deadline.start()
         try:
             path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
             connection.request("POST", path, body=body, headers=headers)
             response = connection.getresponse()
             response.read(_ANSWER_BYTES)
+            if connection.is_cut_off:
+                return Answer(status=None, error=_TOO_SLOW)
             error = "" if 200 <= response.status < 300 else f"answered {response.status} {response.reason}"
-            return Answer(status=response.status, error=error)
+            return Answer(status=response.status, error=_shown(error))
         finally:
+            deadline.cancel()
             connection.close()
-    except (Refusal, OSError, http.client.HTTPException) as error:
-        return Answer(status=None, error=str(error) or type(error).__name__)
+    except (Refusal, OSError, http.client.HTTPException, ValueError) as error:
+        # ValueError: names that IDNA cannot write (`a..b`), and what else the far end makes the parsers trip over.
+        return Answer(status=None, error=_shown(str(error) or type(error).__name__))
+
+
+def _shown(text: str) -> str:
+    """What the far end wrote, without what a database refuses or a log should not show."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _resolved(host: str, port: int) -> str:
     """The IP address behind a name, if it may be told; raises OSError."""
     found = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
-    if not settings.WEBHOOKS_TO_PRIVATE_ADDRESSES and not ipaddress.ip_address(found).is_global:
-        raise OSError(f"{host} leads to {found}, which is not a public address")
+    if not settings.WEBHOOKS_TO_PRIVATE_ADDRESSES and not is_public(found):
+        # Without the address: what names inside the operator's network stand for is not the vendor's affair.
+        raise OSError(f"{host} does not lead to a public address")
     return found
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one host of the public internet, written plainly."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address) and (found.is_site_local or any(found in net for net in _EMBEDS_IPV4)):
+        return False
+    return found.is_global and not found.is_multicast
 
 
 class _Pinned(http.client.HTTPConnection):
@@ -225,9 +253,25 @@ class _Pinned(http.client.HTTPConnection):
         super().__init__(host, port, timeout=_TIMEOUT_S)
         self._address = address
         self._is_tls = is_tls
+        self._handle: socket.socket | None = None
+        self.is_cut_off = False
 
     def connect(self) -> None:
         """Open the connection."""
         plain = socket.create_connection((self._address, self.port), timeout=_TIMEOUT_S)
+        self._handle = plain.dup()  # a handshake can be cut off through it as well
         context = ssl.create_default_context() if self._is_tls else None
         self.sock = context.wrap_socket(plain, server_hostname=self.host) if context else plain
+
+    def cut_off(self) -> None:
+        """End a try that takes too long, wherever it stands; called from another thread."""
+        self.is_cut_off = True
+        if self._handle is not None:
+            with suppress(OSError):
+                self._handle.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        if self._handle is not None:
+            self._handle.close()

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from portal.refusals import Refusal
 from portal.runs import actions
-from portal.runs.actions.webhooks import BACK_OFF_S
+from portal.runs.actions import webhooks
+from portal.runs.actions.webhooks import BACK_OFF_S, is_public
 from portal.runs.models import WebhookDelivery
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -25,9 +26,25 @@ class Listener(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.heard.append((self.headers, body))
-        self.send_response(self.server.status)
+        if self.server.trickles:
+            self.go_on()
+            return
+        self.send_response(self.server.status, self.server.reason)
         self.send_header("Location", "http://127.0.0.1:1/")
         self.end_headers()
+
+    def go_on(self):
+        """Say `100 Continue`, after which a client reads on, until the client has gone."""
+        self.connection.settimeout(0.02)
+        while True:
+            try:
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if self.connection.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
 
     def log_message(self, *_):
         pass
@@ -36,7 +53,7 @@ class Listener(BaseHTTPRequestHandler):
 @pytest.fixture
 def listener():
     with HTTPServer(("127.0.0.1", 0), Listener) as server:
-        server.heard, server.status = [], 204
+        server.heard, server.status, server.reason, server.trickles = [], 204, None, False
         thread = Thread(target=server.serve_forever)
         thread.start()
         server.url = f"http://127.0.0.1:{server.server_port}/hook?for=pkb"
@@ -98,7 +115,46 @@ def test_addresses_inside_the_operators_network_are_not_told(told, listener, set
     type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
     actions.deliver_due(timezone.now())
     assert listener.heard == []
-    assert "not a public address" in WebhookDelivery.objects.get().error
+    assert WebhookDelivery.objects.get().error == "127.0.0.1 does not lead to a public address"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.1.2.3", "169.254.169.254", "224.0.0.1", "::1", "::127.0.0.1", "::ffff:10.0.0.1", "fe80::1"),
+        *("fec0::1", "fd00::1", "ff0e::1", "64:ff9b::7f00:1", "2002:7f00:1::"),
+    ],
+)
+def test_an_address_that_leads_inside_is_not_public_however_written(address):
+    assert not is_public(address)
+    assert is_public("1.1.1.1")
+    assert is_public("2606:4700:4700::1111")
+
+
+def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, listener):
+    """`a..b` is no name that IDNA can write, which is neither an OSError nor an HTTP error."""
+    webhook, _ = told
+    webhook.url = "https://a..b/"
+    webhook.save()
+    assert actions.deliver_due(timezone.now()) == 1
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries) == ("waiting", 1)
+    assert "label" in delivery.error
+
+
+def test_what_the_far_end_writes_is_kept_without_control_characters(told, listener):
+    """PostgreSQL takes no NUL in a text."""
+    listener.status, listener.reason = 500, "no\0\x1b[31m"
+    actions.deliver_due(timezone.now())
+    assert WebhookDelivery.objects.get().error == "answered 500 no??[31m"
+
+
+def test_an_answer_that_trickles_in_is_cut_off(told, listener, monkeypatch):
+    monkeypatch.setattr(webhooks, "_WHOLE_TRY_S", 0.2)
+    listener.trickles = True
+    actions.deliver_due(timezone.now())
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("waiting", 1, None)
 
 
 def test_a_claim_that_came_to_nothing_is_due_again(told):

@@ -47,6 +47,9 @@ class Command(BaseCommand):
                 runs.deliver_due(timezone.now())
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("webhooks wait, the database does not answer: %s", error)
+            except Exception:
+                # One delivery must not end the telling of all others: its claim makes it due again by itself.
+                logger.exception("a webhook could not be told")
 
     def _look(self, since_sweep: float) -> float:
         close_old_connections()
