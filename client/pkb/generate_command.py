@@ -53,7 +53,7 @@ _PATIENCE_S = 3600.0
 @click.option("--journal", "journal_file", type=click.Path(path_type=Path), help="Default: pkb-MODEL-PROFILE.jsonl.")
 @click.option("--run", "run_id", help="Fill this run instead of a new one.")
 @click.option("--no-run", is_flag=True, help="Submit for yourself instead of for a run of the model.")
-@click.option("--organisation", help="Whose run it is; your only one if left out.")
+@click.option("--organisation", help="Whose run it is; your own one if left out.")
 @click.option("--model-version", default="", help="The model's version, for the run.")
 @click.option("--provider", default="", help="Who offers the model, for the run.")
 @click.option("--notes", default="", help="For the run.")

@@ -30,7 +30,7 @@ def run() -> None:
 @click.option("--model", required=True, help="The model's name.")
 @click.option("--version", "model_version", default="", help="The model's version.")
 @click.option("--provider", default="", help="Who offers it.")
-@click.option("--organisation", help="Whose run it is; your only one if left out.")
+@click.option("--organisation", help="Whose run it is; your own one if left out.")
 @click.option("--mode", type=click.Choice(RUN_MODES), default="single_shot", show_default=True)
 @click.option("--profile", envvar="PKB_PROFILE", required=True, help="Where to judge it.")
 @backend_option

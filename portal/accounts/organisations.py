@@ -3,7 +3,7 @@
 import re
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from portal.accounts.models import Membership, Organisation, Role, User
 from portal.refusals import Refusal
@@ -125,15 +125,25 @@ def add_member(organisation: Organisation, *, username: str, role: str, by: User
     return membership
 
 
+def homes_of(user: User) -> QuerySet[Organisation]:
+    """The organisations that `user` founded or has made a run in.
+
+    Others may have added them without asking: a run must not go there, where strangers read it, unless it is named.
+    """
+    founder = Membership.objects.filter(organisation=OuterRef("pk")).order_by("pk").values("user")[:1]
+    chosen = Q(founder=user.pk) | Q(models__runs__created_by=user)
+    return own_organisations(user).annotate(founder=Subquery(founder)).filter(chosen).distinct()
+
+
 def home_of(user: User, slug: str | None) -> Organisation:
-    """The organisation in which `user` makes a run: the named one, their only one, or a new one of their own.
+    """The organisation in which `user` makes a run: the named one, their only home, or a new one of their own.
 
     Raises:
-        Refusal: the named one is not theirs (404), or they have several and named none (409).
+        Refusal: the named one is not theirs (404), or they have several homes and named none (409).
     """
     if slug:
         return get_organisation(user, slug)
-    own = list(own_organisations(user)[:2])
+    own = list(homes_of(user)[:2])
     if len(own) > 1:
         raise Refusal(
             field="organisation",

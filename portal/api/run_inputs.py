@@ -23,7 +23,7 @@ class PromptQuery(Query):
 class RunInput(Strict):
     """A new run."""
 
-    organisation = Text(max_length=60, required=False, help_text="Its short name; your only one if left out.")
+    organisation = Text(max_length=60, required=False, help_text="Its short name; your own one if left out.")
     model = Text(max_length=80, help_text="The model's name.")
     version = Text(max_length=40, default="", allow_blank=True)
     provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name if left out.")

@@ -31,7 +31,7 @@ DATASET_LIVES = timedelta(hours=1)
 """How long the archive of all public data is served before it is made anew."""
 
 _BATCH = 5000
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def written(table: Table, *, format: str) -> Iterator[bytes]:  # noqa: A002 - the word that addresses use

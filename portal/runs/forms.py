@@ -7,7 +7,7 @@ from django import forms
 from evaluator.hardware.profiles import profiles
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
-from portal.accounts.organisations import own_organisations
+from portal.accounts.organisations import homes_of, own_organisations
 from portal.refusals import Refusal
 from portal.runs import actions, uploads
 from portal.runs.models import Run, RunMode
@@ -26,9 +26,12 @@ class _OrganisationForm(RefusableForm):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.user = user
-        slugs = list(own_organisations(user).values_list("slug", flat=True))
-        choices = [(slug, slug) for slug in slugs] or [("", f"A new one of your own ({user.username})")]
-        self.fields["organisation"] = forms.ChoiceField(label="Organisation", choices=choices, required=bool(slugs))
+        homes = list(homes_of(user).values_list("slug", flat=True))
+        slugs = [*homes, *own_organisations(user).exclude(slug__in=homes).values_list("slug", flat=True)]
+        # What is chosen at first is never an organisation to which others have merely added the reader.
+        fresh = [] if homes else [("", f"A new one of your own ({user.username})")]
+        choices = [*fresh, *((slug, slug) for slug in slugs)]
+        self.fields["organisation"] = forms.ChoiceField(label="Organisation", choices=choices, required=not fresh)
         self.order_fields(["file", "organisation", *(name for name in self.fields if name != "organisation")])
 
 

@@ -6,11 +6,11 @@ attempt all the same, with the verdict that its text decides: it is what the mod
 
 import hashlib
 import json
-import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any
 
 from django.conf import settings
@@ -155,6 +155,7 @@ def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """The content of a file of an archive, never more than a submission may have and one byte; raises Refusal."""
     limit = settings.SUBMISSION_MAX_BYTES + 1
+    uploads.check_packing(member)
     try:
         with archive.open(member) as opened_member:
             return opened_member.read(limit)
@@ -236,8 +237,7 @@ def _amount(data: Mapping[str, Any], name: str) -> float | None:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or not 0 <= value < 1e9
+        or not 0 <= value < 1e9  # false of NaN as well; whole numbers may be too large for isfinite
     ):
         raise _refusal(
             name, str(value), "This is no amount from 0 to a thousand million.", "Correct it or leave it out."
@@ -263,6 +263,10 @@ def _line(number: int, raw: bytes) -> Line:
         attempt = attempt_from(data)
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
+    except RecursionError:
+        # Just shallow enough to be read, and too deep to be written out in the refusal of it.
+        deep = _refusal("", "", "The line is nested too deeply.", "Send an object with problem and source.")
+        return Line(number=number, key=key, refusal=deep)
     return Line(number=number, key=attempt.key, attempt=attempt)
 
 
@@ -300,9 +304,7 @@ def _archived(
     problem, sample, step = place
     key = f"{problem}/{sample}/{step}"
     try:
-        files = {
-            path: read_member(archive, member).decode("utf-8", "surrogateescape") for path, member in members.items()
-        }
+        files = _unpacked(archive, members)
         bundle, digest, fault = judged_by_text(files)
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
@@ -310,6 +312,19 @@ def _archived(
         problem=problem, sample=sample, step=step, key=key, files=bundle, source_digest=digest, fault=fault
     )
     return Line(number=number, key=key, attempt=attempt)
+
+
+def _unpacked(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
+    """The texts of one attempt's files: no more of them than it takes to see that they are too many or too large."""
+    files: dict[str, str] = {}
+    total = 0
+    for path, member in islice(members.items(), uploads.MAX_FILES + 1):
+        content = read_member(archive, member)
+        files[path] = content.decode("utf-8", "surrogateescape")
+        total += len(content)
+        if total > settings.SUBMISSION_MAX_BYTES:
+            break
+    return files
 
 
 def _shown(text: str) -> str:

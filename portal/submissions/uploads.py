@@ -91,6 +91,13 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
 
 
+def check_packing(member: zipfile.ZipInfo) -> None:
+    """Refuse a file of an archive that is packed in a way whose unpacking cannot be stopped at a size."""
+    # Python unpacks bzip2 and LZMA by the block: a hundred bytes become hundreds of megabytes before one is counted.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _refusal(member.filename, "This file is packed in an unusual way.", "Pack it again as an ordinary .zip.")
+
+
 def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
     if not members:
         raise _refusal(name, "The archive holds no file.", "Put solution.py into it.")
@@ -99,6 +106,7 @@ def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
     seen: set[str] = set()
     for member in members:
         _check_path(member)
+        check_packing(member)
         # Case is folded because two such files would be one on some systems.
         if member.filename.lower() in seen:
             raise _refusal(member.filename, "The archive holds this path twice.", "Keep one of them.")

@@ -126,8 +126,13 @@ def test_an_encrypted_archive_is_refused():
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_damaged_contents_are_refused(compression):
-    content = bytearray(packed(("solution.py", SOLUTION * 50), compression=compression))
+def test_a_packing_that_cannot_be_stopped_at_a_size_is_refused(compression):
+    """Both unpack by the block: 350 bytes took 600 MB of memory before a byte was counted."""
+    assert "unusual" in refused("a.zip", packed(("solution.py", SOLUTION), compression=compression)).message
+
+
+def test_damaged_contents_are_refused():
+    content = bytearray(packed(("solution.py", SOLUTION * 50)))
     content[60:70] = b"\xff" * 10
     assert refused("a.zip", bytes(content)).status == 422
 

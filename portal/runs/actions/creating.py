@@ -206,7 +206,16 @@ def _check_amounts(wishes: RunWishes) -> None:
             message="This is no amount from 0 to a thousand million.",
             remedy="Correct it or leave it out.",
         )
-    text = json.dumps(wishes.sampling)
+    try:
+        # What JSON has no word for, such as the infinity that 1e999 is read as, no database takes.
+        text = json.dumps(wishes.sampling, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(
+            field="sampling",
+            value="",
+            message="The sampling settings hold a number beyond all bounds, or are nested too deeply.",
+            remedy="Keep what decides the sampling.",
+        ) from error
     if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text or _SURROGATE.search(text):
         raise Refusal(
             field="sampling",

@@ -1,6 +1,8 @@
 """Filling a run: repeated and broken uploads, failed sources, quotas, and what stays hidden."""
 
 import io
+import tracemalloc
+import zipfile
 from datetime import timedelta
 
 import pytest
@@ -11,7 +13,9 @@ from portal.accounts.organisations import add_member, home_of
 from portal.ranking.models import Standing
 from portal.refusals import Refusal
 from portal.runs import actions, queries, quotas, uploads
+from portal.runs.forms import RunForm
 from portal.runs.models import Attempt, GpuUse, RunEvent
+from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, Submission
@@ -91,6 +95,62 @@ def test_a_line_that_never_ends_costs_no_memory_and_the_next_one_is_read():
     first, second = uploads.read_lines(io.BytesIO(body))
     assert first.refusal.status == 413
     assert second.attempt.problem == "allreduce"
+
+
+def test_odd_numbers_and_nesting_are_refused_like_any_other_mistake():
+    huge = b'{"problem": "allreduce", "source": "x", "cost_usd": 1' + b"0" * 400 + b"}\n"
+    # Somewhere among these is what can just be read and not be written out again.
+    deep = [b'{"problem": ' + b"[" * depth + b"]" * depth + b"}\n" for depth in range(700, 1010)]
+    parsed = list(uploads.read_lines(io.BytesIO(huge + b"".join(deep))))
+    assert {entry.refusal.status for entry in parsed} == {422}
+
+
+def test_sampling_settings_that_no_database_takes_are_refused(alice):
+    with pytest.raises(Refusal) as refused:
+        make_run(alice, sampling={"temperature": float("inf")})
+    assert refused.value.field == "sampling"
+
+
+def test_a_bomb_of_many_small_files_is_not_unpacked():
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("allreduce/0/solution.py", "x = 1")
+        for number in range(100):
+            archive.writestr(f"allreduce/0/f{number}.py", b"#" * 500_000)
+    tracemalloc.start()
+    [parsed] = uploads.read_archive(packed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert parsed.attempt.fault[0] == Verdict.LIMIT_EXCEEDED
+    assert peak < 12_000_000
+
+
+def test_a_packing_that_cannot_be_stopped_at_a_size_is_refused():
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("allreduce/0/solution.py", b"#" * 1_000_000)
+    [parsed] = uploads.read_archive(packed)
+    assert "unusual" in parsed.refusal.message
+
+
+@pytest.mark.parametrize("piece", ["a.", "a-", "-eyJ", "-eyJaaaa"])
+def test_a_trajectory_made_to_be_slow_is_not(piece):
+    """Each took a web process ten seconds once, which shows here as the slowest test."""
+    text = piece * (MAX_TRAJECTORY_BYTES // len(piece))
+    assert redact(text) == text
+
+
+def test_who_is_added_to_an_organisation_makes_no_runs_there_by_accident(alice, bob):
+    """Anybody may add anybody: else a stranger would read what bob's models write."""
+    theirs = make_run(alice).model.organisation
+    add_member(theirs, username="bob", role="owner", by=alice)
+    assert make_run(bob).model.organisation.slug == "bob"
+    assert RunForm(user=bob).fields["organisation"].choices[0] == ("bob", "bob")
+    # Where bob has made a run by name, there are two, and he is asked.
+    make_run(bob, organisation=theirs.slug)
+    with pytest.raises(Refusal) as refused:
+        make_run(bob)
+    assert refused.value.status == 409
 
 
 def test_a_trajectory_loses_what_looks_like_a_credential(alice):
