@@ -147,8 +147,8 @@ class ProblemDetails:
             "type": kind.type,
             "title": kind.title,
             "status": self.status,
-            "detail": self.detail,
-            "errors": [asdict(error) for error in self.errors],
+            "detail": _writable(self.detail),
+            "errors": [{name: _writable(text) for name, text in asdict(error).items()} for error in self.errors],
         }
 
 
@@ -299,9 +299,17 @@ def _received(request: Any, name: str) -> str:
         return ""
     for source in (request.query_params, request.data):
         if isinstance(source, Mapping) and name in source:
-            text = str(source[name])
+            try:
+                text = str(source[name])
+            except RecursionError:
+                return ""
             return text if len(text) <= 80 else f"{text[:77]}..."
     return ""
+
+
+def _writable(text: str) -> str:
+    """The text as UTF-8 can hold it: JSON may bring one half of a pair of surrogates, and errors quote it."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _sentence(text: str) -> str:

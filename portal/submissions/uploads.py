@@ -47,6 +47,10 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
+            if len(path) > MAX_PATH_LENGTH:  # from 64 KB on no zip could hold it
+                raise _path_refused(
+                    path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names."
+                )
             archive.writestr(zipfile.ZipInfo(path), text.encode())
     return bundle_from_upload("files.zip", buffer.getvalue())
 

@@ -32,6 +32,7 @@ from portal.submissions import actions as submissions
 
 MAX_K = 1000
 MAX_SAMPLING_BYTES = 4096
+MAX_SAMPLING_DEPTH = 20
 MAX_NOTES = 4000
 _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 """Characters beyond the basic plane and halves of them as `json.dumps` writes both; PostgreSQL refuses the halves."""
@@ -209,6 +210,7 @@ def _check_amounts(wishes: RunWishes) -> None:
     try:
         # What JSON has no word for, such as the infinity that 1e999 is read as, no database takes.
         text = json.dumps(wishes.sampling, allow_nan=False)
+        _check_depth(wishes.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
         raise Refusal(
             field="sampling",
@@ -223,6 +225,15 @@ def _check_amounts(wishes: RunWishes) -> None:
             message=f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or hold NUL.",
             remedy="Keep what decides the sampling.",
         )
+
+
+def _check_depth(value: object, *, most: int) -> None:
+    """Raise ValueError where lists and objects are nested deeper than `most`: writing them out takes stack."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if most == 0 and inner:
+        raise ValueError("nested too deeply")
+    for part in inner:
+        _check_depth(part, most=most - 1)
 
 
 def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:

@@ -19,6 +19,7 @@ from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, Submission
+from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -105,10 +106,22 @@ def test_odd_numbers_and_nesting_are_refused_like_any_other_mistake():
     assert {entry.refusal.status for entry in parsed} == {422}
 
 
-def test_sampling_settings_that_no_database_takes_are_refused(alice):
+@pytest.mark.parametrize("value", ["1e999", "[" * 900 + "]" * 900, '"\\ud800"'])
+def test_sampling_settings_that_no_database_takes_are_refused(alices, value):
+    wishes = '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
+    answer = alices.generic("POST", "/api/v1/runs/", wishes, content_type="application/json")
+    problem_of(answer, status=422, field="sampling")
+
+
+def test_half_a_character_is_refused_in_an_answer_that_can_be_written(alices):
+    wishes = '{"model": "\\ud800", "mode": "single_shot", "profile": "cpux2"}'
+    problem_of(alices.generic("POST", "/api/v1/runs/", wishes, content_type="application/json"), status=422)
+
+
+def test_a_path_that_no_archive_holds_is_refused(alice):
     with pytest.raises(Refusal) as refused:
-        make_run(alice, sampling={"temperature": float("inf")})
-    assert refused.value.field == "sampling"
+        uploads.attempt_from({"problem": "allreduce", "files": {"a/" * 40_000 + "b.py": "x"}})
+    assert refused.value.status == 422
 
 
 def test_a_bomb_of_many_small_files_is_not_unpacked():
