@@ -6,7 +6,9 @@ guessing from elsewhere. The counters live in the cache `attempts`, which all pr
 """
 
 import hashlib
+import ipaddress
 import time
+import unicodedata
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -64,12 +66,25 @@ def client_address(request: HttpRequest) -> str:
 
 
 def _keys(username: str, address: str) -> tuple[tuple[str, Limit], ...]:
-    name = username.strip().casefold()
+    # As the form reads names: else every letter's other writings would be a fresh allowance for the same account.
+    name = unicodedata.normalize("NFKC", username).strip().casefold()
+    address = _household(address)
     return (
         (_key("pair", name, address), PAIR),
         (_key("address", address), ADDRESS),
         (_key("account", name), ACCOUNT),
     )
+
+
+def _household(address: str) -> str:
+    """The address, or of IPv6 the /64 that one customer has at least: 2^64 addresses to try from."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(found), 64), strict=False))
+    return address
 
 
 def _key(*parts: str) -> str:

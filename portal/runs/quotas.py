@@ -90,7 +90,9 @@ def _gpus(profile: str) -> int:
 
 
 def _charge(evaluation: Evaluation) -> float:
-    if not evaluation.verdict or not FACTS[Verdict(evaluation.verdict)].is_charged:
+    # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
+    is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
+    if not is_charged and evaluation.state != State.CANCELLED:
         return 0.0
     if evaluation.started_at is None or evaluation.finished_at is None:
         return 0.0

@@ -45,6 +45,22 @@ def test_capitals_in_the_name_and_a_claimed_address_change_nothing(client, alice
     assert answer.status_code == 429
 
 
+def test_other_writings_of_the_letters_give_no_fresh_allowance(client, alice):
+    wide = "\uff41lice"
+    assert attempt(client, password=scenes.PASSWORD, name=wide).status_code == 302  # it is the same account
+    client.logout()
+    for _ in range(6):
+        attempt(client, password="wrong")
+    assert attempt(client, password="wrong", name=wide).status_code == 429
+
+
+def test_the_addresses_of_one_ipv6_network_count_together(client, alice):
+    for number in range(6):
+        attempt(client, password="wrong", address=f"2001:db8:1:2::{number}")
+    assert attempt(client, password="wrong", address="2001:db8:1:2:ffff::1").status_code == 429
+    assert attempt(client, password="wrong", address="2001:db8:1:3::1").status_code == 200
+
+
 def test_operators_sign_in_under_the_same_limit(client, db):
     answer = client.get("/admin/login/")
     assert answer.status_code == 302

@@ -18,7 +18,7 @@ from portal.runs.models import Attempt, GpuUse, RunEvent
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
-from portal.submissions.models import Evaluation, Submission
+from portal.submissions.models import Evaluation, State, Submission
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -252,6 +252,18 @@ def test_gpu_time_is_reserved_then_settled_and_our_own_faults_cost_nothing(alice
     assert (quota.used_gpu_s, quota.reserved_gpu_s) == (80.0, 0)
     later = timezone.now() + timedelta(days=31)
     assert quotas.quota_of(organisation, now=later).remaining_gpu_s == organisation.quota_gpu_s
+
+
+def test_cancelling_what_runs_costs_what_it_took(alice):
+    run = make_run(alice, profile="h200x8-nomc")
+    [result] = add(run, line()).results
+    evaluation = result.attempt.evaluation
+    evaluation.state, evaluation.started_at = State.RUNNING, timezone.now() - timedelta(seconds=20)
+    evaluation.save()
+    submissions.cancel_evaluation(evaluation, by=alice)
+    quota = quotas.quota_of(run.model.organisation, now=timezone.now())
+    assert 160 <= quota.used_gpu_s < 800
+    assert quota.reserved_gpu_s == 0
 
 
 def test_a_used_up_quota_takes_what_fits_and_says_when_to_come_back(alice):
