@@ -14,7 +14,13 @@ from tests.browser.test_journey import RIGHT, WRONG_ON_RANK_1, submit, wait_for_
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 # The accessibility of a page is looked at in each scheme and in each width, not in all four looks: it takes a while.
 LOOKS_FOR_AXE = ("1280-light", "390-dark")
-LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+# Both widths and both schemes are looked at in `make test`; the other two combinations in `make gate`.
+LOOKS = [
+    (1280, "light"),
+    (390, "dark"),
+    pytest.param(1280, "dark", marks=pytest.mark.slow),
+    pytest.param(390, "light", marks=pytest.mark.slow),
+]
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,7 @@ def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
     assert running.attempt == 1, "a planned stop costs no try"
 
 
+@pytest.mark.slow  # tests/portal/production kills every process over real servers in `make test`
 def test_killing_everything_at_once_loses_nothing(stack, running):
     for name in ("alpha", "worker", "dispatcher"):
         stack.kill(name)

@@ -190,6 +190,10 @@ def test_both_nodes_judge_and_nothing_is_judged_twice(site):
     assert {node for _, node in judged} == set(NODES)
 
 
+# RabbitMQ takes ten seconds to come back: that half is for `make gate`.
+@pytest.mark.parametrize(
+    "broker", ["redis", pytest.param("rabbitmq", marks=pytest.mark.slow)], indirect=True, scope="session"
+)
 def test_a_killed_broker_loses_nothing(site, broker):
     """Redis returns empty, RabbitMQ with what it had written down."""
     submission = site.submit(SLOW_SOLUTION, author="bob")
