@@ -131,6 +131,7 @@ def test_killing_everything_at_once_loses_nothing(stack, running):
     assert_passed_once(finish(running, stack))
 
 
+@pytest.mark.slow  # the production tests run two of everything in `make test`
 def test_two_dispatchers_and_two_workers_judge_everything_once(stack, author):
     stack.start_worker()
     stack.start_worker("worker-2")

@@ -151,6 +151,8 @@ def test_generated_requests_are_answered_as_described(path, method, seeded):
         aimed = names if names and data.draw(strategies.booleans()) else None
         mode = data.draw(strategies.sampled_from(modes))
         case = data.draw(operation.as_strategy(generation_mode=mode, path_parameters=aimed))
+        if isinstance(case.query, dict) and str(case.query.get("wait", "")).isdecimal():
+            case.query["wait"] = 0  # a feed held open says nothing new about its answer
         case.call_and_validate(headers={"Authorization": f"Bearer {secret}"}, checks=CHECKS)
 
     run()
