@@ -3,6 +3,7 @@
 import io
 import stat
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -83,10 +84,7 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
             files = _read_members(name, archive, members)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, ValueError) as error:
         raise _refusal(name, f"The archive cannot be read: {error}.", "Pack it again as an ordinary .zip.") from error
-    except Exception as error:
-        # zlib.error, lzma.LZMAError and RuntimeError (encrypted) have no common base below Exception.
-        if isinstance(error, Refusal):
-            raise
+    except (zlib.error, RuntimeError) as error:  # zipfile says RuntimeError of an encrypted file
         raise _refusal(name, "The archive is damaged or encrypted.", "Pack it again without a password.") from error
     if SourceBundle.ENTRY not in {file.path for file in files}:
         raise _refusal(

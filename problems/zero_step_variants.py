@@ -1,0 +1,98 @@
+"""Programs for the problems of ZeRO stages 1 and 2 that must pass or fail; what is right for one is for both."""
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def _mean(vector: Tensor) -> Tensor:
+    """The mean over ranks by an all-reduce."""
+    dist.all_reduce(vector)
+    return vector / dist.get_world_size()
+
+
+def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+    """The flat gradient of the rank's loss, by hand."""
+    hidden = torch.addmm(b1, X, W1.T).relu()
+    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
+    from_hidden = (from_output @ W2) * (hidden > 0)
+    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _gathered(part: Tensor) -> Tensor:
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part.contiguous())
+    return torch.cat(parts)
+
+
+def train(
+    X: Tensor,
+    y: Tensor,
+    *rest: Any,
+    width: torch.dtype = torch.float32,
+    reduces: bool = True,
+    scale: float = 1.0,
+    is_corrected: bool = True,
+    keeps_moments: bool = True,
+    updates: bool = True,
+    shift: int = 0,
+) -> tuple[Tensor, ...]:
+    """The whole step, written out, in `width`; the other arguments make it wrong."""
+    parameters, (m, v), (lr, beta1, beta2, eps, step) = rest[:4], rest[4:6], rest[6:]
+    shapes = [parameter.shape for parameter in parameters]
+    flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
+    dist.broadcast(flat, 0)
+    wide = [parameter.to(width) for parameter in _cut(flat, shapes)]
+    gradient = _backward(X.to(width), y.to(width), *wide) * scale
+    gradient = _mean(gradient) if reduces else gradient
+    place = (dist.get_rank() + shift) % dist.get_world_size()
+    g, w = (vector.chunk(dist.get_world_size())[place].to(width) for vector in (gradient, flat))
+    m, v = (
+        m.to(width) * keeps_moments * beta1 + (1 - beta1) * g,
+        v.to(width) * keeps_moments * beta2 + (1 - beta2) * g * g,
+    )
+    first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
+    w = w - lr * updates * (m / first / ((v / second).sqrt() + eps))
+    return (*_cut(_gathered(w.to(X.dtype)), shapes), m.to(X.dtype), v.to(X.dtype))
+
+
+def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
+    """Epsilon left out of the denominator."""
+    *head, _eps, step = arguments
+    return train(*head, 0.0, step)
+
+
+def own_part_only(*arguments: Any) -> tuple[Tensor, ...]:
+    """Own part updated, the others' parameters as they were on rank 0."""
+    before = train(*arguments, updates=False)
+    after = train(*arguments)
+    shapes = [parameter.shape for parameter in before[:4]]
+    old, new = (torch.cat([tensor.reshape(-1) for tensor in one[:4]]) for one in (before, after))
+    rank, part = dist.get_rank(), after[4].numel()
+    old[rank * part : (rank + 1) * part] = new[rank * part : (rank + 1) * part]
+    return (*_cut(old, shapes), *after[4:])
+
+
+HONEST = {
+    "float32": train,
+    "rounded_each_step": partial(train, width=torch.bfloat16),
+}
+MUTANTS = {
+    "not_updated": partial(train, updates=False),
+    "own_part_only": own_part_only,
+    "neighbours_part": partial(train, shift=1),
+    "local_gradient": partial(train, reduces=False),
+    "gradient_doubled": partial(train, scale=2.0),
+    "second_moment_not_corrected": partial(train, is_corrected=False),
+    "moments_from_zero": partial(train, keeps_moments=False),
+    "without_epsilon": without_epsilon,
+}
