@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -217,18 +218,29 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def measure_baselines(options: argparse.Namespace) -> int:
-    """`baseline`: measure references and merge them into the profile's file."""
+    """`baseline`: measure references and merge them into the profile's file after each; exit 1 if one could not run."""
     profile = profiles.get(options.profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
     path = options.output or registry.CATALOG.parent / "baselines" / f"{profile.name}.json"
     known = dict(BaselineTable.from_json(path.read_bytes()).baselines) if path.is_file() else {}
-    with BaselineRun(JudgeSettings(profile=profile.name)) as run:
-        for slug, size, found in run.measure(slugs):
-            known[slug] = {**known.get(slug, {}), size: found}
-            sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
-            sys.stdout.flush()
-    _replace(path, msgspec.json.format(baseline_table(profile.name, known).to_json().encode(), indent=1) + b"\n")
-    return 0
+    waiting, failed = deque(slugs), []
+    while waiting:
+        # Ranks that one problem brought down, say for want of memory, are replaced for the problems after it.
+        with BaselineRun(JudgeSettings(profile=profile.name)) as run:
+            while waiting:
+                slug = waiting.popleft()
+                try:
+                    for _, size, found in run.measure([slug]):
+                        known[slug] = {**known.get(slug, {}), size: found}
+                        sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
+                        sys.stdout.flush()
+                except EvaluatorError as error:
+                    failed.append(slug)
+                    sys.stderr.write(f"{slug}: {error}\n")
+                    break
+                table = baseline_table(profile.name, known).to_json().encode()
+                _replace(path, msgspec.json.format(table, indent=1) + b"\n")
+    return 1 if failed else 0
 
 
 def examine(options: argparse.Namespace) -> int:

@@ -2,20 +2,18 @@
 
 import itertools
 import math
-import platform
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Self
 
 from evaluator.contract import Baseline, BaselineTable, Mode
 from evaluator.hardware import profiles
-from evaluator.host import gpus
+from evaluator.host import gpus, probe
 from evaluator.host.oracles import Content, OpenedSize, OracleGang
 from evaluator.host.series import element_bytes
 from evaluator.host.settings import JudgeSettings
@@ -105,11 +103,6 @@ def table(profile: str, baselines: dict[str, dict[str, Baseline]]) -> BaselineTa
     return BaselineTable(
         profile=profile,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        environment={
-            "python": platform.python_version(),
-            "torch": metadata.version("torch"),
-            "kernel": platform.release(),
-            "machine": platform.machine(),
-        },
+        environment=probe.environment(),
         baselines=baselines,
     )

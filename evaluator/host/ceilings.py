@@ -2,14 +2,12 @@
 
 import contextlib
 import os
-import platform
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -17,7 +15,7 @@ import msgspec
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, CollectiveRate, PairRate
-from evaluator.host import gpus, sandbox
+from evaluator.host import gpus, probe, sandbox
 
 _LONGEST_S = 540
 
@@ -52,12 +50,7 @@ def measure(name: str) -> Ceilings:
     return Ceilings(
         profile=name,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        environment={
-            "python": platform.python_version(),
-            "torch": metadata.version("torch"),
-            "kernel": platform.release(),
-            "machine": platform.machine(),
-        },
+        environment=probe.environment(),
         **msgspec.structs.asdict(measured),
     )
 

@@ -2,12 +2,10 @@
 
 import hashlib
 import itertools
-import platform
 import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +27,7 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
 from evaluator.host import builder as building
+from evaluator.host import probe
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
 from evaluator.host.calls import Caller, Conduct, check_kinds, leg_calls, special_plan
@@ -408,12 +407,9 @@ class Evaluation:
         )
 
     def _environment(self) -> dict[str, str]:
-        missing = "; ".join(probe.name for probe in self._plan.confinement.missing)
+        missing = "; ".join(item.name for item in self._plan.confinement.missing)
         return {
-            "python": platform.python_version(),
-            "torch": metadata.version("torch"),
-            "kernel": platform.release(),
-            "machine": platform.machine(),
+            **probe.environment(),
             "sandbox.missing": missing,
             "attempt": str(self._request.attempt),
             **self._settings.as_record(),

@@ -1,15 +1,22 @@
 """What this machine is: facts for operators, and the profiles that it has the hardware for."""
 
+import functools
 import os
 import platform
+import re
 import shutil
 import subprocess
+from collections import Counter
 from importlib import metadata
+from pathlib import Path
 
 from evaluator.hardware import profiles
 from evaluator.host import gpus
 
 _GIB = 1024**3
+_ABSENT = "not installed"
+_NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def facts() -> dict[str, object]:
@@ -30,11 +37,29 @@ def facts() -> dict[str, object]:
     }
 
 
+@functools.cache
+def environment() -> dict[str, str]:
+    """What a measurement here has to say of the machine and its versions; of GPUs only where there are some."""
+    found = {
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }
+    models = _gpu_models()
+    if models:
+        found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
+        found["driver"] = _driver()
+        found["nccl"] = next((version for name in _NCCL if (version := _version(name)) != _ABSENT), _ABSENT)
+        found["triton"] = _version("triton")
+    return found
+
+
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return _ABSENT
 
 
 def _gpu_models() -> list[str]:
@@ -44,6 +69,14 @@ def _gpu_models() -> list[str]:
     query = [tool, "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def _driver() -> str:
+    try:
+        found = re.search(r"\b\d+\.\d+(\.\d+)*\b", _DRIVER.read_text())
+    except OSError:
+        return "unknown"
+    return found[0] if found else "unknown"
 
 
 def _possible_profiles(models: list[str]) -> list[str]:
