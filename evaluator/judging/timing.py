@@ -44,6 +44,13 @@ def gap_us(record: SizeRecord) -> float:
     return median(call.answer_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
 
 
+def halves(record: SizeRecord) -> tuple[float, float]:
+    """The reference's time in the first and in the last half of a series, each the median of its blocks' medians."""
+    medians = [median(call.longest_ns for call in block) / 1000 for block in record.reference]
+    half = max(1, len(medians) // 2)
+    return median(medians[:half]), median(medians[-half:])
+
+
 def band_us(record: SizeRecord, rules: TimingRules) -> float:
     """How long that time may be: what it is for the reference, what the copying of the payload may take, and a rest."""
     reference = median(call.answer_ns - call.longest_ns for block in record.reference for call in block) / 1000
@@ -169,11 +176,9 @@ def _below_floor(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> 
 
 def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     """Whether the reference's medians of the two halves of a series differ by more than the profile allows."""
-    medians = [median(call.longest_ns for call in block) for block in record.reference]
-    half = len(medians) // 2
-    if rules.baseline_drift is None or not half:
+    if rules.baseline_drift is None or len(record.reference) < 2:
         return
-    first_us, last_us = median(medians[:half]) / 1000, median(medians[-half:]) / 1000
+    first_us, last_us = halves(record)
     drift = abs(first_us / last_us - 1)
     if drift > rules.baseline_drift and abs(first_us - last_us) > rules.baseline_jitter_us:
         message = (

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.hardware.profiles import Profile
 from problems import registry
 
 CHEATS = Path(__file__).parent / "cheats"
@@ -40,6 +41,12 @@ class Program:
     def is_runnable(self) -> bool:
         """Whether this machine can run it: no GPU is needed, and the processor is the one it was written for."""
         return not self.needs or self.needs == platform.machine()
+
+    def runs_on(self, profile: Profile) -> bool:
+        """Whether the whole judge runs it on `profile`, on this machine's processor."""
+        if self.judged:
+            return False
+        return profile.device == "cuda" if self.needs == "GPUs" else self.is_runnable
 
     def request(self, *, text: str | None = None, profile: str = "cpux2") -> EvaluationRequest:
         """A request to judge it, or a variation of it."""
