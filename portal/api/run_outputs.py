@@ -89,6 +89,9 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p.")
     geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
+    primitives = serializers.DictField(
+        child=serializers.IntegerField(), help_text="On how many of the solved problems a correct sample uses each."
+    )
     cost_usd = serializers.FloatField(allow_null=True)
     tokens = serializers.IntegerField(allow_null=True)
 

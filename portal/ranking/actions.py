@@ -11,7 +11,6 @@ from django.db.models import Count, F, Max
 
 from evaluator.contract import EvaluationReport
 from evaluator.hardware import profiles
-from evaluator.judging import primitives
 from portal.accounts.models import User
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
@@ -60,7 +59,8 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
         "score_low": low,
         "score_high": evaluation.score_high,
         "submitted_at": submission.created_at,
-        **_measured(submissions.latest_report(evaluation)),
+        "sizes": _sizes(submissions.latest_report(evaluation)),
+        "primitives": evaluation.primitives,
     }
     # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
     standing, is_new = Standing.objects.select_for_update().get_or_create(**place, defaults=values)
@@ -73,12 +73,9 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
     return standing, False
 
 
-def _measured(report: EvaluationReport | None) -> dict[str, list[object]]:
-    """What a standing keeps of its report."""
-    if report is None or report.timing is None:
-        return {"sizes": [], "primitives": []}
-    found = [each.value for each in primitives.names(report.primitives)]
-    return {"sizes": to_stored(size_times(report.timing)), "primitives": list(found)}
+def _sizes(report: EvaluationReport | None) -> list[Any]:
+    """What a standing keeps of its report's times."""
+    return to_stored(size_times(report.timing)) if report is not None and report.timing is not None else []
 
 
 def _renew_sizes(standing: Standing) -> None:

@@ -37,6 +37,14 @@ YEAR_S = 365 * 24 * 3600
 _CHUNK = 20_000
 _FAILURES = (Verdict.WRONG_RESULT, Verdict.DEADLOCK, Verdict.COMPILE_ERROR, Verdict.CRASHED, Verdict.TIMEOUT)
 _BACKEND_WEIGHTS = {"pytorch": 4, "triton": 3, "cuda": 3, "parallelkittens": 1, "nvshmem": 1, "nccl_device": 1}
+_PRIMITIVES = {
+    "pytorch": "nccl",
+    "triton": "sm_load_store",
+    "cuda": "sm_load_store",
+    "parallelkittens": "tma",
+    "nvshmem": "nvshmem",
+    "nccl_device": "nccl_device",
+}
 
 
 @dataclass(frozen=True)
@@ -264,6 +272,7 @@ def _evaluation(attempt: _Attempt) -> dict[str, Any]:
         "score": attempt.score if is_scored else None,
         "score_low": attempt.low if is_scored else None,
         "score_high": attempt.high if is_scored else None,
+        "primitives": _primitives(attempt) if attempt.verdict is Verdict.PASSED else [],
     }
 
 
@@ -330,8 +339,15 @@ def _standing(attempt: _Attempt) -> dict[str, Any]:
         "evaluation_id": attempt.evaluation,
         "submitted_at": attempt.submitted_at,
         "sizes": to_stored(_sizes(attempt)),
-        "primitives": ["nccl"] if attempt.backend == Backend.PYTORCH else ["sm_load_store"],
+        "primitives": _primitives(attempt),
     }
+
+
+def _primitives(attempt: _Attempt) -> list[str]:
+    names = [_PRIMITIVES[attempt.backend]]
+    if attempt.evaluation.int % 8 == 0:
+        names.insert(0, "copy_engine")
+    return names
 
 
 def _size_standings(attempt: _Attempt, *, standing: int) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ problems. It says how much the figure would move with other problems of the same
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,10 +22,11 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What one sample of one problem came to; `score` is the speedup of a correct one."""
+    """What one sample of one problem came to; `score` is the speedup of a correct one, `primitives` what it used."""
 
     verdict: str
     score: float | None = None
+    primitives: tuple[str, ...] = ()
 
     @property
     def is_correct(self) -> bool:
@@ -118,6 +120,16 @@ def best_scores(samples: Samples) -> dict[str, float]:
         if scores:
             best[slug] = max(scores)
     return best
+
+
+def primitives_used(samples: Samples) -> dict[str, int]:
+    """On how many of the solved problems some correct sample uses each primitive, the most used first."""
+    used = Counter(
+        name
+        for found in samples.values()
+        for name in {name for sample in found if sample.is_correct for name in sample.primitives}
+    )
+    return dict(sorted(used.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
+from evaluator.contract import Primitive
 from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
 from portal.charts.figures import figure_data
@@ -111,6 +112,12 @@ def failure_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, lis
     titles = [mode.title for mode in charts.FAILURE_MODES] + [charts.OTHER]
     rows = [(title, [modes.get(title, 0) for modes in counted]) for title in titles]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
+
+
+def primitive_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, list[tuple[int, int]]]]:
+    """A primitive, and for every run on how many problems it is used, of how many that were solved."""
+    used = [primitive.value for primitive in Primitive if any(primitive in figures.primitives for _, figures in named)]
+    return [(name, [(figures.primitives.get(name, 0), figures.solved) for _, figures in named]) for name in used]
 
 
 def progress_plots(steps: Sequence[Progress]) -> tuple[dict[str, object], dict[str, object] | None]:

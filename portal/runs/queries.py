@@ -111,7 +111,8 @@ def _is_staff(viewer: Viewer) -> bool:
 class RunFigures:
     """What a run came to over all problems; `samples` holds the outcome of each sample by problem.
 
-    `faster` counts problems with a sample faster than the reference. `fast` is fast_p@1 over `CURVE`. The geometric
+    `faster` counts problems with a sample faster than the reference; `primitives` says on how many of the solved
+    problems a correct sample uses each. `fast` is fast_p@1 over `CURVE`. The geometric
     mean is over solved problems, each with its best sample. Costs are the attempts' sum, or what the run declared.
     """
 
@@ -126,6 +127,7 @@ class RunFigures:
     fast: tuple[tuple[float, Estimate], ...]
     geomean_speedup: float | None
     verdicts: Mapping[str, int]
+    primitives: Mapping[str, int]
     cost_usd: float | None
     tokens: int | None
     samples: Mapping[str, tuple[Sample, ...]]
@@ -212,14 +214,16 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
     rows = (
         Attempt.objects.filter(run__in=runs)
         .order_by("run", "problem", "sample", "step")
-        .values_list("run", "problem", "sample", "mode", "state", "verdict", "score")
+        .values_list("run", "problem", "sample", "mode", "state", "verdict", "score", "evaluation__primitives")
     )
     found: dict[uuid.UUID, dict[str, tuple[Sample, ...]]] = {}
     for (run, problem, _), steps in groupby(rows, key=lambda row: row[:3]):
         ranked = [step for step in steps if step[3] == Mode.RANKED.value]
         last = ranked[-1] if ranked else None
         is_known = last is not None and last[4] == AttemptState.ENDED
-        sample = Sample(verdict=last[5], score=last[6]) if last and is_known else Sample(verdict="")
+        sample = Sample(verdict="")
+        if last and is_known:
+            sample = Sample(verdict=last[5], score=last[6], primitives=tuple(last[7] or ()))
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found
@@ -252,6 +256,7 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         fast=tuple((p, figures.fast_at(counted, p, k=1, problems=total)) for p in CURVE),
         geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
         verdicts=dict(sorted(verdicts.items(), key=lambda pair: (-pair[1], pair[0]))),
+        primitives=figures.primitives_used(counted),
         cost_usd=cost if cost is not None else run.cost_usd,
         tokens=int(sum(value for value in tokens if value is not None)) if tokens else None,
         samples=counted,

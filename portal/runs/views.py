@@ -70,6 +70,7 @@ def _figures(named: Sequence[tuple[str, RunFigures]]) -> dict[str, Any]:
         "failures": pages.failure_plot(titled) if titled else None,
         "failure_names": [name for name, _ in titled],
         "failure_rows": pages.failure_rows(titled),
+        "primitive_rows": pages.primitive_rows(titled),
     }
 
 

@@ -111,6 +111,7 @@ class Evaluation(models.Model):
     score = models.FloatField(null=True, blank=True, help_text="Median speedup over the reference.")
     score_low = models.FloatField(null=True, blank=True)
     score_high = models.FloatField(null=True, blank=True)
+    primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
 
     class Meta:
         ordering = ("-queued_at",)

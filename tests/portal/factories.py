@@ -1,16 +1,20 @@
 """Submissions and reports as tests need them; each uses the real actions."""
 
 import itertools
+from collections.abc import Sequence
 
 from evaluator.contract import (
     Backend,
     Delivery,
     EvaluationReport,
     Mode,
+    Primitive,
+    Sighting,
     SourceBundle,
     SourceFile,
     Timing,
     Verdict,
+    Witness,
 )
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
@@ -43,7 +47,9 @@ def evaluation_of(submission: Submission) -> Evaluation:
     return submission.evaluations.get()
 
 
-def report_on(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, low: float = 1.0) -> EvaluationReport:
+def report_on(
+    evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, low: float = 1.0, primitives: Sequence[Primitive] = ()
+) -> EvaluationReport:
     """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide."""
     submission = evaluation.submission
     timing = None
@@ -62,6 +68,7 @@ def report_on(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, low:
         verdict=verdict,
         message=f"the verdict is {verdict}",
         timing=timing,
+        primitives=tuple(Sighting(primitive=each, witness=Witness.SOURCE, detail="seen") for each in primitives),
     )
 
 

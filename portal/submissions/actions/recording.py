@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
+from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS
 from portal.ranking import actions as ranking
 from portal.runs import events as runs
@@ -128,6 +129,7 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         score=timing.score if timing else None,
         score_low=timing.low if timing else None,
         score_high=timing.high if timing else None,
+        primitives=[found.value for found in primitives.names(report.primitives)],
         lease=None,
         lease_expires_at=None,
         stage_fraction=None,

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from evaluator.contract import Verdict
 from portal.runs import actions, uploads
 from portal.runs.models import Attempt, Run
 from portal.submissions import actions as submissions
@@ -37,8 +36,8 @@ def add(run: Run, *data: dict) -> actions.BulkResult:
     return actions.add_lines(run, parsed, by=run.created_by)
 
 
-def end(attempt: Attempt, node, *, verdict: Verdict = Verdict.PASSED, low: float = 1.0, seconds: float = 2.0) -> None:
-    """Let a node deliver the report on an attempt, `seconds` after it took the work."""
+def end(attempt: Attempt, node, *, seconds: float = 2.0, **report) -> None:
+    """Let a node deliver the report on an attempt (arguments as of `report_on`), `seconds` after it took the work."""
     attempt.refresh_from_db()
     evaluation = attempt.evaluation
     now = timezone.now()
@@ -46,5 +45,5 @@ def end(attempt: Attempt, node, *, verdict: Verdict = Verdict.PASSED, low: float
         state=State.RUNNING, lease=f"lease of {attempt.pk}", node=node, slot_index=0, started_at=now
     )
     finish = now + timedelta(seconds=seconds)
-    assert submissions.record_delivery(delivery_of(evaluation, node=node.name, verdict=verdict, low=low), finish)
+    assert submissions.record_delivery(delivery_of(evaluation, node=node.name, **report), finish)
     attempt.refresh_from_db()

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from django.urls import reverse
 
-from evaluator.contract import Verdict
+from evaluator.contract import Primitive, Verdict
 from portal.runs import actions
 from portal.runs.models import Run
 from tests.portal.runs.rows import add, end, line, lines, make_run
@@ -89,6 +89,21 @@ def test_the_board_shows_figures_and_keeps_published_results_apart(client, publi
     assert "GPT-5.5" not in board
     assert "28" in elsewhere
     assert "Not measured here" in elsewhere
+
+
+def test_the_board_says_which_primitives_solved_problems_with(client, alice, node):
+    run = make_run(alice, k=2, mode="best_of_k")
+    first, second, _ = (
+        result.attempt for result in add(run, line(), line(sample=1), line("allgather", source="x = 1")).results
+    )
+    end(first, node, primitives=[Primitive.NCCL])
+    end(second, node, primitives=[Primitive.TMA, Primitive.NCCL])
+    actions.publish_run(run, by=alice, sources="private")
+    page = client.get("/leaderboards/models/?profile=cpux2").content.decode()
+    assert "<code>nccl</code> 1</span>" in page  # one problem, though two samples use it
+    rows = page.split("Primitives used")[-1]
+    assert rows.index("<code>tma</code>") < rows.index("<code>nccl</code>")
+    assert "of 1 solved" in rows
 
 
 def test_p_moves_the_board_without_a_script(client, published):
