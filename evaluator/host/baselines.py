@@ -24,8 +24,8 @@ from problems import registry
 from problems.schema import Problem
 
 _OPENING_CALLS = 5
-_SERIES_S = 1.0
-_LEAST_CALLS, _MOST_CALLS = 20, 500
+_SERIES_S = 0.4
+_LEAST_CALLS, _MOST_CALLS = 20, 200
 
 
 class BaselineRun:

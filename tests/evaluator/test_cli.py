@@ -1,6 +1,8 @@
 """The command line as a person uses it: real processes, exit status, clear errors."""
 
 import json
+import os
+import select
 import subprocess
 import sys
 import zipfile
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import EvaluationReport, Verdict
+from evaluator.host import processes
 from tests.evaluator.judging_help import SUBMISSIONS
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +125,20 @@ def test_baseline_is_measured_and_merged(tmp_path: Path) -> None:
     baselines = json.loads(path.read_text())["baselines"]
     assert set(baselines) == {"allreduce", "gemm_allreduce"}
     assert baselines["allreduce"]["tiny"]["median_us"] > 0
+
+
+def test_a_command_told_to_end_takes_its_ranks_with_it_and_keeps_what_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "cpux2.json"
+    line = [sys.executable, "-m", "evaluator", "baseline", "allreduce", "allgather", "--output", str(path)]
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert "allreduce" in running.stdout.readline()
+    ranks = [os.pidfd_open(process) for process in processes.descendants(running.pid)]
+    running.terminate()
+    assert "every rank has been ended" in running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert len(ranks) > 2
+    for rank in ranks:
+        assert select.select([rank], [], [], 30)[0], "a rank outlived its command"
+        os.close(rank)
+    if path.is_file():
+        assert set(json.loads(path.read_text())["baselines"]) == {"allreduce"}
