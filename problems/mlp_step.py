@@ -10,15 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from problems.mlp_step_spec import SHAPES
 from problems.values import Call
-
-SHAPES: dict[str, tuple[str, ...]] = {
-    "W1": ("hidden", "d_in"),
-    "b1": ("hidden",),
-    "W2": ("d_out", "hidden"),
-    "b2": ("d_out",),
-}
-"""Parameters by name, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from problems import mlp_step
+from problems.mlp_step_spec import SHAPES
 from problems.values import Arguments, Call
 
 
@@ -20,7 +21,7 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "X_local": X,
         "y_local": y,
-        **dict(zip(mlp_step.SHAPES, mlp_step.parameters(call), strict=True)),
+        **dict(zip(SHAPES, mlp_step.parameters(call), strict=True)),
         "exp_avg_part": mlp_step.exp_avg(call, "exp_avg_part", ("part",)),
         "exp_avg_sq_part": mlp_step.exp_avg_sq(call, "exp_avg_sq_part", ("part",)),
         "lr": given.lr,
@@ -39,7 +40,7 @@ def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
 def expected(call: Call) -> tuple[Tensor, ...]:
     """All new parameters W1, b1, W2, b2, and the rank's part of the new moments."""
     every = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
-    w = mlp_step.flat([every[0][name] for name in mlp_step.SHAPES])
+    w = mlp_step.flat([every[0][name] for name in SHAPES])
     m, v = (torch.cat([arguments[name] for arguments in every]) for name in ("exp_avg_part", "exp_avg_sq_part"))
     w, m, v = mlp_step.adam(w, m, v, mlp_step.mean_gradient(call, w), hyperparameters(call))
     part = slice(call.rank * call.dims["part"], (call.rank + 1) * call.dims["part"])

@@ -1,6 +1,7 @@
 """Arguments of one rank for one call."""
 
 from problems import mlp_step
+from problems.mlp_step_spec import SHAPES
 from problems.values import Arguments, Call
 
 
@@ -11,12 +12,12 @@ def make_inputs(call: Call) -> Arguments:
     """
     X, y = mlp_step.data(call)
     weights = mlp_step.parameters(call)
-    named = mlp_step.SHAPES.items()
+    named = SHAPES.items()
     given = hyperparameters(call)
     return {
         "X_local": X,
         "y_local": y,
-        **dict(zip(mlp_step.SHAPES, weights, strict=True)),
+        **dict(zip(SHAPES, weights, strict=True)),
         **{f"exp_avg_{name}": mlp_step.exp_avg(call, f"exp_avg_{name}", shape) for name, shape in named},
         **{f"exp_avg_sq_{name}": mlp_step.exp_avg_sq(call, f"exp_avg_sq_{name}", shape) for name, shape in named},
         "lr": given.lr,

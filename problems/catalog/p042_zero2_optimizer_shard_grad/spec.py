@@ -2,27 +2,11 @@
 
 from dataclasses import replace
 
-from problems.schema import (
-    Argument,
-    ArgumentKind,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-)
+from problems import mlp_step_spec as mlp
+from problems import zero_step_spec as zero
+from problems.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
-SHAPES: dict[str, tuple[str | int, ...]] = {
-    "W1": ("hidden", "d_in"),
-    "b1": ("hidden",),
-    "W2": ("d_out", "hidden"),
-    "b2": ("d_out",),
-}
 TOLERANCE = Tolerance(
     atol=0.15,
     rtol=0.15,
@@ -46,40 +30,14 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
     Parameters to every rank, the gradient reduced to the owner of each part, new parameters from the owners to all.
     """
-    products = 2 * dims["d_in"] * dims["hidden"] + 3 * dims["hidden"] * dims["d_out"]
     state = dims["P"] * element_bytes
     share = (world_size - 1) / world_size
-    data = element_bytes * dims["chunk"] * (dims["d_in"] + dims["d_out"])
     return Cost(
-        flops={"matmul": 2 * dims["chunk"] * products, "fp32": 14 * dims["part"]},
-        memory_bytes=data + 2 * state + 4 * dims["part"] * element_bytes,
+        flops={"matmul": mlp.matmul_flops(dims), "fp32": 14 * dims["part"]},
+        memory_bytes=mlp.sample_bytes(dims, element_bytes) + 2 * state + 4 * dims["part"] * element_bytes,
         wire_bytes=(1 + 2 * share) * state,
         reference_wire_bytes=(1 + 2 * share) * state,
     )
-
-
-def _dims(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
-    """Sizes with the least hidden width from `hidden` on that lets the parameters be cut into equal parts."""
-    while (hidden * (d_in + 1 + d_out) + d_out) % world_size:
-        hidden += 1
-    parameters = hidden * (d_in + 1 + d_out) + d_out
-    return {
-        "chunk": -(-samples // world_size),
-        "d_in": d_in,
-        "hidden": hidden,
-        "d_out": d_out,
-        "P": parameters,
-        "part": parameters // world_size,
-    }
-
-
-def _refuses(world_size: int) -> str | None:
-    is_power = world_size >= 2 and world_size & (world_size - 1) == 0
-    return None if is_power else f"needs a power of two from 2 on, got {world_size}"
-
-
-def _number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
-    return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
 
 
 PROBLEM = Problem(
@@ -93,66 +51,13 @@ PROBLEM = Problem(
     block=Block.OPTIMIZER,
     stage=(Stage.TRAINING,),
     domain=Domain.GENERIC,
-    signature="solution(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)",
-    arguments=(
-        Argument(
-            name="X_local", shape=("chunk", "d_in"), values="normal around a centre per rank, with a scale per feature"
-        ),
-        Argument(name="y_local", shape=("chunk", "d_out"), values="normal around a centre per rank"),
-        *(
-            Argument(
-                name=name,
-                shape=shape,
-                values="weights long-tailed, biases normal; different on every rank, rank 0's count",
-            )
-            for name, shape in SHAPES.items()
-        ),
-        Argument(
-            name="exp_avg_part", shape=("part",), values="normal, a quarter of the gradient's size; the rank's part"
-        ),
-        Argument(
-            name="exp_avg_sq_part",
-            shape=("part",),
-            values="log-normal, a tenth of the squared gradient's size; the rank's part",
-        ),
-        _number("lr", "0.3 to 0.6 times the weights' standard deviation, secret"),
-        _number("beta1", "0.6 to 0.8, secret"),
-        _number("beta2", "0.85 to 0.95, secret"),
-        _number("eps", "a tenth to four tenths of the gradient's size, secret"),
-        _number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER),
-    ),
-    outputs=(
-        *(
-            Output(
-                name=name,
-                shape=shape,
-                placement=Placement.REPLICATED,
-                tolerance=WEIGHTS if name in ("W1", "W2") else TOLERANCE,
-            )
-            for name, shape in SHAPES.items()
-        ),
-        *(
-            Output(
-                name=name,
-                shape=("part",),
-                placement=Placement.SHARDED,
-                sharding="rank r holds elements r*P/W to (r+1)*P/W - 1 of the flat vector",
-                tolerance=TOLERANCE,
-            )
-            for name in ("exp_avg_part", "exp_avg_sq_part")
-        ),
-    ),
+    signature=zero.SIGNATURE,
+    arguments=zero.ARGUMENTS,
+    outputs=zero.outputs(weights=WEIGHTS, others=TOLERANCE),
     sizes={
-        SizeName.TINY: Size(
-            dims=lambda world_size: _dims(samples=64, d_in=24, hidden=40, d_out=16, world_size=world_size),
-            system="a check on CPU ranks",
-        ),
-        SizeName.BASE: Size(
-            dims=lambda world_size: _dims(samples=1024, d_in=256, hidden=512, d_out=256, world_size=world_size),
-            system="1024 samples in all, 0.26 million parameters: latency alone",
-        ),
+        **mlp.small_sizes(mlp.in_parts),
         SizeName.LARGE: Size(
-            dims=lambda world_size: _dims(
+            dims=lambda world_size: mlp.in_parts(
                 samples=8192 * world_size, d_in=4096, hidden=16384, d_out=4096, world_size=world_size
             ),
             system="the MLP of one layer of GPT-3 6.7B (width 4096, four times that inside), 4 sequences of 2048 "
@@ -160,7 +65,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=mlp.refuses_uneven_parts,
     world_size_rule="powers of two",
     hops=(
         Hop(source="rank 0", target="every other rank", payload="the parameters", pattern=Communication.BROADCAST),

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import mlp_step
+from problems.mlp_step_spec import SHAPES
 from problems.values import Arguments, Call
 
 
@@ -17,7 +18,7 @@ def make_inputs(call: Call) -> Arguments:
         "flat_param_shard": _own(
             call, torch.cat([part.reshape(-1) for part in mlp_step.parameters(call, shared=True)])
         ),
-        "param_shapes": tuple(call.shape(shape) for shape in mlp_step.SHAPES.values()),
+        "param_shapes": tuple(call.shape(shape) for shape in SHAPES.values()),
         "exp_avg_shard": mlp_step.exp_avg(call, "exp_avg_shard", ("part",)),
         "exp_avg_sq_shard": mlp_step.exp_avg_sq(call, "exp_avg_sq_shard", ("part",)),
         "lr": given.lr,

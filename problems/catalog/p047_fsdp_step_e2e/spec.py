@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems import mlp_step_spec as mlp
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -40,40 +41,14 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
     Parameters gathered and the gradient scattered: (W-1)/W of all parameters each way, both times.
     """
-    products = 2 * dims["d_in"] * dims["hidden"] + 3 * dims["hidden"] * dims["d_out"]
     shard = dims["part"] * element_bytes
-    data = element_bytes * dims["chunk"] * (dims["d_in"] + dims["d_out"])
     moved = 2 * (world_size - 1) * shard
     return Cost(
-        flops={"matmul": 2 * dims["chunk"] * products, "fp32": 16 * dims["part"]},
-        memory_bytes=data + 6 * shard,
+        flops={"matmul": mlp.matmul_flops(dims), "fp32": 16 * dims["part"]},
+        memory_bytes=mlp.sample_bytes(dims, element_bytes) + 6 * shard,
         wire_bytes=moved,
         reference_wire_bytes=moved,
     )
-
-
-def _dims(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
-    """Sizes with the least hidden width from `hidden` on that lets the parameters be cut into equal parts."""
-    while (hidden * (d_in + 1 + d_out) + d_out) % world_size:
-        hidden += 1
-    parameters = hidden * (d_in + 1 + d_out) + d_out
-    return {
-        "chunk": -(-samples // world_size),
-        "d_in": d_in,
-        "hidden": hidden,
-        "d_out": d_out,
-        "P": parameters,
-        "part": parameters // world_size,
-    }
-
-
-def _refuses(world_size: int) -> str | None:
-    is_power = world_size >= 2 and world_size & (world_size - 1) == 0
-    return None if is_power else f"needs a power of two from 2 on, got {world_size}"
-
-
-def _number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
-    return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
 
 
 PROBLEM = Problem(
@@ -90,10 +65,7 @@ PROBLEM = Problem(
     signature="solution(X_local, y_local, flat_param_shard, param_shapes, exp_avg_shard, exp_avg_sq_shard, lr, beta1, "
     "beta2, eps, weight_decay, step)",
     arguments=(
-        Argument(
-            name="X_local", shape=("chunk", "d_in"), values="normal around a centre per rank, with a scale per feature"
-        ),
-        Argument(name="y_local", shape=("chunk", "d_out"), values="normal around a centre per rank"),
+        *mlp.SAMPLES,
         Argument(
             name="flat_param_shard",
             shape=("part",),
@@ -108,34 +80,24 @@ PROBLEM = Problem(
         ),
         Argument(name="exp_avg_shard", shape=("part",), values="normal, a quarter of the gradient's size"),
         Argument(name="exp_avg_sq_shard", shape=("part",), values="log-normal, a tenth of the squared gradient's size"),
-        _number("lr", "0.3 to 0.6 times the weights' standard deviation, secret"),
-        _number("beta1", "0.6 to 0.8, secret"),
-        _number("beta2", "0.85 to 0.95, secret"),
-        _number("eps", "a tenth to four tenths of the gradient's size, secret"),
-        _number("weight_decay", "so large that it takes 0.2 to 0.8 of a parameter away, secret"),
-        _number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER),
+        *mlp.RATES,
+        mlp.number("weight_decay", "so large that it takes 0.2 to 0.8 of a parameter away, secret"),
+        mlp.STEP,
     ),
     outputs=tuple(
         Output(
             name=name,
             shape=("part",),
             placement=Placement.SHARDED,
-            sharding="rank r holds elements r*P/W to (r+1)*P/W - 1 of the flat vector",
+            sharding=mlp.SHARDING,
             tolerance=FIRST_MOMENT if name == "exp_avg_shard" else TOLERANCE,
         )
         for name in ("flat_param_shard", "exp_avg_shard", "exp_avg_sq_shard")
     ),
     sizes={
-        SizeName.TINY: Size(
-            dims=lambda world_size: _dims(samples=64, d_in=24, hidden=40, d_out=16, world_size=world_size),
-            system="a check on CPU ranks",
-        ),
-        SizeName.BASE: Size(
-            dims=lambda world_size: _dims(samples=1024, d_in=256, hidden=512, d_out=256, world_size=world_size),
-            system="1024 samples in all, 0.26 million parameters: latency alone",
-        ),
+        **mlp.small_sizes(mlp.in_parts),
         SizeName.LARGE: Size(
-            dims=lambda world_size: _dims(
+            dims=lambda world_size: mlp.in_parts(
                 samples=8192 * world_size, d_in=8192, hidden=28672, d_out=8192, world_size=world_size
             ),
             system="an MLP as wide as that of Llama 3.1 70B (hidden size 8192, 28672 inside; without its gate), one "
@@ -143,7 +105,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=mlp.refuses_uneven_parts,
     world_size_rule="powers of two",
     hops=(
         Hop(source="rank r", target="every other rank", payload="its parameters", pattern=Communication.ALL_GATHER),

@@ -1,5 +1,6 @@
 """An attention layer under tensor and context parallelism, described."""
 
+from problems import attention_spec as attention
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -92,14 +93,7 @@ PROBLEM = Problem(
             values="8, of which a rank has half; 32 at large",
             replicated=True,
         ),
-        Argument(
-            name="softmax_scale",
-            kind=ArgumentKind.REAL,
-            dtype="float",
-            values="None (then head size^-0.5) or a secret number near that; new on every call",
-            replicated=True,
-        ),
-        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        *attention.SCALE_AND_CAUSAL,
         Argument(name="tp_group", kind=ArgumentKind.GROUP, dtype="process group", values="ranks 2c and 2c + 1"),
         Argument(
             name="cp_group",
@@ -143,12 +137,7 @@ PROBLEM = Problem(
     world_size_rule="2, 4 or 8",
     groups="rank = 2c + t: tp_group holds both t of a c, cp_group all c of a t",
     hops=(
-        Hop(
-            source="context rank c",
-            target="context rank c + 1",
-            payload="a block of keys and values, cp_size - 1 times",
-            pattern=Communication.SEND_RECV,
-        ),
+        attention.RING_STEP,
         Hop(
             source="tensor rank t",
             target="its partner",

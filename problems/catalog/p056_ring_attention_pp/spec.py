@@ -1,5 +1,6 @@
 """Two pipeline stages of attention, each over a context group, described."""
 
+from problems import attention_spec as attention
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -80,14 +81,7 @@ PROBLEM = Problem(
             shared_within="cp_group",
         ),
         Argument(name="num_heads", kind=ArgumentKind.INTEGER, dtype="int", values="8; 32 at large", replicated=True),
-        Argument(
-            name="softmax_scale",
-            kind=ArgumentKind.REAL,
-            dtype="float",
-            values="None (then head size^-0.5) or a secret number near that; new on every call",
-            replicated=True,
-        ),
-        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        *attention.SCALE_AND_CAUSAL,
         Argument(
             name="cp_group", kind=ArgumentKind.GROUP, dtype="process group", values="the half of the ranks it is in"
         ),
@@ -132,12 +126,7 @@ PROBLEM = Problem(
     world_size_rule="2, 4 or 8",
     groups="rank = p W/2 + c: cp_group holds all c of a stage p, pp_group both p of a c",
     hops=(
-        Hop(
-            source="context rank c",
-            target="context rank c + 1",
-            payload="a block of keys and values, cp_size - 1 times",
-            pattern=Communication.SEND_RECV,
-        ),
+        attention.RING_STEP,
         Hop(
             source="first stage",
             target="same context rank of the second stage",

@@ -2,61 +2,9 @@
 
 from math import log2
 
-from problems.schema import (
-    Argument,
-    ArgumentKind,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-)
+from problems import sampling_filters_spec as filters
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-
-CARD_VOCABULARY = 256
-LLAMA_VOCABULARY = 128256
-"""Vocabulary of Llama 3.1 (its published configuration)."""
-
-
-def sized(*, batch: int, tokens: int, chunk: int, vocabulary: int, world_size: int) -> Dims:
-    """Dimensions for `tokens` positions per row and chunks of `chunk`, both rounded up to multiples of the ranks."""
-    sequence = -(-tokens // world_size) * world_size
-    return {
-        "B": batch,
-        "S": sequence,
-        "V": vocabulary,
-        "Vl": vocabulary // world_size,
-        "nt": batch * sequence,
-        "cs": min(-(-chunk // world_size) * world_size, sequence),
-    }
-
-
-def tiny(world_size: int) -> Dims:
-    """Enough tokens to meet every kind of target; on up to 4 ranks three chunks, the last shorter."""
-    return sized(batch=2, tokens=32, chunk=12, vocabulary=CARD_VOCABULARY, world_size=world_size)
-
-
-def base(world_size: int) -> Dims:
-    """The card's formulas at M = N = 1024: B = max(1, min(M // 512, 4)), S from max(W, min(M // 128, 32))."""
-    tokens = max(world_size, 8)
-    chunk = max(world_size, tokens // 4)
-    return sized(batch=2, tokens=tokens, chunk=chunk, vocabulary=CARD_VOCABULARY, world_size=world_size)
-
-
-def large(world_size: int) -> Dims:
-    """Eight sequences of 4096 tokens on Llama 3.1, four chunks."""
-    return sized(batch=8, tokens=4096, chunk=1024, vocabulary=LLAMA_VOCABULARY, world_size=world_size)
-
-
-def divides_vocabularies(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide both vocabularies."""
-    if world_size < 2 or CARD_VOCABULARY % world_size or LLAMA_VOCABULARY % world_size:
-        return f"needs at least 2 ranks, a divisor of {CARD_VOCABULARY} and {LLAMA_VOCABULARY}; got {world_size}"
-    return None
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -94,20 +42,7 @@ PROBLEM = Problem(
         "top_k: Optional[int] = None, top_p: float = 1.0, chunk_size: int = 1) -> Tensor"
     ),
     arguments=(
-        Argument(
-            name="vocab_parallel_logits",
-            shape=("B", "S", "Vl"),
-            values="normal and low in all columns but 16 per token, which lie around 2 and hold all but a thousandth "
-            "of the mass; these columns and their logits are drawn anew on every call",
-        ),
-        Argument(
-            name="target",
-            shape=("B", "S"),
-            dtype="int64",
-            values="of each token one of its 16 leading columns, the most probable ones preferred, or one in eight "
-            "times any column; about half are filtered out, so that their gradient is zero",
-            replicated=True,
-        ),
+        *filters.logits_and_target(removed="their gradient is zero"),
         Argument(
             name="grad_output",
             shape=("B", "S"),
@@ -115,14 +50,8 @@ PROBLEM = Problem(
             values="normal, times a size of the token's own between 1/2 and 2",
             replicated=True,
         ),
-        Argument(name="tp_group", kind=ArgumentKind.GROUP, values="None: the world group"),
-        Argument(name="top_k", kind=ArgumentKind.INTEGER, values="10; None in one call of eight"),
-        Argument(name="top_p", kind=ArgumentKind.REAL, values="0.9; 1.0 in one call of eight"),
-        Argument(
-            name="chunk_size",
-            kind=ArgumentKind.INTEGER,
-            values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
-        ),
+        *filters.FILTERS,
+        filters.CHUNK_SIZE,
     ),
     outputs=(
         Output(
@@ -141,25 +70,12 @@ PROBLEM = Problem(
             ),
         ),
     ),
-    sizes={
-        SizeName.TINY: Size(dims=tiny, system="a smoke test on CPU ranks"),
-        SizeName.BASE: Size(dims=base, system="the card's size"),
-        SizeName.LARGE: Size(
-            dims=large,
-            system="Llama 3.1 (vocabulary 128256) in GRPO post-training: 8 sequences of 4096 "
-            "tokens, in chunks of 8192 tokens",
-        ),
-    },
+    sizes=filters.chunked_sizes(),
     cost=cost,
-    refuses_world_size=divides_vocabularies,
-    world_size_rule="a power of two up to 256",
+    refuses_world_size=filters.divides_vocabularies,
+    world_size_rule=filters.WORLD_SIZE_RULE,
     hops=(
-        Hop(
-            source="every rank",
-            target="the rank that owns the tokens",
-            payload="its Vl logits of each of those tokens, chunk by chunk",
-            pattern=Communication.ALL_TO_ALL,
-        ),
+        filters.CHUNK_OF_LOGITS,
         Hop(
             source="the rank that owns the tokens",
             target="every rank",
@@ -168,9 +84,8 @@ PROBLEM = Problem(
         ),
     ),
     notes=(
-        "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, so that rounding decides nothing.",
-        "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",
-        "On 8 ranks the base size has a single chunk.",
+        filters.MARGIN_NOTE,
+        *filters.CHUNK_NOTES,
         "A target that the filters remove gets a gradient of zero, like every removed column.",
     ),
 )

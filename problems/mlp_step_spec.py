@@ -1,0 +1,84 @@
+"""What the problems on one training step of a two-layer MLP say alike: arguments, sizes, cost. No torch."""
+
+from collections.abc import Callable
+
+from problems.schema import Argument, ArgumentKind, Dims, Size, SizeName
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "W1": ("hidden", "d_in"),
+    "b1": ("hidden",),
+    "W2": ("d_out", "hidden"),
+    "b2": ("d_out",),
+}
+"""Parameters by name, in their order."""
+
+SAMPLES = (
+    Argument(
+        name="X_local", shape=("chunk", "d_in"), values="normal around a centre per rank, with a scale per feature"
+    ),
+    Argument(name="y_local", shape=("chunk", "d_out"), values="normal around a centre per rank"),
+)
+SHARDING = "rank r holds elements r*P/W to (r+1)*P/W - 1 of the flat vector"
+
+
+def number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
+    """A number that all ranks get."""
+    return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
+
+
+RATES = (
+    number("lr", "0.3 to 0.6 times the weights' standard deviation, secret"),
+    number("beta1", "0.6 to 0.8, secret"),
+    number("beta2", "0.85 to 0.95, secret"),
+    number("eps", "a tenth to four tenths of the gradient's size, secret"),
+)
+STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
+
+
+def whole(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
+    """Dimensions where every rank keeps all parameters; `samples` are those of all ranks."""
+    return {
+        "chunk": -(-samples // world_size),
+        "d_in": d_in,
+        "hidden": hidden,
+        "d_out": d_out,
+        "P": hidden * (d_in + 1 + d_out) + d_out,
+    }
+
+
+def in_parts(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
+    """As `whole`, with the least hidden width from `hidden` on that lets the parameters be cut into equal parts."""
+    while (hidden * (d_in + 1 + d_out) + d_out) % world_size:
+        hidden += 1
+    dims = whole(samples=samples, d_in=d_in, hidden=hidden, d_out=d_out, world_size=world_size)
+    return {**dims, "part": dims["P"] // world_size}
+
+
+def small_sizes(dims: Callable[..., Dims]) -> dict[SizeName, Size]:
+    """The sizes below `large`; `dims` is `whole` or `in_parts`."""
+    return {
+        SizeName.TINY: Size(
+            dims=lambda world_size: dims(samples=64, d_in=24, hidden=40, d_out=16, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: dims(samples=1024, d_in=256, hidden=512, d_out=256, world_size=world_size),
+            system="1024 samples in all, 0.26 million parameters: latency alone",
+        ),
+    }
+
+
+def matmul_flops(dims: Dims) -> int:
+    """Of a rank's samples: two products forward, three backward (no gradient of the input)."""
+    return 2 * dims["chunk"] * (2 * dims["d_in"] * dims["hidden"] + 3 * dims["hidden"] * dims["d_out"])
+
+
+def sample_bytes(dims: Dims, element_bytes: int) -> int:
+    """A rank's samples, read once."""
+    return element_bytes * dims["chunk"] * (dims["d_in"] + dims["d_out"])
+
+
+def refuses_uneven_parts(world_size: int) -> str | None:
+    """Refuse world sizes that are not powers of two."""
+    is_power = world_size >= 2 and world_size & (world_size - 1) == 0
+    return None if is_power else f"needs a power of two from 2 on, got {world_size}"

@@ -1,0 +1,133 @@
+"""What the problems on filtered token log-probabilities say alike: arguments, sizes, hops. No torch."""
+
+from collections.abc import Mapping
+from math import log2
+
+from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Size, SizeName
+from problems.taxonomy import Communication
+
+CARD_VOCABULARY = 256
+LLAMA_VOCABULARY = 128256
+"""Vocabulary of Llama 3.1 (its published configuration)."""
+
+FILTERS = (
+    Argument(name="tp_group", kind=ArgumentKind.GROUP, values="None: the world group"),
+    Argument(name="top_k", kind=ArgumentKind.INTEGER, values="10; None in one call of eight"),
+    Argument(name="top_p", kind=ArgumentKind.REAL, values="0.9; 1.0 in one call of eight"),
+)
+CHUNK_SIZE = Argument(
+    name="chunk_size",
+    kind=ArgumentKind.INTEGER,
+    values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
+)
+CHUNK_OF_LOGITS = Hop(
+    source="every rank",
+    target="the rank that owns the tokens",
+    payload="its Vl logits of each of those tokens, chunk by chunk",
+    pattern=Communication.ALL_TO_ALL,
+)
+MARGIN_NOTE = (
+    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, so that rounding decides nothing."
+)
+CHUNK_NOTES = (
+    "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",
+    "On 8 ranks the base size has a single chunk.",
+)
+WORLD_SIZE_RULE = "a power of two up to 256"
+
+
+def divides_vocabularies(world_size: int) -> str | None:
+    """Refuse world sizes that do not divide both vocabularies."""
+    if world_size < 2 or CARD_VOCABULARY % world_size or LLAMA_VOCABULARY % world_size:
+        return f"needs at least 2 ranks, a divisor of {CARD_VOCABULARY} and {LLAMA_VOCABULARY}; got {world_size}"
+    return None
+
+
+def logits_and_target(*, removed: str) -> tuple[Argument, Argument]:
+    """The first two arguments; `removed` says what comes of a target that the filters remove."""
+    return (
+        Argument(
+            name="vocab_parallel_logits",
+            shape=("B", "S", "Vl"),
+            values="normal and low in all columns but 16 per token, which lie around 2 and hold all but a thousandth "
+            "of the mass; these columns and their logits are drawn anew on every call",
+        ),
+        Argument(
+            name="target",
+            shape=("B", "S"),
+            dtype="int64",
+            values="of each token one of its 16 leading columns, the most probable ones preferred, or one in eight "
+            f"times any column; about half are filtered out, so that {removed}",
+            replicated=True,
+        ),
+    )
+
+
+def sized(*, batch: int, tokens: int, vocabulary: int, world_size: int) -> Dims:
+    """Dimensions for about `tokens` tokens per sequence, rounded up to a multiple of the world size."""
+    sequence = -(-tokens // world_size) * world_size
+    return {
+        "B": batch,
+        "S": sequence,
+        "V": vocabulary,
+        "Vl": vocabulary // world_size,
+        "nt": batch * sequence,
+    }
+
+
+def tiny(world_size: int) -> Dims:
+    """Enough tokens to meet every kind of target."""
+    return sized(batch=2, tokens=32, vocabulary=CARD_VOCABULARY, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's formulas at M = N = 1024: B = max(1, min(M // 512, 4)), S from max(W, min(M // 128, 32))."""
+    return sized(batch=2, tokens=max(world_size, 8), vocabulary=CARD_VOCABULARY, world_size=world_size)
+
+
+def _chunked(dims: Dims, chunk: int, world_size: int) -> Dims:
+    """`dims` with chunks of about `chunk` positions per row, rounded up to a multiple of the world size."""
+    return {**dims, "cs": min(-(-chunk // world_size) * world_size, dims["S"])}
+
+
+def chunked_sizes() -> Mapping[SizeName, Size]:
+    """The sizes of the problems that go chunk by chunk: at `tiny` on up to 4 ranks three, the last shorter."""
+
+    def of_four(world_size: int) -> Dims:
+        dims = base(world_size)
+        return _chunked(dims, max(world_size, dims["S"] // 4), world_size)
+
+    def large(world_size: int) -> Dims:
+        dims = sized(batch=8, tokens=4096, vocabulary=LLAMA_VOCABULARY, world_size=world_size)
+        return _chunked(dims, 1024, world_size)
+
+    return {
+        SizeName.TINY: Size(
+            dims=lambda world_size: _chunked(tiny(world_size), 12, world_size), system="a smoke test on CPU ranks"
+        ),
+        SizeName.BASE: Size(dims=of_four, system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="Llama 3.1 (vocabulary 128256) in GRPO post-training: 8 sequences of 4096 "
+            "tokens, in chunks of 8192 tokens",
+        ),
+    }
+
+
+def log_prob_cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Filtering and log-softmax of nt / W rows of V logits; the logits read once.
+
+    The filters depend on few numbers per token and rank (its largest logits, or a maximum and a sum of exponentials),
+    so the logits themselves need not travel. What must arrive at every rank are the results of the other ranks'
+    tokens, in float32. The operations count a comparison sort, an order of magnitude only.
+    """
+    tokens, vocabulary, shard = dims["nt"], dims["V"], dims["Vl"]
+    remote = (world_size - 1) / world_size
+    results = remote * tokens * 4
+    return Cost(
+        flops={"fp32": tokens / world_size * vocabulary * (log2(vocabulary) + 8)},
+        memory_bytes=element_bytes * tokens * shard + 8 * tokens + 4 * tokens,
+        wire_bytes=results,
+        reference_wire_bytes=remote * tokens * shard * element_bytes + results,
+        note="The reference exchanges whole logits; a few candidates per token and rank are enough.",
+    )
