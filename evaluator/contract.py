@@ -333,12 +333,28 @@ class Timing(Message, frozen=True, kw_only=True):
             raise ValueError(f"the score {self.score} lies outside its interval {self.low} to {self.high}")
 
 
+class Collective(Message, frozen=True, kw_only=True):
+    """A collective (or send, or receive) as torch's flight recorder told it of one rank: a claim, for the diagnosis.
+
+    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten),
+    `sequence` all since the start; `ranks` are the group's and `tensors` what went in ("float[4, 8]").
+    """
+
+    operation: str
+    ranks: tuple[int, ...] = ()
+    number: int | None
+    sequence: int
+    tensors: str = ""
+    is_done: bool
+
+
 class RankState(Message, frozen=True, kw_only=True):
     """Where one sandbox rank was when the evaluation ended.
 
     `phase` is the last place reached in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
     "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
-    rank printed, control characters removed.
+    rank printed, control characters removed. `collectives` are known of a rank in a hang: the unfinished ones, the
+    oldest first, then the last finished one.
     """
 
     rank: int
@@ -348,6 +364,7 @@ class RankState(Message, frozen=True, kw_only=True):
     error: str | None = None
     stack: str | None = None
     log: str = ""
+    collectives: tuple[Collective, ...] = ()
 
 
 class BuildResult(Message, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 Standard library only: the host reads these too. Each record is one packet of a SOCK_SEQPACKET socket.
 """
 
+import signal
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -148,9 +149,13 @@ PHASE_LAYOUT = struct.Struct("<IIQ")
 """Head of a diary: phase, call, monotonic nanoseconds."""
 
 DIARY_TEXT_START = 64
+DIARY_FLIGHT_START = 16 * 1024
 DIARY_STACK_START = 20 * 1024
 DIARY_BYTES = 64 * 1024
-"""A diary is a file of this size: head, error text (UTF-8, NUL-terminated), then the stacks dumped on SIGUSR1."""
+"""A diary is a file of this size: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
+(JSON, NUL-terminated), then the stacks dumped on SIGUSR1."""
+FLIGHT_SIGNAL = signal.SIGRTMIN + 3
+"""Asks a rank for its collectives; torch itself prints native stacks with the help of SIGUSR2."""
 
 OUTPUT_HEADER_BYTES = 64 * 1024
 """An output file starts with an 8-byte little-endian length and a JSON header; the data begins here."""

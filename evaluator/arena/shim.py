@@ -30,10 +30,11 @@ from evaluator.arena import device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
 from evaluator.arena.counting import CollectiveCount
 from evaluator.arena.fingerprint import is_plain_tensor
+from evaluator.arena.flight import FlightNotes
 from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.structure import Area, Unpacker, align, copy_into, joined, read_head
 
-_MAX_TEXT = records.DIARY_STACK_START - records.DIARY_TEXT_START - 1
+_MAX_TEXT = records.DIARY_FLIGHT_START - records.DIARY_TEXT_START - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,10 @@ class Diary:
     def __init__(self, descriptor: int) -> None:
         self._page = mmap.mmap(descriptor, records.DIARY_BYTES)
         self.call = 0
+        self.flight = FlightNotes(self._page)
         os.lseek(descriptor, records.DIARY_STACK_START, os.SEEK_SET)
         faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
+        self.flight.start()
 
     def note(self, phase: Phase) -> None:
         """Record where this rank is now."""
@@ -295,6 +298,7 @@ class Shim:
         assert self._slot is not None
         slot = self._slot
         self._diary.note(Phase.AT_START)
+        self._diary.flight.call_begins()
         with CollectiveCount(is_wanted=command.count) as counted:
             timed = self._call(slot, delay_us=command.delay_us)
         self._diary.note(Phase.STORING)

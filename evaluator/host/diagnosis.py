@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Finding, RankState, Verdict
+from evaluator.host import flight
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
 
 _SAME_MOMENT_S = 0.25
@@ -23,6 +24,7 @@ _FAULT_WORDS = (
     "device-side assert",
     "illegal instruction",
 )
+_ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _FAILURES = {
     Failure.START: Verdict.JUDGE_FAILURE,
@@ -64,6 +66,7 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
             error=seen.error,
             stack=seen.stack,
             log=seen.log,
+            collectives=seen.collectives,
         )
         for seen in observations
     )
@@ -146,9 +149,10 @@ def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
     late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
     all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in trouble.observations)
-    verdict = Verdict.TIMEOUT if working or all_on_device else Verdict.DEADLOCK
+    is_slow = working or (all_on_device and not _are_apart(trouble.observations))
+    verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
     named = (working or late)[0]
-    places = "; ".join(f"rank {seen.rank} {seen.place}" for seen in trouble.observations)
+    places = _places(trouble.observations)
     stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
     what = (
         f"stood still, and no rank was at work after {trouble.limit_s:.3g} s"
@@ -159,6 +163,32 @@ def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
     return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
 
 
+def _are_apart(observations: Sequence[Observation]) -> bool:
+    """Whether two ranks of a group wait in different collectives of it, which no time will mend."""
+    waiting = [flight.pending(seen.collectives) for seen in observations]
+    at: dict[tuple[int, ...], set[tuple[str, int]]] = {}
+    for one in waiting:
+        if one is not None:
+            at.setdefault(one.ranks, set()).add((one.operation, one.sequence))
+    return any(len(places) > 1 for places in at.values())
+
+
+def _places(observations: Sequence[Observation]) -> str:
+    """Where every rank is; those in the same place together."""
+    together: dict[str, list[int]] = {}
+    for seen in observations:
+        together.setdefault(seen.place, []).append(seen.rank)
+    return "; ".join(
+        f"rank {ranks[0]} {place}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(place)}"
+        for place, ranks in together.items()
+    )
+
+
+def _plural(place: str) -> str:
+    verb, _, rest = place.partition(" ")
+    return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
+
+
 def _observed(rank: int | None, trouble: GangTrouble) -> Observation:
     return next(seen for seen in trouble.observations if seen.rank == rank)
 
@@ -166,4 +196,4 @@ def _observed(rank: int | None, trouble: GangTrouble) -> Observation:
 def _others(rank: int | None, trouble: GangTrouble) -> str:
     """Where the other ranks were, as an addition to a message."""
     others = [seen for seen in trouble.observations if seen.rank != rank]
-    return f" ({'; '.join(f'rank {seen.rank} {seen.place}' for seen in others)})" if others else ""
+    return f" ({_places(others)})" if others else ""

@@ -21,7 +21,7 @@ from evaluator.arena.records import Command, CommandKind, Failure, Report, Repor
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import gpu_state, processes, sandbox, stacks
+from evaluator.host import flight, gpu_state, processes, sandbox, stacks
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
 from evaluator.host.held_rank import WATCH_S, HeldRank
@@ -409,6 +409,8 @@ class Gang:
         """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
         silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
         before = {rank.number: rank.ticks for rank in silent}
+        if silent:
+            self._ask_for_collectives()
         self._dump_stacks([rank for rank in silent if rank.failure is None])
         return tuple(
             self._observe_rank(rank, is_answered=rank.number in answered, ticks=before.get(rank.number))
@@ -442,9 +444,19 @@ class Gang:
         ):
             time.sleep(0.02)
 
+    def _ask_for_collectives(self) -> None:
+        """Have every rank note its collectives; they answer while their stacks are waited for."""
+        for rank in self._ranks:
+            if self._is_alive(rank):
+                with contextlib.suppress(OSError):
+                    os.kill(rank.pid or 0, records.FLIGHT_SIGNAL)
+
     def _observe_rank(self, rank: HeldRank, *, is_answered: bool, ticks: int | None) -> Observation:
         source = self._layout.source
         standing, place = rank.place(is_answered=is_answered, source=source, ticks_before=ticks)
+        collectives = rank.collectives
+        if said := flight.words(collectives, world_size=len(self._ranks)):
+            place = f"{place} ({said})"
         return Observation(
             rank=rank.number,
             standing=standing,
@@ -454,6 +466,7 @@ class Gang:
             error=rank.text if rank.failure is not None else None,
             stack=rank.stack or None,
             log=self._drain.keepers[rank.number].text(),
+            collectives=collectives,
         )
 
     def _launcher_text(self) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from evaluator.arena import records
 from evaluator.arena.records import Failure, Phase
-from evaluator.host import processes, stacks
+from evaluator.contract import Collective
+from evaluator.host import flight, processes, stacks
 from evaluator.host.channel import Channel
 from evaluator.host.incidents import Standing
 from evaluator.host.logs import clean
@@ -33,7 +34,12 @@ class HeldRank:
     @property
     def text(self) -> str:
         """What the rank wrote about its failure: untrusted, without control characters."""
-        return self._read(records.DIARY_TEXT_START, records.DIARY_STACK_START)
+        return self._read(records.DIARY_TEXT_START, records.DIARY_FLIGHT_START)
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Those that it noted on our signal; none before that, nor where it wrote something else."""
+        return flight.read(self._read(records.DIARY_FLIGHT_START, records.DIARY_STACK_START))
 
     @property
     def stack(self) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from evaluator.arena.records import Failure
+from evaluator.contract import Collective
 from evaluator.errors import EvaluatorError
 
 
@@ -56,6 +57,7 @@ class Observation:
     error: str | None = None
     stack: str | None = None
     log: str = ""
+    collectives: tuple[Collective, ...] = ()
 
 
 class GangTrouble(Exception):

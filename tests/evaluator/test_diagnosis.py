@@ -1,9 +1,15 @@
 """Who is blamed when a gang ends: pure functions over incidents, without processes."""
 
-import pytest
+import json
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.arena.flight import summary
 from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
-from evaluator.contract import Verdict
+from evaluator.contract import Collective, Verdict
+from evaluator.host import flight
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
 from evaluator.host.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
@@ -96,6 +102,120 @@ def test_a_hang_names_every_rank_and_its_place() -> None:
 def test_observations_become_rank_states() -> None:
     (state,) = rank_states([seen(0, Standing.FINISHED, "waits at the end of call 2")])
     assert state.phase == "waits at the end of call 2"
+
+
+def collective(
+    operation: str, number: int | None, *, is_done: bool = False, ranks: tuple[int, ...] = (0, 1, 2)
+) -> Collective:
+    return Collective(
+        operation=operation,
+        number=number,
+        sequence=40 + (number or 0),
+        ranks=ranks,
+        tensors="float[4]",
+        is_done=is_done,
+    )
+
+
+def waiting(rank: int, *collectives: Collective) -> Observation:
+    where = flight.words(collectives, world_size=3)
+    return Observation(
+        rank=rank,
+        standing=Standing.ON_DEVICE,
+        place=f"waits for its GPU ({where})",
+        calls_done=0,
+        exit="running",
+        collectives=collectives,
+    )
+
+
+def on_devices(*collectives: Collective) -> GangTrouble:
+    observations = tuple(waiting(rank, one) for rank, one in enumerate(collectives))
+    return GangTrouble((OVERDUE,), observations, doing="call 4", limit_s=10.0)
+
+
+def test_ranks_in_different_collectives_are_a_deadlock_even_where_every_gpu_is_busy() -> None:
+    seventh, sixth = collective("all_reduce", 7), collective("all_gather", 6)
+    (finding,) = findings_of(on_devices(seventh, seventh, sixth), size="base")
+    assert finding.verdict is Verdict.DEADLOCK
+    assert "ranks 0, 1 wait for their GPU (collective 7 of the call, all_reduce of float[4])" in finding.message
+    assert "rank 2 waits for its GPU (collective 6 of the call, all_gather of float[4])" in finding.message
+
+
+def test_ranks_in_the_same_collective_may_be_slow() -> None:
+    (finding,) = findings_of(on_devices(*[collective("all_reduce", 7)] * 3), size="base")
+    assert finding.verdict is Verdict.TIMEOUT
+
+
+def test_groups_of_ranks_count_by_themselves() -> None:
+    pair, other = collective("all_reduce", 1, ranks=(0, 1)), collective("all_gather", 2, ranks=(2,))
+    (finding,) = findings_of(on_devices(pair, pair, other), size="base")
+    assert finding.verdict is Verdict.TIMEOUT
+    assert "all_reduce of float[4] among ranks 0, 1" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("collectives", "said"),
+    [
+        ([], ""),
+        ([collective("all_reduce", 0, is_done=True)], "no collective in the call"),
+        ([collective("barrier", 3, is_done=True)], "its last: collective 3 of the call, barrier of float[4]"),
+        ([collective("barrier", None)], "collective 40 since the start, barrier of float[4]"),
+    ],
+)
+def test_a_rank_stands_among_its_collectives(collectives: list[Collective], said: str) -> None:
+    assert flight.words(collectives, world_size=3) == said
+
+
+def entry(
+    sequence: int, at: int, *, group: str = "0", is_done: bool = True, name: str = "gloo:all_reduce"
+) -> dict[str, object]:
+    return {
+        "profiling_name": name,
+        "collective_seq_id": sequence,
+        "p2p_seq_id": 0,
+        "is_p2p": False,
+        "process_group": [group, "default_pg"],
+        "time_created_ns": at,
+        "input_sizes": [[4, 8]],
+        "input_dtypes": ["Float"],
+        "retired": is_done,
+        "state": "scheduled",
+    }
+
+
+def test_collectives_are_counted_from_the_call_on_and_per_group() -> None:
+    entries = [entry(1, 10), entry(2, 20), entry(3, 110), entry(1, 115, group="1"), entry(4, 120, is_done=False)]
+    unfinished, last = summary(entries, ranks_of={"0": [0, 1], "1": [1]}, since_ns=100)
+    assert (unfinished["number"], unfinished["sequence"], unfinished["tensors"]) == (2, 4, "float[4, 8]")
+    assert (last["number"], last["ranks"], last["is_done"]) == (1, [1], True)
+
+
+def test_a_recorder_that_has_forgotten_the_start_of_the_call_gives_no_number_in_it() -> None:
+    (unfinished,) = summary([entry(3001, 110, is_done=False)], ranks_of={}, since_ns=100)
+    assert (unfinished["number"], unfinished["sequence"]) == (None, 3001)
+
+
+@given(st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "replace")))
+def test_what_a_rank_writes_in_place_of_its_collectives_is_read_as_none(text: str) -> None:
+    assert flight.read(text) == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"operation": "x" * 65},
+        {"operation": "<b>"},
+        {"tensors": "&" * 3},
+        {"number": -1},
+        {"ranks": [99]},
+        {"extra": 1},
+    ],
+)
+def test_a_note_that_our_code_does_not_write_is_passed_over(changed: dict[str, object]) -> None:
+    right = {"operation": "send", "ranks": [0], "number": 1, "sequence": 1, "tensors": "", "is_done": False}
+    assert flight.read(json.dumps([right]))
+    assert flight.read(json.dumps([right | changed])) == ()
 
 
 DUMP = """Thread 0x00007f0000000001 (most recent call first):

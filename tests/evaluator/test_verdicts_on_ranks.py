@@ -29,7 +29,7 @@ PROGRAMS = [
     ("closes_descriptors", Verdict.EARLY_EXIT, None, "closed its channel"),
     ("segfault", Verdict.CRASHED, 1, "SIGSEGV"),
     ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
-    ("crossed_collectives", Verdict.DEADLOCK, None, "rank 1 waits in recv called at solution.py:7"),
+    ("crossed_collectives", Verdict.DEADLOCK, None, "ranks 0, 1 wait in recv called at solution.py:7"),
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
     ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
     ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),
@@ -82,7 +82,12 @@ def test_program_gets_its_verdict(
 def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judge: Judge) -> None:
     report = judge.evaluate(request_for("deadlock"))
     assert "stood still" in report.message
-    assert "rank 1 waits at the end of call 1" in report.message
+    assert "(collective 1 of the call, all_reduce of bfloat16[" in report.message
+    assert "rank 1 waits at the end of call 1 (no collective in the call)" in report.message
+    (unfinished, _joined), (last,) = (rank.collectives for rank in report.ranks)
+    assert (unfinished.operation, unfinished.number, unfinished.ranks) == ("all_reduce", 1, (0, 1))
+    assert not unfinished.is_done
+    assert last.is_done
     stack = report.ranks[0].stack or ""
     assert 'solution.py", line 7 in solution' in stack
     assert "c10d::Work::wait" in stack  # the native one
