@@ -163,6 +163,7 @@ class CallKind(StrEnum):
     SKEWED = "skewed"
     NEAR = "near"
     REPEATED = "repeated"
+    AUDITED = "audited"
 
 
 class SourceFile(Message, frozen=True, kw_only=True):
@@ -414,12 +415,60 @@ class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
     answer_ns: int
 
 
+class WorkKind(StrEnum):
+    """What an audited call did: kernels, copies and fills of the device, operators of torch.distributed."""
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    FILL = "fill"
+    OPERATOR = "operator"
+
+
+class AuditedWork(Message, frozen=True, kw_only=True):
+    """All work of one name in the audited call: on the rank that did most of it, and on how many `ranks` it was seen.
+
+    `us` is its time in all, `bytes` what was copied or filled in all (0 where that is not told).
+    """
+
+    kind: WorkKind
+    name: str
+    count: int
+    us: float
+    bytes: int = 0
+    ranks: int = 1
+
+
+class Audit(Message, frozen=True, kw_only=True):
+    """What ran in one call that was not timed, as the profiler inside the ranks told it: a claim.
+
+    The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
+    """
+
+    size: str
+    works: tuple[AuditedWork, ...] = ()
+    dropped: int = 0
+    note: str = ""
+
+
+class Wire(Message, frozen=True, kw_only=True):
+    """What the links carried in `calls` verified calls, by the driver's counters: bytes per call of every rank.
+
+    `least_bytes` is what the cost model demands of the busiest rank, one way. `note` says why nothing was read.
+    """
+
+    calls: int = 0
+    sent_bytes: tuple[int, ...] = ()
+    received_bytes: tuple[int, ...] = ()
+    least_bytes: float = 0.0
+    note: str = ""
+
+
 class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
     `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
     submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the
-    submission, each in a sandbox of its own.
+    submission, each in a sandbox of its own. `wire` is None where the links were not looked at.
     """
 
     size: str
@@ -431,6 +480,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     watched_ns: int = 0
     busy_ns: int = 0
     gang: int = 1
+    wire: Wire | None = None
 
 
 class TimingRules(Message, frozen=True, kw_only=True):
@@ -467,7 +517,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
 
     `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
     node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
-    spoken against the submission in ranked mode. `record` holds every call.
+    spoken against the submission in ranked mode, and flags for a person. `record` holds every call.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -491,6 +541,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
     primitives: tuple[Sighting, ...] = ()
+    audit: Audit | None = None
     sandbox: SandboxLevel = SandboxLevel.NONE
     slots: SlotKind = SlotKind.HOST_MEMORY
     commitment: str = ""
