@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Backend, SandboxLevel, SlotState
+from evaluator.contract import Backend, Primitive, SandboxLevel, SlotState
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
@@ -201,16 +201,23 @@ class BoardRowOutput(serializers.Serializer[Any]):
     submission_id = serializers.UUIDField()
     evaluation_id = serializers.UUIDField()
     is_source_public = serializers.BooleanField()
+    primitives = serializers.ListField(
+        child=serializers.ChoiceField(choices=_values(Primitive)), help_text="The hardware paths that it uses."
+    )
 
 
 class BoardOutput(serializers.Serializer[Any]):
-    """A problem's board on a profile."""
+    """A part of a problem's board on a profile."""
 
     problem = serializers.CharField()
     revision = serializers.CharField()
     profile = serializers.CharField()
     backend = serializers.CharField(allow_null=True)
+    primitive = serializers.CharField(allow_null=True)
     is_ranked_by_speed = serializers.BooleanField()
+    total = serializers.IntegerField(help_text="Entries on the whole board, all backends and primitives together.")
+    next = serializers.URLField(allow_null=True, help_text="The next part.")
+    previous = serializers.URLField(allow_null=True, help_text="The part before.")
     entries = BoardRowOutput(many=True)
 
 

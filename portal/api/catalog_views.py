@@ -7,6 +7,7 @@ from django.conf import settings
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from evaluator.hardware import profiles
 from portal.accounts.models import ApiToken, TokenScope
@@ -24,11 +25,12 @@ from portal.api.schema import answers
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import node_views, online_slots
-from portal.ranking.queries import board
+from portal.ranking.queries import BoardKey, board_page, boards_of
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
+BOARD_PAGE_ROWS = 50
 _SLUG = OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`.")
 
 
@@ -80,19 +82,47 @@ class Leaderboard(Endpoint):
         responses=answers({200: BoardOutput}, 404, 422),
     )
     def get(self, request: Request, slug: str) -> Response:
-        """The best accepted ranked evaluation of every author on a profile, best first."""
+        """The best accepted ranked evaluation of every author on a profile, best first, page by page."""
         problem = get_problem(slug)
         wanted = read(BoardQuery, request.query_params)
         profile = _profile(wanted["profile"])
+        key = BoardKey(
+            problem=problem.slug,
+            profile=profile.name,
+            revision=registry.revision(problem.slug),
+            backend=wanted.get("backend"),
+            primitive=wanted.get("primitive"),
+        )
+        page = board_page(
+            key,
+            after=wanted.get("after", ""),
+            before=wanted.get("before", ""),
+            rows=wanted.get("page_size", BOARD_PAGE_ROWS),
+        )
         shown = {
             "problem": problem.slug,
-            "revision": registry.revision(problem.slug),
+            "revision": key.revision,
             "profile": profile.name,
-            "backend": wanted.get("backend"),
+            "backend": key.backend,
+            "primitive": key.primitive,
             "is_ranked_by_speed": profile.is_ranked_by_speed,
-            "entries": board(problem.slug, profile=profile.name, backend=wanted.get("backend")),
+            "total": boards_of(problem.slug).get(profile.name, 0),
+            "next": _part(request, after=page.after),
+            "previous": _part(request, before=page.before),
+            "entries": page.rows,
         }
         return Response(BoardOutput(shown).data)
+
+
+def _part(request: Request, **cursor: str | None) -> str | None:
+    """The address of another part of the same board; None where there is none."""
+    [(name, word)] = cursor.items()
+    if word is None:
+        return None
+    here = request.build_absolute_uri()
+    for held in ("after", "before"):
+        here = remove_query_param(here, held)
+    return replace_query_param(here, name, word)
 
 
 def _profile(name: str) -> profiles.Profile:

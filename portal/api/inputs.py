@@ -7,7 +7,7 @@ from django.http import QueryDict
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from evaluator.contract import Backend, Mode, SourceBundle, Verdict
+from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
 
@@ -78,6 +78,12 @@ class BoardQuery(Query):
 
     profile = Text(max_length=40, help_text="A profile's name, such as h200x8-nomc.")
     backend = Choice(choices=_values(Backend), required=False, help_text="Only entries in this backend.")
+    primitive = Choice(choices=_values(Primitive), required=False, help_text="Only entries that use this path.")
+    after = Text(max_length=500, required=False, help_text="From `next` of a page: the entries behind it.")
+    before = Text(max_length=500, required=False, help_text="From `previous` of a page: the entries in front of it.")
+    page_size = serializers.IntegerField(
+        min_value=1, max_value=200, required=False, help_text="Entries per page; 50 if left out."
+    )
 
 
 class SubmissionsQuery(Query):

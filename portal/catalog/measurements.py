@@ -1,4 +1,4 @@
-"""Measured times that ship with the problems: our baselines per profile, and the public references' times apart.
+"""Measurements that ship with the problems: baselines and ceilings per profile, and the public references' times apart.
 
 `problems/baselines/<profile>.json` is what `python -m evaluator baseline` writes. A file `public_references_*.json`
 beside it holds times of somebody else's references on somebody else's inputs; it is never a baseline.
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evaluator.contract import Baseline, BaselineTable, Message
 from evaluator.hardware import profiles
+from evaluator.hardware.ceilings import Ceilings, stored
 from problems import registry
 
 FOLDER = Path(registry.__file__).parent / "baselines"
@@ -61,6 +62,12 @@ def public_reference_us(slug: str, *, profile: str, size: str, folder: Path = FO
     """The public reference's time of a problem at the size that it was measured at."""
     table = public_references(profile, folder=folder)
     return table.median_us.get(slug) if table is not None and table.size == size else None
+
+
+@cache
+def ceilings(profile: str) -> Ceilings | None:
+    """What the hardware of `profile` reached; None where nobody measured it. A process reads a file once."""
+    return stored(profile)
 
 
 def best_measured_profile(names: list[str], *, folder: Path = FOLDER) -> str:

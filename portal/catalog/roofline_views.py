@@ -5,7 +5,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from evaluator.hardware.ceilings import stored as stored_ceilings
 from portal.catalog import explorer, measurements, rooflines
 from portal.catalog.explorer import View
 from portal.catalog.rooflines import Axis, Point
@@ -43,7 +42,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": figure_data(distribution(bars, bins=rooflines.BINS)) if bars else None,
         "baselines": measurements.baselines(view.profile),
-        "measured": stored_ceilings(view.profile),
+        "measured": measurements.ceilings(view.profile),
         "public": measurements.public_references(view.profile),
         "query": view.query(),
     }

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from django.urls import reverse
 
 from evaluator.hardware import profiles
-from evaluator.hardware.ceilings import stored as stored_ceilings
 from evaluator.hardware.profiles import Peaks, Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
@@ -141,7 +140,7 @@ def works(profile_name: str) -> tuple[Work, ...]:
     profile = profiles.get(profile_name)
     if profile.peaks is None:
         raise ValueError(f"{profile_name} has no roofline")
-    measured = stored_ceilings(profile_name)
+    measured = measurements.ceilings(profile_name)
     latency_us = measured.empty_collective_us if measured else None
     found = []
     for problem in registry.problems():
@@ -213,7 +212,7 @@ def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
 
 
 def _measured_slopes(profile: Profile, axis: Axis, *, level: float) -> list[charts.Ceiling]:
-    measured = stored_ceilings(profile.name)
+    measured = measurements.ceilings(profile.name)
     reached = _measured_wire(profile) if axis is Axis.WIRE else []
     if axis is Axis.MEMORY and measured is not None:
         reached = [(f"memory {measured.memory_bytes_s / 1e12:.3g} TB/s", measured.memory_bytes_s)]
@@ -221,7 +220,7 @@ def _measured_slopes(profile: Profile, axis: Axis, *, level: float) -> list[char
 
 
 def _measured_levels(profile: Profile, rate: float) -> list[charts.Ceiling]:
-    measured = stored_ceilings(profile.name)
+    measured = measurements.ceilings(profile.name)
     reached = measured.arithmetic_flops.get("bfloat16") if measured else None
     if reached is None:
         return []
@@ -242,7 +241,7 @@ def _wire_levels(profile: Profile, peaks: Peaks) -> list[charts.Ceiling]:
 
 def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
     """The slowest copy between two GPUs of this profile, else what was stored with the public references."""
-    measured = stored_ceilings(profile.name)
+    measured = measurements.ceilings(profile.name)
     pairs = [pair.bytes_s for pair in measured.pairs] if measured else []
     table = measurements.public_references(profile.name)
     reached = min(pairs) if pairs else table.ceilings.peer_copy_bytes_s if table else None

@@ -23,6 +23,7 @@ Disallow: /submissions/
 Disallow: /search/
 Disallow: /api/
 Disallow: /*?*after=
+Disallow: /*?*before=
 Allow: /
 """
 

@@ -281,22 +281,25 @@ def _write_ranking(ranking: _Ranking) -> None:
     numbered = list(enumerate(ranking.standings.values(), start=first))
     _write(Standing, ({"id": number} | _standing(attempt) for number, attempt in numbered))
     _write(SizeStanding, (row for number, attempt in numbered for row in _size_standings(attempt, standing=number)))
-    _write(
-        Board,
-        (
-            {
-                "problem": slug,
-                "problem_revision": registry.revision(slug),
-                "profile": profile,
-                "entries": entries,
-                "record_low": low,
-            }
-            for (slug, profile), (entries, low) in ranking.boards.items()
-        ),
-    )
+    _write(Board, _new_boards(ranking))
     _write(Record, (_record(attempt, previous) for attempt, previous in ranking.records))
     _write(PersonStanding, _people(ranking.standings))
     _reset_sequences()
+
+
+def _new_boards(ranking: _Ranking) -> Iterator[dict[str, Any]]:
+    """The boards that there were none of; one that people stand on already takes the invented entries as well."""
+    held = {(board.problem, board.problem_revision, board.profile): board for board in Board.objects.all()}
+    for (slug, profile), (entries, low) in ranking.boards.items():
+        revision = registry.revision(slug)
+        board = held.get((slug, revision, profile))
+        if board is None:
+            place = {"problem": slug, "problem_revision": revision, "profile": profile}
+            yield {**place, "entries": entries, "record_low": low}
+        else:
+            board.entries += entries
+            board.record_low = low if board.record_low is None else max(low, board.record_low)
+            board.save(update_fields=["entries", "record_low"])
 
 
 def _place(attempt: _Attempt) -> dict[str, Any]:

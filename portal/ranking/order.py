@@ -44,5 +44,10 @@ def beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
     return Q(**{f"{_comparison(order[0])}e": values[0]}) & found
 
 
+def reverse_of(order: Sequence[str]) -> tuple[str, ...]:
+    """The columns that order the same rows the other way round."""
+    return tuple(name[1:] if name.startswith("-") else f"-{name}" for name in order)
+
+
 def _comparison(name: str) -> str:
     return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"

@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.ranking import cursors
 from portal.ranking.models import PersonStanding, Standing
-from portal.ranking.order import PEOPLE_ORDER, beyond
+from portal.ranking.order import PEOPLE_ORDER
+from portal.ranking.paging import Order, part
 from portal.refusals import Refusal
 from problems import registry
 
 PAGE_ROWS = 50
 ENTRIES_SHOWN = 200
-_KINDS = (int, int, datetime, int)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,29 +31,23 @@ class PersonRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PeoplePage:
-    """A part of the board of people; `after` leads to the next part and is None on the last one."""
+    """A part of the board of people; `after` and `before` lead on and back, None where there is nothing."""
 
     rows: tuple[PersonRow, ...]
     after: str | None
+    before: str | None
     is_first: bool
 
 
-def people_page(*, profile: str, after: str = "", rows: int = PAGE_ROWS) -> PeoplePage:
-    """The part of a profile's board of people that begins after the row that the cursor names; raises Refusal."""
+def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> PeoplePage:
+    """The part of a profile's board of people that the cursors ask for; raises Refusal."""
     everyone = PersonStanding.objects.filter(profile=profile, author__is_active=True)
-    ahead = 0
-    entries = everyone
-    if after:
-        values = cursors.decode(after, kinds=_KINDS)
-        reverse = [name[1:] if name.startswith("-") else f"-{name}" for name in PEOPLE_ORDER]
-        ahead = everyone.filter(beyond(reverse, values)).count() + 1
-        entries = everyone.filter(beyond(PEOPLE_ORDER, values))
-    found = list(entries.select_related("author").order_by(*PEOPLE_ORDER)[: rows + 1])
-    shown = found[:rows]
+    found = part(everyone, _ORDER, after=after, before=before, rows=rows)
     return PeoplePage(
-        rows=tuple(_row(person, place) for place, person in enumerate(shown, start=ahead + 1)),
-        after=_cursor(shown[-1]) if len(found) > rows else None,
-        is_first=not after,
+        rows=tuple(_row(person, place) for place, person in enumerate(found.rows, start=found.ahead + 1)),
+        after=found.after,
+        before=found.before,
+        is_first=found.is_first,
     )
 
 
@@ -99,5 +94,13 @@ def _row(person: PersonStanding, place: int) -> PersonRow:
     )
 
 
-def _cursor(person: PersonStanding) -> str:
-    return cursors.encode([getattr(person, name.lstrip("-")) for name in PEOPLE_ORDER])
+def _read(people: QuerySet[PersonStanding], columns: tuple[str, ...], limit: int) -> list[PersonStanding]:
+    return list(people.select_related("author").order_by(*columns)[:limit])
+
+
+_ORDER = Order[PersonStanding](
+    columns=PEOPLE_ORDER,
+    kinds=(int, int, datetime, int),
+    values=lambda person: [getattr(person, name.lstrip("-")) for name in PEOPLE_ORDER],
+    read=_read,
+)

@@ -2,7 +2,7 @@
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,9 @@ from django.db.models import F, QuerySet
 
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.ranking import cursors
 from portal.ranking.models import Board, Record, SizeStanding, Standing
-from portal.ranking.order import beyond, board_order
+from portal.ranking.order import board_order
+from portal.ranking.paging import Order, Part, part
 from portal.ranking.sizes import SizeTime, from_stored
 from portal.submissions.models import Visibility
 from problems import registry
@@ -59,22 +59,29 @@ class BoardRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardPage:
-    """A part of a board, best first; `after` leads to the next part and is None on the last one."""
+    """A part of a board, best first; `after` and `before` lead on and back, None where there is nothing."""
 
     rows: tuple[BoardRow, ...]
     after: str | None
+    before: str | None
     is_first: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardKey:
-    """Which board, and which of its entries: `backend` None means all, `size` None all sizes together."""
+    """Which board, and which of its entries: None means all backends, all sizes together, any primitives."""
 
     problem: str
     profile: str
     revision: str
     backend: str | None = None
     size: str | None = None
+    primitive: str | None = None
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether only some of the board's entries are meant."""
+        return self.backend is not None or self.primitive is not None
 
     @property
     def is_ranked_by_speed(self) -> bool:
@@ -109,30 +116,31 @@ def board(
         backend=backend,
         revision=revision or registry.revision(problem_slug),
     )
-    return tuple(_rows(key, _read(_entries(key), key, limit=limit), ahead=0, low_above=None))
+    entries = _read(_entries(key), key, columns=key.order, limit=limit)
+    return tuple(_rows(key, entries, ahead=0, low_above=None))
 
 
-def board_page(key: BoardKey, *, after: str = "", rows: int) -> BoardPage:
-    """The part of a board that begins after the row that the cursor `after` names.
+def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> BoardPage:
+    """The part of a board that begins after the row that `after` names, or ends before that of `before`.
 
     Two queries, or one for the first part: the rows, and how many are ahead of them. Raises Refusal.
     """
-    entries = _entries(key)
-    ahead, low_above = 0, None
-    if after:
-        kinds = (float, datetime, int) if key.is_ranked_by_speed else (datetime, int)
-        values = cursors.decode(after, kinds=kinds)
-        behind = beyond(key.order, values)
-        if key.is_ranked_by_speed:
-            low_above = values[0]
-            ahead = _count_up_to(entries, key, values)
-        entries = entries.filter(behind)
-    found = _read(entries, key, limit=rows + 1)
-    shown = found[:rows]
+    found = part(_entries(key), _order(key), after=after, before=before, rows=rows, counts=key.is_ranked_by_speed)
+    low_above = found.above[0] if found.above is not None and key.is_ranked_by_speed else None
     return BoardPage(
-        rows=tuple(_rows(key, shown, ahead=ahead, low_above=low_above)),
-        after=_cursor(key, shown[-1]) if len(found) > rows else None,
-        is_first=not after,
+        rows=tuple(_rows(key, found.rows, ahead=found.ahead, low_above=low_above)),
+        after=found.after,
+        before=found.before,
+        is_first=found.is_first,
+    )
+
+
+def _order(key: BoardKey) -> Order[Mapping[str, Any]]:
+    return Order(
+        columns=key.order,
+        kinds=(float, datetime, int) if key.is_ranked_by_speed else (datetime, int),
+        values=lambda entry: [entry[name.lstrip("-")] for name in key.order],
+        read=lambda entries, columns, limit: _read(entries.order_by(*columns), key, columns=columns, limit=limit),
     )
 
 
@@ -167,7 +175,21 @@ def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
     found = Record.objects.filter(problem_revision__in=current, author__is_active=True)
     if profile is not None:
         found = found.filter(profile=profile)
-    return found.select_related("author", "evaluation__submission").order_by("-reached_at", "-id")
+    return found.select_related("author", "evaluation__submission").order_by(*RECORDS_ORDER)
+
+
+RECORDS_ORDER = ("-reached_at", "-id")
+
+
+def records_page(*, profile: str | None = None, after: str = "", before: str = "", rows: int) -> Part[Record]:
+    """The part of the records of all boards that the cursors ask for, the newest first; raises Refusal."""
+    order = Order[Record](
+        columns=RECORDS_ORDER,
+        kinds=(datetime, int),
+        values=lambda record: [record.reached_at, record.pk],
+        read=lambda records, columns, limit: list(records.order_by(*columns)[:limit]),
+    )
+    return part(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 
 # What a line of a board is made of: its own columns, and those of its standing.
@@ -195,31 +217,28 @@ def _entries(key: BoardKey) -> QuerySet[Any, Any]:
         chosen["backend"] = key.backend
     # Closed accounts are few: leaving them out is much cheaper than asking for every entry whether its account is open.
     closed = User.objects.filter(is_active=False).values("pk")
-    if key.size is None:
-        return Standing.objects.filter(**chosen).exclude(author__in=closed).order_by(*key.order)
-    return SizeStanding.objects.filter(**chosen, size=key.size).exclude(author__in=closed).order_by(*key.order)
+    if key.size is not None:
+        chosen["size"] = key.size
+    if key.primitive is not None:
+        # A list of names as the database writes it; both databases find a quoted name in its text.
+        held = "primitives" if key.size is None else "standing__primitives"
+        chosen[f"{held}__icontains"] = f'"{key.primitive}"'
+    model = Standing if key.size is None else SizeStanding
+    return model.objects.filter(**chosen).exclude(author__in=closed).order_by(*key.order)
 
 
-def _read(entries: QuerySet[Any, Any], key: BoardKey, *, limit: int | None) -> list[dict[str, Any]]:
+def _read(
+    entries: QuerySet[Any, Any], key: BoardKey, *, columns: tuple[str, ...], limit: int | None
+) -> list[Mapping[str, Any]]:
     """The first `limit` entries with all that a line shows.
 
     Which rows they are is found first, by the index of the order alone: joining before would read the whole board.
     """
     if limit is not None:
         first = entries.values("pk")[:limit]
-        entries = entries.model.objects.filter(pk__in=first).order_by(*key.order)
+        entries = entries.model.objects.filter(pk__in=first).order_by(*columns)
     prefix = "" if key.size is None else "standing__"
     return list(entries.values(*_OWN, **{f"of_{name}": F(f"{prefix}{name}") for name in _OF_STANDING}))
-
-
-def _count_up_to(entries: QuerySet[Any, Any], key: BoardKey, values: Sequence[Any]) -> int:
-    """How many entries stand before or at the row with these ordering values."""
-    reverse = [name[1:] if name.startswith("-") else f"-{name}" for name in key.order]
-    return entries.order_by().filter(beyond(reverse, values)).count() + 1
-
-
-def _cursor(key: BoardKey, entry: Mapping[str, Any]) -> str:
-    return cursors.encode([entry[name.lstrip("-")] for name in key.order])
 
 
 def _rows(

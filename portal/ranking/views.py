@@ -2,14 +2,14 @@
 
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evaluator.contract import Backend, Mode
+from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
@@ -23,7 +23,6 @@ from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
 from problems import registry
 
-LATEST_RECORDS = 50
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -68,8 +67,9 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         revision=registry.revision(slug),
         backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
         size=_chosen_size(request, sizes),
+        primitive=_known(request.GET.get("primitive", ""), ["", *Primitive], field="primitive") or None,
     )
-    page = queries.board_page(key, after=request.GET.get("after", ""), rows=PAGE_ROWS)
+    page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
         "problem": problem,
         "switch": switch(slug),
@@ -81,6 +81,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "ranks": ranks,
         "ranks_choices": sorted({choice.world_size for choice in choices}),
         "sizes": sizes if len(sizes) > 1 else (),
+        "primitives": list(Primitive) if profile.peaks is not None else (),
         "backends": profile.backends if len(profile.backends) > 1 else (),
         "entries": entries.get(name, 0),
         "edges": _edges(page.rows),
@@ -98,7 +99,7 @@ def people_board(request: HttpRequest) -> HttpResponse:
     context = {
         "profile": profile,
         "choices": _choices(profile, counts),
-        "page": people.people_page(profile=profile.name, after=request.GET.get("after", "")),
+        "page": people.people_page(profile=profile.name, **_cursors(request)),
         "total": len(registry.problems()),
     }
     return render(request, "ranking/people.html", context)
@@ -123,7 +124,7 @@ def records(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("profile", "")
     name = _known(wanted, ["", *profiles.profiles()], field="profile") or None
     context = {
-        "records": list(queries.latest_records(profile=name)[:LATEST_RECORDS]),
+        "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "titles": _titles(),
         "profile": name,
         "choices": [(profile, None) for profile in profiles_by_speed()],
@@ -185,6 +186,16 @@ def published_board(request: HttpRequest) -> HttpResponse:
         "setting": published.SETTING,
     }
     return render(request, "ranking/published.html", context)
+
+
+class _Cursors(TypedDict):
+    after: str
+    before: str
+
+
+def _cursors(request: HttpRequest) -> _Cursors:
+    """Which part of a long board is asked for."""
+    return _Cursors(after=request.GET.get("after", ""), before=request.GET.get("before", ""))
 
 
 def _titles() -> dict[str, str]:

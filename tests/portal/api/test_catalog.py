@@ -87,10 +87,26 @@ def test_the_leaderboard_shows_who_passed(anonymous, alice, bob, node):
     assert filtered["entries"] == []
 
 
+def test_a_long_leaderboard_comes_in_parts_that_lead_on_and_back(anonymous, alice, bob, node):
+    for author in (alice, bob):
+        _judged(author, node)
+    address = "/api/v1/problems/allreduce/leaderboard/?profile=cpux2"
+    first = anonymous.get(f"{address}&page_size=1").json()
+    assert (first["total"], first["previous"]) == (2, None)
+    second = anonymous.get(first["next"]).json()
+    assert [entry["author"] for page in (first, second) for entry in page["entries"]] == ["alice", "bob"]
+    assert second["next"] is None
+    assert anonymous.get(second["previous"]).json()["entries"] == first["entries"]
+    assert anonymous.get(f"{address}&primitive=tma").json()["entries"] == []
+    problem_of(anonymous.get(f"{address}&after=nonsense"), status=404, field="after")
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
         ("", "profile"),
+        ("?profile=cpux2&primitive=dma", "primitive"),
+        ("?profile=cpux2&page_size=0", "page_size"),
         ("?profile=h900x8", "profile"),
         ("?profile=cpux2&backend=opencl", "backend"),
         ("?profil=cpux2", "profil"),

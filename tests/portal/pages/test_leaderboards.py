@@ -1,5 +1,7 @@
 """The boards beyond a problem's first page: paging, facets, people, records, scaling, what is open, feed, search."""
 
+import html
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,6 +14,7 @@ from portal.accounts.models import User
 from portal.ranking import demo, published, queries, views
 from portal.ranking.actions import is_rebuild_needed, rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Record, Standing
+from portal.ranking.people import people_page
 from portal.submissions.models import Evaluation
 from problems import registry
 from tests.portal.pages import scenes
@@ -27,6 +30,15 @@ def page(client, address, **query):
     response = client.get(address, query)
     assert response.status_code == 200, address
     return response.content.decode()
+
+
+def link(text, rel):
+    """Where the link of this kind leads."""
+    return html.unescape(re.search(f'rel="{rel}" href="([^"]+)"', text)[1])
+
+
+def rows_of(text):
+    return text.split("<tbody>")[1].split("</tbody>")[0]
 
 
 def key(**changes):
@@ -51,13 +63,61 @@ def all_rows(board, *, rows=3):
     return found
 
 
-@pytest.mark.parametrize("changes", [{}, {"backend": "cuda"}, {"size": "large"}, {"profile": "cpux2"}])
+def rows_backwards(board, *, rows=3):
+    """Every row that stands on a full page in front of the last one, page before page."""
+    page = queries.board_page(board, rows=rows)
+    while page.after is not None:
+        page = queries.board_page(board, after=page.after, rows=rows)
+    last, found = page, []
+    while page.before is not None:
+        page = queries.board_page(board, before=page.before, rows=rows)
+        found = [*page.rows, *found]
+    return found, last
+
+
+SHOWN = [{}, {"backend": "cuda"}, {"size": "large"}, {"profile": "cpux2"}, {"primitive": "sm_load_store"}]
+
+
+@pytest.mark.parametrize("changes", SHOWN)
 def test_pages_one_after_the_other_are_the_whole_board(invented, changes):
     board = key(**changes)
     by_pages = all_rows(board)
     at_once = list(queries.board_page(board, rows=1000).rows)
     assert len(at_once) > 3
     assert by_pages == at_once
+
+
+@pytest.mark.parametrize("changes", SHOWN)
+def test_pages_lead_back_to_the_first_one(invented, changes):
+    board = key(**changes)
+    at_once = list(queries.board_page(board, rows=1000).rows)
+    backwards, last = rows_backwards(board)
+    assert at_once == [*backwards, *last.rows]
+
+
+@pytest.mark.parametrize("size", [None, "large"])
+def test_a_board_can_be_narrowed_to_a_primitive_and_places_are_among_these(invented, size):
+    every = queries.board_page(key(size=size), rows=1000).rows
+    found = queries.board_page(key(size=size, primitive="nccl"), rows=1000).rows
+    assert [row.author for row in found] == [row.author for row in every if "nccl" in row.primitives]
+    assert 0 < len(found) < len(every)
+    assert [row.place for row in found] == list(range(1, len(found) + 1))
+
+
+def test_people_lead_on_and_back(invented):
+    first = people_page(profile="h200x8", rows=3)
+    second = people_page(profile="h200x8", after=first.after, rows=3)
+    assert [row.place for row in second.rows] == [4, 5, 6]
+    assert people_page(profile="h200x8", before=second.before, rows=3).rows == first.rows
+
+
+def test_records_lead_on_and_back(client, invented, monkeypatch):
+    monkeypatch.setattr(views, "PAGE_ROWS", 3)
+    records = "/leaderboards/records/"
+    first = page(client, records)
+    second = page(client, records + link(first, "next"))
+    assert rows_of(second) != rows_of(first)
+    assert rows_of(page(client, records + link(second, "prev"))) == rows_of(first)
 
 
 def test_the_order_at_one_size_is_that_of_its_own_speedup(invented):

@@ -13,7 +13,7 @@ from evaluator.contract import Baseline, BaselineTable
 from evaluator.hardware import ceilings
 from evaluator.hardware.profiles import profiles
 from evaluator.judging.floors import floor
-from portal.catalog import measurements
+from portal.catalog import measurements, rooflines
 from problems import registry
 from problems.schema import SizeName
 from tests.portal.pages import scenes
@@ -207,7 +207,17 @@ def test_a_problem_has_no_roofline_on_cpu_ranks(client):
     assert b"Known are h100x4" in response.content
 
 
-def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monkeypatch):
+@pytest.fixture
+def read_anew():
+    """Ceilings are read once per process: before and after a test that brings its own, they are read again."""
+    measurements.ceilings.cache_clear()
+    rooflines.works.cache_clear()
+    yield
+    measurements.ceilings.cache_clear()
+    rooflines.works.cache_clear()
+
+
+def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monkeypatch, read_anew):
     found = ceilings.Ceilings(
         profile="h100x4",
         measured_at="2026-12-01T00:00:00+00:00",
