@@ -166,7 +166,10 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JSONAlways",
     "DEFAULT_METADATA_CLASS": None,
     "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.AnonRateThrottle"],
-    "DEFAULT_THROTTLE_RATES": {"anon": env.str("PKB_API_ANONYMOUS_RATE", default="120/min")},
+    "DEFAULT_THROTTLE_RATES": {
+        "anon": env.str("PKB_API_ANONYMOUS_RATE", default="120/min"),
+        "exports": env.str("PKB_API_ANONYMOUS_EXPORT_RATE", default="60/hour"),
+    },
     # How many proxies of ours stand in front; with none, a caller's own X-Forwarded-For must not choose their bucket.
     "NUM_PROXIES": env.int("PKB_NUM_PROXIES", default=0 if IS_EMBEDDED else 1),
     "EXCEPTION_HANDLER": "portal.api.problem_details.handle",
@@ -196,6 +199,8 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": ["pending", "ended"],
         "RunState": ["draft", "published"],
         "DeliveryState": ["waiting", "delivered", "given_up"],
+        "DeliveredKind": ["attempt.ended", "run.completed", "run.published", "webhook.test"],
+        "InvitationState": ["open", "accepted", "declined", "withdrawn"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -230,5 +235,7 @@ GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_0
 # What one waiting evaluation holds of it until it is settled: seconds on every GPU of its profile.
 RESERVED_SECONDS = env.float("PKB_RESERVED_SECONDS", default=30.0)
 BULK_MAX_BYTES = 256 * 1024 * 1024
+# Where dispatchers put the files of public data and web processes find them: the same folder for all.
+EXPORT_DIR = Path(env.str("PKB_EXPORT_DIR", default=str(DATA_DIR / "exports")))
 # Webhooks to addresses inside the operator's own network would let vendors ask its services.
 WEBHOOKS_TO_PRIVATE_ADDRESSES = env.bool("PKB_WEBHOOKS_TO_PRIVATE_ADDRESSES", default=IS_EMBEDDED)

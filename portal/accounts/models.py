@@ -53,8 +53,18 @@ class Organisation(models.Model):
 
     slug = models.SlugField(max_length=60, unique=True)
     name = models.CharField(max_length=120)
+    sponsor = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="sponsored",
+        help_text="The owner whose allowance its runs draw on; all organisations of one sponsor share it.",
+    )
     gpu_seconds = models.FloatField(
-        null=True, blank=True, help_text="GPU-seconds in any 30 days; empty means the site's own figure."
+        null=True,
+        blank=True,
+        help_text="GPU-seconds in any 30 days of its own; empty means that it draws on its sponsor's.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     members = models.ManyToManyField(User, through="Membership", related_name="organisations")
@@ -67,12 +77,17 @@ class Organisation(models.Model):
 
     @property
     def quota_gpu_s(self) -> float:
-        """GPU-seconds that its runs may use in any 30 days."""
+        """GPU-seconds that its runs, or all runs of its sponsor's organisations, may use in any 30 days."""
         return settings.GPU_SECONDS_PER_30_DAYS if self.gpu_seconds is None else self.gpu_seconds
+
+    @property
+    def payer_id(self) -> int | None:
+        """The account whose allowance it draws on; None where an operator granted it one of its own."""
+        return self.sponsor_id if self.gpu_seconds is None else None
 
 
 class Role(models.TextChoices):
-    """What a member may do: owners also add members and webhooks."""
+    """What a member may do: owners also invite and remove members and keep webhooks."""
 
     OWNER = "owner", "Owner"
     MEMBER = "member", "Member"
@@ -91,3 +106,37 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.organisation} ({self.role})"
+
+
+class InvitationState(models.TextChoices):
+    """What became of an invitation."""
+
+    OPEN = "open", "Open"
+    ACCEPTED = "accepted", "Accepted"
+    DECLINED = "declined", "Declined"
+    WITHDRAWN = "withdrawn", "Withdrawn"
+
+
+class Invitation(models.Model):
+    """An owner's wish that somebody belongs to the organisation; nobody belongs to one without having accepted."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="invitations")
+    invited = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
+    invited_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    state = models.CharField(max_length=10, choices=InvitationState.choices, default=InvitationState.OPEN)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("organisation", "invited"),
+                condition=models.Q(state="open"),
+                name="one_open_invitation",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.invited} to {self.organisation} ({self.state})"

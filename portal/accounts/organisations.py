@@ -1,4 +1,4 @@
-"""Organisations: who belongs to which, and every change to that."""
+"""Organisations: making them, and who reaches which. Who belongs to one is changed in `memberships`."""
 
 import re
 
@@ -30,7 +30,7 @@ def get_organisation(user: User, slug: str) -> Organisation:
             field="organisation",
             value=slug,
             message="You belong to no such organisation.",
-            remedy="Check its short name, or ask one of its owners to add you.",
+            remedy="Check its short name, or ask one of its owners to invite you.",
             status=404,
         )
     return found
@@ -55,7 +55,7 @@ def require_owner(user: User, organisation: Organisation) -> None:
 
 
 def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
-    """Create an organisation that `owner` owns.
+    """Create an organisation that `owner` owns and whose runs draw on their allowance of GPU time.
 
     Raises:
         Refusal: the short name is malformed or taken (409), the name is empty, or they own too many (409).
@@ -79,7 +79,7 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
         )
     try:
         with transaction.atomic():
-            organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120])
+            organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120], sponsor=owner)
             Membership.objects.create(organisation=organisation, user=owner, role=Role.OWNER)
     except IntegrityError as error:
         raise Refusal(
@@ -88,47 +88,10 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
     return organisation
 
 
-def add_member(organisation: Organisation, *, username: str, role: str, by: User) -> Membership:
-    """Let somebody belong to the organisation, or change their role.
-
-    Raises:
-        Refusal: `by` is no owner (403), there is no such account (404) or role, or nobody would own it any more (409).
-    """
-    require_owner(by, organisation)
-    if role not in Role.values:
-        raise Refusal(
-            field="role", value=role, message="There is no such role.", remedy=f"Known are {', '.join(Role.values)}."
-        )
-    user = User.objects.filter(username=username, is_active=True).first()
-    if user is None:
-        raise Refusal(
-            field="username",
-            value=username,
-            message="There is no such account.",
-            remedy="Check the name, or ask them to sign up first.",
-            status=404,
-        )
-    with transaction.atomic():
-        Organisation.objects.select_for_update().get(pk=organisation.pk)
-        owners = organisation.memberships.filter(role=Role.OWNER).exclude(user=user)
-        if role != Role.OWNER and not owners.exists():
-            raise Refusal(
-                field="role",
-                value=role,
-                message="The organisation would have no owner.",
-                remedy="Make somebody else an owner first.",
-                status=409,
-            )
-        membership, _ = Membership.objects.update_or_create(
-            organisation=organisation, user=user, defaults={"role": role}
-        )
-    return membership
-
-
 def homes_of(user: User) -> QuerySet[Organisation]:
     """The organisations that `user` founded or has made a run in.
 
-    Others may have added them without asking: a run must not go there, where strangers read it, unless it is named.
+    Where somebody merely accepted an invitation a run must not go, for others to read it, unless it is named.
     """
     founder = Membership.objects.filter(organisation=OuterRef("pk")).order_by("pk").values("user")[:1]
     chosen = Q(founder=user.pk) | Q(models__runs__created_by=user)

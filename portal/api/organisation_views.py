@@ -10,12 +10,19 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.accounts import organisations
+from portal.accounts import memberships, organisations
 from portal.accounts.models import Organisation, TokenScope
 from portal.api import inputs, run_inputs
 from portal.api.endpoint import Endpoint, caller
 from portal.api.parsers import JSONParser
-from portal.api.run_outputs import DeliveryOutput, NewWebhookOutput, OrganisationOutput, QuotaOutput, WebhookOutput
+from portal.api.run_outputs import (
+    DeliveryOutput,
+    InvitationOutput,
+    NewWebhookOutput,
+    OrganisationOutput,
+    QuotaOutput,
+    WebhookOutput,
+)
 from portal.api.schema import answers
 from portal.runs import actions, quotas
 from portal.runs.models import Webhook
@@ -25,6 +32,7 @@ _WRITE = {"POST": TokenScope.RUNS_WRITE}
 _BOTH = frozenset({"GET", "HEAD", "POST"})
 _ORGANISATION = OpenApiParameter("slug", str, "path", description="An organisation's short name.")
 _WEBHOOK_ID = OpenApiParameter("webhook_id", OpenApiTypes.INT64, "path", description="The `id` of a webhook.")
+_INVITATION_ID = OpenApiParameter("invitation_id", OpenApiTypes.INT64, "path", description="The `id` of an invitation.")
 _JSON: tuple[type[BaseParser], ...] = (JSONParser,)
 _LOGGED = 200
 
@@ -67,27 +75,189 @@ class Organisations(Endpoint):
         return Response(_body(request, made), status=201)
 
 
+class OrganisationView(Endpoint):
+    """One organisation."""
+
+    signed_in = frozenset({"GET", "HEAD"})
+    scopes = _READ
+
+    @extend_schema(
+        operation_id="readOrganisation",
+        summary="Read an organisation",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        responses=answers({200: OrganisationOutput}, 403, 404, 422),
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """An organisation that the caller belongs to."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        return Response(_body(request, organisations.get_organisation(caller(request), slug)))
+
+
 class Members(Endpoint):
-    """Members."""
+    """Members' roles."""
 
     signed_in = frozenset({"POST"})
     scopes = _WRITE
     parser_classes = _JSON
 
     @extend_schema(
-        operation_id="addMember",
-        summary="Add a member or change their role",
+        operation_id="changeRole",
+        summary="Change a member's role",
         tags=["Organisations"],
         parameters=[_ORGANISATION],
         request=run_inputs.MemberInput,
         responses=answers({200: OrganisationOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
     )
     def post(self, request: Request, slug: str) -> Response:
-        """Let an account belong to the organisation; for its owners."""
+        """Make a member an owner, or an owner a member; for owners. Whoever is no member yet is invited instead."""
         organisation = organisations.get_organisation(caller(request), slug)
         values = inputs.read(run_inputs.MemberInput, request.data)
-        organisations.add_member(organisation, by=caller(request), **values)
-        return Response(_body(request, organisation))
+        memberships.change_role(organisation, by=caller(request), **values)
+        return Response(_body(request, organisations.get_organisation(caller(request), slug)))
+
+
+class RemoveMember(Endpoint):
+    """Leaving and removing."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+    parser_classes = _JSON
+
+    @extend_schema(
+        operation_id="removeMember",
+        summary="Leave, or remove a member",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        request=run_inputs.UsernameInput,
+        responses=answers({204: None}, 400, 403, 404, 409, 411, 413, 415, 422),
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
+        organisation = organisations.get_organisation(caller(request), slug)
+        values = inputs.read(run_inputs.UsernameInput, request.data)
+        memberships.remove_member(organisation, by=caller(request), **values)
+        return Response(status=204)
+
+
+class SentInvitations(Endpoint):
+    """Invitations of an organisation, and new ones."""
+
+    signed_in = _BOTH
+    scopes = {**_READ, **_WRITE}
+    parser_classes = _JSON
+
+    @extend_schema(
+        operation_id="listSentInvitations",
+        summary="List an organisation's open invitations",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        responses=answers({200: InvitationOutput(many=True)}, 403, 404, 422),
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """Whoever is invited and has not answered."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        organisation = organisations.get_organisation(caller(request), slug)
+        sent: Any = memberships.sent_invitations(organisation)
+        return Response(InvitationOutput(sent, many=True).data)
+
+    @extend_schema(
+        operation_id="invite",
+        summary="Invite somebody",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION],
+        request=run_inputs.MemberInput,
+        responses=answers({201: InvitationOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
+        organisation = organisations.get_organisation(caller(request), slug)
+        values = inputs.read(run_inputs.MemberInput, request.data)
+        invitation = memberships.invite(organisation, by=caller(request), **values)
+        return Response(InvitationOutput(invitation).data, status=201)
+
+
+class WithdrawInvitation(Endpoint):
+    """Withdrawing."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="withdrawInvitation",
+        summary="Withdraw an invitation",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION, _INVITATION_ID],
+        request=None,
+        responses=answers({204: None}, 403, 404),
+    )
+    def post(self, request: Request, slug: str, invitation_id: int) -> Response:
+        """Take an open invitation back; for owners."""
+        organisation = organisations.get_organisation(caller(request), slug)
+        invitation = memberships.get_sent_invitation(organisation, invitation_id)
+        memberships.withdraw(invitation, by=caller(request))
+        return Response(status=204)
+
+
+class Invitations(Endpoint):
+    """What one is invited to."""
+
+    signed_in = frozenset({"GET", "HEAD"})
+    scopes = _READ
+
+    @extend_schema(
+        operation_id="listInvitations",
+        summary="List what one is invited to",
+        tags=["Organisations"],
+        responses=answers({200: InvitationOutput(many=True)}, 403, 422),
+    )
+    def get(self, request: Request) -> Response:
+        """The caller's own open invitations."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        own: Any = memberships.open_invitations(caller(request))
+        return Response(InvitationOutput(own, many=True).data)
+
+
+class AcceptInvitation(Endpoint):
+    """Accepting."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="acceptInvitation",
+        summary="Accept an invitation",
+        tags=["Organisations"],
+        parameters=[_INVITATION_ID],
+        request=None,
+        responses=answers({200: OrganisationOutput}, 403, 404, 409),
+    )
+    def post(self, request: Request, invitation_id: int) -> Response:
+        """Belong to the organisation from now on."""
+        invitation = memberships.get_invitation(caller(request), invitation_id)
+        membership = memberships.accept(invitation, by=caller(request))
+        return Response(_body(request, membership.organisation))
+
+
+class DeclineInvitation(Endpoint):
+    """Declining."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="declineInvitation",
+        summary="Decline an invitation",
+        tags=["Organisations"],
+        parameters=[_INVITATION_ID],
+        request=None,
+        responses=answers({204: None}, 403, 404),
+    )
+    def post(self, request: Request, invitation_id: int) -> Response:
+        """Do not belong to the organisation."""
+        invitation = memberships.get_invitation(caller(request), invitation_id)
+        memberships.decline(invitation, by=caller(request))
+        return Response(status=204)
 
 
 class QuotaView(Endpoint):
@@ -175,6 +345,26 @@ class RemoveWebhook(Endpoint):
         actions.remove_webhook(webhook, by=caller(request))
         webhook.refresh_from_db()
         return Response(WebhookOutput(webhook).data)
+
+
+class TryWebhook(Endpoint):
+    """Trying."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="tryWebhook",
+        summary="Try a webhook",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION, _WEBHOOK_ID],
+        request=None,
+        responses=answers({202: DeliveryOutput}, 403, 404, 409),
+    )
+    def post(self, request: Request, slug: str, webhook_id: int) -> Response:
+        """Have a `webhook.test` sent once, in a second or so; the log says what was answered. For owners."""
+        webhook = _webhook(request, slug, webhook_id)
+        return Response(DeliveryOutput(actions.try_webhook(webhook, by=caller(request))).data, status=202)
 
 
 class Deliveries(Endpoint):

@@ -5,12 +5,11 @@ from rest_framework import serializers
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.api.inputs import Choice, Query, Strict, Text
+from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62
-FORMATS = ("csv", "jsonl", "parquet")
-TABLES = ("leaderboards", "models", "runs", "attempts", "evaluations")
 
 
 class PromptQuery(Query):
@@ -93,7 +92,7 @@ class PublishInput(Strict):
 class FormatQuery(Query):
     """In which format."""
 
-    format = Choice(choices=FORMATS, default="jsonl")
+    format = Choice(choices=list(MEDIA_TYPES), default="jsonl")
 
 
 class TreeUpload(Strict):
@@ -133,6 +132,12 @@ class MemberInput(Strict):
 
     username = Text(max_length=150)
     role = Choice(choices=Role.values, default=Role.MEMBER.value)
+
+
+class UsernameInput(Strict):
+    """Somebody by name."""
+
+    username = Text(max_length=150)
 
 
 class WebhookInput(Strict):

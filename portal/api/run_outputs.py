@@ -8,8 +8,9 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Verdict
-from portal.accounts.models import Organisation, Role
+from portal.accounts.models import Invitation, InvitationState, Organisation, Role
 from portal.runs.models import (
+    TEST_KIND,
     Attempt,
     AttemptState,
     DeliveryState,
@@ -353,8 +354,10 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
 
     slug = serializers.CharField()
     name = serializers.CharField()
-    role = serializers.SerializerMethodField()
-    members = serializers.SerializerMethodField()
+    role = serializers.SerializerMethodField(help_text="The caller's own.")
+    members = serializers.SerializerMethodField(help_text="By name, owners among them.")
+    owners = serializers.SerializerMethodField(help_text="By name.")
+    sponsor = serializers.SerializerMethodField(help_text="Whose allowance of GPU time it draws on; null: its own.")
 
     @extend_schema_field({"type": "string", "enum": Role.values})
     def get_role(self, organisation: Organisation) -> str:
@@ -365,14 +368,39 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_members(self, organisation: Organisation) -> list[str]:
-        """By name."""
+        """Everybody."""
         return [row.user.username for row in organisation.memberships.all()]
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_owners(self, organisation: Organisation) -> list[str]:
+        """Those who may change it."""
+        return [row.user.username for row in organisation.memberships.all() if row.role == Role.OWNER]
+
+    def get_sponsor(self, organisation: Organisation) -> str | None:
+        """An account's name."""
+        return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
+
+
+class InvitationOutput(serializers.Serializer[Invitation]):
+    """An invitation to an organisation."""
+
+    id = serializers.IntegerField()
+    organisation = serializers.CharField(source="organisation.slug")
+    name = serializers.CharField(source="organisation.name")
+    username = serializers.CharField(source="invited.username", help_text="Who is invited.")
+    role = serializers.ChoiceField(choices=Role.values)
+    invited_by = serializers.CharField(source="invited_by.username")
+    state = serializers.ChoiceField(choices=InvitationState.values)
+    created_at = serializers.DateTimeField()
 
 
 class QuotaOutput(serializers.Serializer[Any]):
-    """GPU-seconds of an organisation in the last 30 days."""
+    """GPU-seconds in the last 30 days of the allowance that an organisation draws on."""
 
     organisation = serializers.CharField()
+    sponsor = serializers.CharField(
+        allow_null=True, help_text="Whose allowance it is, shared by all they sponsor; null: the organisation's own."
+    )
     window_days = serializers.IntegerField()
     limit_gpu_s = serializers.FloatField()
     used_gpu_s = serializers.FloatField()
@@ -387,6 +415,7 @@ class WebhookOutput(serializers.Serializer[Webhook]):
     id = serializers.IntegerField()
     url = serializers.CharField()
     events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values))
+    failures = serializers.IntegerField(help_text="In a row; the more, the longer it is left alone.")
     created_at = serializers.DateTimeField()
     removed_at = serializers.DateTimeField(allow_null=True)
 
@@ -401,8 +430,8 @@ class DeliveryOutput(serializers.Serializer[Any]):
     """One line of a webhook's log."""
 
     id = serializers.UUIDField()
-    event = serializers.ChoiceField(choices=EventKind.values, source="event.kind")
-    run = serializers.UUIDField(source="event.run_id")
+    event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")
+    run = serializers.UUIDField(source="event.run_id", default=None, allow_null=True, help_text="Null for a test.")
     state = serializers.ChoiceField(choices=DeliveryState.values)
     tries = serializers.IntegerField()
     next_try_at = serializers.DateTimeField(allow_null=True)

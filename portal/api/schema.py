@@ -58,6 +58,7 @@ _EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
         ("profile", "h900x8", "There is no such profile.", "Known are cpux2, cpux4, h200x8."),
     ),
     429: ("Too many requests without a token. Try again in 12 seconds, or use a token.", None),
+    503: ("The files of public data are being made for the first time. Ask again in a minute.", None),
     500: ("The site failed to answer. It has been logged; please try again later.", None),
 }
 
@@ -79,7 +80,7 @@ def _example(kind: Kind) -> OpenApiExample:
 
 # Any call may meet a bad token, a used-up rate, a wrong method or a failure of ours.
 _ALWAYS = (401, 429, 500)
-_SUCCESSES = {200: "As asked.", 201: "Created; `Location` has its address."}
+_SUCCESSES = {200: "As asked.", 201: "Created.", 202: "Taken; it is done shortly.", 204: "Done."}
 
 
 def answers(success: Mapping[int, Any], *refusals: int) -> dict[Any, Any]:

@@ -47,7 +47,19 @@ urlpatterns = [
     path("runs/<uuid:run_id>/publish/", run_views.Publish.as_view(), name="publish"),
     path("runs/<uuid:run_id>/export/", export_views.RunExport.as_view(), name="run-export"),
     path("organisations/", organisation_views.Organisations.as_view(), name="organisations"),
+    path("organisations/<slug:slug>/", organisation_views.OrganisationView.as_view(), name="organisation"),
     path("organisations/<slug:slug>/members/", organisation_views.Members.as_view(), name="members"),
+    path("organisations/<slug:slug>/members/remove/", organisation_views.RemoveMember.as_view(), name="remove-member"),
+    path(
+        "organisations/<slug:slug>/invitations/",
+        organisation_views.SentInvitations.as_view(),
+        name="sent-invitations",
+    ),
+    path(
+        "organisations/<slug:slug>/invitations/<int:invitation_id>/withdraw/",
+        organisation_views.WithdrawInvitation.as_view(),
+        name="withdraw-invitation",
+    ),
     path("organisations/<slug:slug>/quota/", organisation_views.QuotaView.as_view(), name="quota"),
     path("organisations/<slug:slug>/webhooks/", organisation_views.Webhooks.as_view(), name="webhooks"),
     path(
@@ -56,9 +68,25 @@ urlpatterns = [
         name="remove-webhook",
     ),
     path(
+        "organisations/<slug:slug>/webhooks/<int:webhook_id>/test/",
+        organisation_views.TryWebhook.as_view(),
+        name="try-webhook",
+    ),
+    path(
         "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/",
         organisation_views.Deliveries.as_view(),
         name="deliveries",
+    ),
+    path("invitations/", organisation_views.Invitations.as_view(), name="invitations"),
+    path(
+        "invitations/<int:invitation_id>/accept/",
+        organisation_views.AcceptInvitation.as_view(),
+        name="accept-invitation",
+    ),
+    path(
+        "invitations/<int:invitation_id>/decline/",
+        organisation_views.DeclineInvitation.as_view(),
+        name="decline-invitation",
     ),
     path("exports/dataset/", export_views.DatasetExport.as_view(), name="dataset"),
     path("exports/<slug:table>/", export_views.TableExport.as_view(), name="export"),

@@ -1,15 +1,13 @@
-"""Tables as CSV, JSON Lines and Parquet, the whole data set in one archive, and one evaluation as a bundle."""
+"""Tables as CSV, JSON Lines and Parquet, and one evaluation as a bundle."""
 
 import csv
 import io
 import json
-import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
@@ -17,7 +15,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from evaluator.contract import Backend, EvaluationRequest, Mode
-from portal.runs.tables import TABLES, Cell, Kind, Row, Table, schema
+from portal.runs.tables import Cell, Kind, Table
 from portal.submissions.models import Evaluation
 from portal.submissions.queries import latest_report
 from problems import registry
@@ -27,9 +25,6 @@ MEDIA_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
-DATASET_LIVES = timedelta(hours=1)
-"""How long the archive of all public data is served before it is made anew."""
-
 _BATCH = 5000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -112,69 +107,6 @@ def _write_parquet(table: Table, file: IO[bytes]) -> None:
             columns: list[list[Cell]] = [list(column) for column in zip(*batch, strict=True)]
             arrays = [pa.array(values, type=field.type) for values, field in zip(columns, fields, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=described))
-
-
-def dataset(*, now: datetime) -> Path:
-    """The archive of all public data; made anew when the one that is there is more than an hour old."""
-    path = Path(settings.DATA_DIR) / "exports" / "pkb-dataset.zip"
-    if path.is_file() and now.timestamp() - path.stat().st_mtime < DATASET_LIVES.total_seconds():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place and then moved: whoever reads the old one reads on.
-    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".zip")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write_dataset(file, now=now)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    return path
-
-
-def write_dataset(file: IO[bytes], *, now: datetime) -> None:
-    """Every table as Parquet and JSON Lines, the problems, a schema and a data card, in one zip."""
-    counts: dict[str, int] = {}
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for table in TABLES.values():
-            counted = Table(
-                name=table.name, meaning=table.meaning, columns=table.columns, rows=_counting(table, counts)
-            )
-            for format_name in ("jsonl", "parquet"):
-                with archive.open(f"{table.name}.{format_name}", "w") as member:
-                    for piece in written(counted, format=format_name):
-                        member.write(piece)
-        archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
-        archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
-        context = {"made_at": now, "tables": [(table, counts[table.name]) for table in TABLES.values()]}
-        archive.writestr("README.md", render_to_string("runs/data_card.md.txt", context | {"site": settings.SITE_URL}))
-
-
-def _counting(table: Table, counts: dict[str, int]) -> Any:
-    def rows() -> Iterator[Row]:
-        counts[table.name] = 0
-        for row in table.rows():
-            counts[table.name] += 1
-            yield row
-
-    return rows
-
-
-def _problems() -> Iterator[dict[str, Any]]:
-    for problem in registry.problems():
-        yield {
-            "number": problem.number,
-            "problem": problem.slug,
-            "title": problem.title,
-            "summary": problem.summary,
-            "revision": registry.revision(problem.slug),
-            "signature": problem.signature,
-            "parallelism": [value.value for value in problem.parallelism],
-            "communication": [value.value for value in problem.communication],
-            "block": problem.block.value,
-            "stage": [value.value for value in problem.stage],
-            "domain": problem.domain.value,
-        }
 
 
 def bundle(evaluation: Evaluation) -> bytes:

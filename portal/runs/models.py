@@ -176,6 +176,10 @@ class EventKind(models.TextChoices):
     RUN_PUBLISHED = "run.published", "The run was published"
 
 
+TEST_KIND = "webhook.test"
+"""What a delivery is called that was asked for to try a webhook."""
+
+
 class RunEvent(models.Model):
     """Something that happened to a run. Its number is the feed's cursor: it grows in the order of commits per run."""
 
@@ -196,16 +200,26 @@ class RunEvent(models.Model):
 
 
 class GpuUse(models.Model):
-    """What one evaluation of an attempt costs its organisation: reserved while it waits, settled when it ends."""
+    """What one evaluation of an attempt costs its organisation: reserved while it waits, settled when it ends.
+
+    `account` is whose allowance it counts against: the organisation's sponsor at that time, or None where an operator
+    had granted the organisation an allowance of its own.
+    """
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="gpu_uses")
+    account = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="gpu_uses"
+    )
     evaluation = models.OneToOneField(Evaluation, on_delete=models.PROTECT, related_name="gpu_use")
     reserved_gpu_s = models.FloatField()
     used_gpu_s = models.FloatField(null=True, blank=True)
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        indexes = (models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),)
+        indexes = (
+            models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),
+            models.Index(fields=("account", "at"), name="use_of_an_account"),
+        )
 
     def __str__(self) -> str:
         return (
@@ -214,12 +228,18 @@ class GpuUse(models.Model):
 
 
 class Webhook(models.Model):
-    """An address of an organisation that is told of events. The secret signs what is sent."""
+    """An address of an organisation that is told of events. The secret signs what is sent.
+
+    `free_at` is when it may be told again: later than now while a process tells it, and after it has failed `failures`
+    times in a row.
+    """
 
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="webhooks")
     url = models.URLField(max_length=300)
     events = models.JSONField(default=list)
     secret = models.CharField(max_length=64)
+    failures = models.PositiveIntegerField(default=0, editable=False)
+    free_at = models.DateTimeField(default=timezone.now, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     removed_at = models.DateTimeField(null=True, blank=True)
 
@@ -239,14 +259,14 @@ class DeliveryState(models.TextChoices):
 
 
 class WebhookDelivery(models.Model):
-    """One event for one webhook, and what came of it: the delivery log."""
+    """One event for one webhook, and what came of it: the delivery log. A delivery without an event is a test."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
-    event = models.ForeignKey(RunEvent, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.ForeignKey(RunEvent, null=True, on_delete=models.CASCADE, related_name="deliveries")
     state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     tries = models.PositiveSmallIntegerField(default=0)
-    next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now, db_index=True)
+    next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
     answer_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -256,9 +276,15 @@ class WebhookDelivery(models.Model):
         verbose_name_plural = "webhook deliveries"
         ordering = ("-created_at",)
         constraints = (models.UniqueConstraint(fields=("webhook", "event"), name="one_delivery_per_event"),)
+        indexes = (models.Index(fields=("webhook", "next_try_at"), name="due_of_a_webhook"),)
 
     def __str__(self) -> str:
-        return f"{self.event} to {self.webhook} ({self.state})"
+        return f"{self.kind} to {self.webhook} ({self.state})"
+
+    @property
+    def kind(self) -> str:
+        """What is told: an `EventKind`, or `TEST_KIND`."""
+        return self.event.kind if self.event is not None else TEST_KIND
 
 
 class DecisionKind(models.TextChoices):

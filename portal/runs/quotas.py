@@ -1,5 +1,8 @@
 """How much GPU time an organisation's runs have used, hold reserved and have left.
 
+The allowance is the sponsor's: all organisations of one account share it, so that making organisations makes no time.
+An operator may grant an organisation one of its own.
+
 GPU-seconds are seconds of judging times the GPUs of the profile. A waiting evaluation holds a reservation; its end
 replaces that by what it took, or by nothing where the fault was ours. Practice profiles have no GPUs and cost none.
 """
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import F, Sum
+from django.db.models import F, Q, QuerySet, Sum
 
 from evaluator.contract import Verdict
 from evaluator.hardware import profiles
@@ -22,14 +25,24 @@ WINDOW = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """An organisation's GPU-seconds in the last 30 days; `next_release_at` is when the oldest use leaves them."""
+    """GPU-seconds in the last 30 days of the allowance that an organisation draws on.
+
+    `sponsor` is whose allowance it is, shared by all organisations that they sponsor; None where it is its own.
+    `next_release_at` is when the oldest use leaves the 30 days.
+    """
 
     organisation: str
+    sponsor: str | None
     limit_gpu_s: float
     used_gpu_s: float
     reserved_gpu_s: float
     next_release_at: datetime | None
     window_days: int = WINDOW.days
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, in words."""
+        return f"{self.sponsor}'s organisations together" if self.sponsor else self.organisation
 
     @property
     def remaining_gpu_s(self) -> float:
@@ -47,17 +60,36 @@ class Quota:
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Quota:
     """The organisation's quota at `now`."""
-    uses = GpuUse.objects.filter(organisation=organisation, at__gt=now - WINDOW)
+    uses = _uses(organisation).filter(at__gt=now - WINDOW)
     settled = uses.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
     held = uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0
     oldest = uses.filter(used_gpu_s__gt=0).order_by("at").values_list("at", flat=True).first()
     return Quota(
         organisation=organisation.slug,
+        sponsor=organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None,
         limit_gpu_s=organisation.quota_gpu_s,
         used_gpu_s=settled,
         reserved_gpu_s=held,
         next_release_at=oldest + WINDOW if oldest else None,
     )
+
+
+def _uses(organisation: Organisation) -> QuerySet[GpuUse]:
+    """What counts against the allowance that the organisation draws on."""
+    if organisation.payer_id is not None:
+        return GpuUse.objects.filter(account=organisation.payer_id)
+    return GpuUse.objects.filter(organisation=organisation, account=None)
+
+
+def locked(organisation_id: int) -> Organisation:
+    """The organisation, with all rows locked that may draw on the same allowance: no two uploads both take its rest.
+
+    Runs in a transaction. The rows are locked in the order of their keys, so that two callers cannot block each other.
+    """
+    sponsor = Organisation.objects.filter(pk=organisation_id).values("sponsor")
+    shares = Q(sponsor__in=sponsor) | Q(pk=organisation_id)
+    rows = Organisation.objects.select_for_update().filter(shares).order_by("pk")
+    return next(row for row in rows if row.pk == organisation_id)
 
 
 def reservation_gpu_s(profile: str) -> float:

@@ -22,6 +22,7 @@ from portal.catalog.queries import get_problem
 from portal.ranking import published
 from portal.refusals import Refusal
 from portal.runs import actions, pages, queries, quotas
+from portal.runs.exports import MEDIA_TYPES
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.prompts import prompt_for
@@ -164,7 +165,7 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "by_cost": by_cost,
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
-        "formats": ("csv", "jsonl", "parquet"),
+        "formats": tuple(MEDIA_TYPES),
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }

@@ -50,3 +50,10 @@ def node(db, now):
     )
     Slot.objects.create(node=node, index=0, profile="cpux2", state=SlotState.FREE)
     return node
+
+
+@pytest.fixture
+def exports_here(settings, tmp_path):
+    """The folder of the files of public data, empty."""
+    settings.EXPORT_DIR = tmp_path / "exports"
+    return settings.EXPORT_DIR

@@ -4,7 +4,8 @@ from portal.runs.actions.adding import BulkResult, LineResult, add_attempt, add_
 from portal.runs.actions.creating import RunWishes, create_run, publish_run
 from portal.runs.actions.deciding import decide
 from portal.runs.actions.importing import ImportResult, import_tree
-from portal.runs.actions.webhooks import add_webhook, deliver_due, remove_webhook
+from portal.runs.actions.telling import deliver_due
+from portal.runs.actions.webhooks import add_webhook, remove_webhook, try_webhook
 
 __all__ = [
     "BulkResult",
@@ -20,4 +21,5 @@ __all__ = [
     "import_tree",
     "publish_run",
     "remove_webhook",
+    "try_webhook",
 ]

@@ -27,6 +27,9 @@ from portal.submissions.models import Evaluation
 BATCH = 50
 """Attempts stored in one transaction: what a broken connection leaves behind is a whole number of these."""
 
+MAX_ATTEMPTS = 100_000
+"""Attempts of one run: 87 problems with the largest k. A run's page and figures are worked out from all of them."""
+
 _Fault = tuple[Verdict, str]
 
 
@@ -95,11 +98,12 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     faults = {line.number: _fault(run, line.attempt) for line in batch if line.attempt and _is_known(line.attempt)}
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
-        organisation = Organisation.objects.select_for_update().get(pk=run.model.organisation_id)
+        organisation = quotas.locked(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
             raise _refuse_published(run)
-        sorter = _Sorter(run, batch, closed=closed, budget=_budget(organisation, run, faults))
+        room = MAX_ATTEMPTS - run.attempts.count()
+        sorter = _Sorter(run, batch, closed=closed, budget=_budget(organisation, run, faults), room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
         fresh = [line for line, result in zip(batch, decided, strict=True) if result is None]
         stored = _store(run, fresh, faults, by=by, priority=priority, organisation=organisation)
@@ -152,7 +156,7 @@ def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | Non
     refusal = Refusal(
         field="quota",
         value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
-        message=f"The quota of {organisation.slug} is used up: one more judgement on {run.profile} takes about "
+        message=f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
         f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
         remedy="Wait until earlier use is 30 days old or waiting work is judged, or ask the operator for more.",
         status=429,
@@ -164,7 +168,7 @@ def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | Non
 class _Sorter:
     """Tells the lines of a batch apart: refused, repeated, over quota, or fresh."""
 
-    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget) -> None:
+    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget, room: int) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
         slugs = {attempt.problem for attempt in attempts}
@@ -175,6 +179,7 @@ class _Sorter:
         self.closed = closed
         self.budget = budget
         self.left = budget.judgements
+        self.room = room
 
     def decide(self, line: Line, fault: _Fault | None) -> LineResult | None:
         """The result of a line that adds nothing; None for a fresh attempt."""
@@ -193,6 +198,7 @@ class _Sorter:
             if self.left == 0:
                 return LineResult(line=line.number, key=line.key, status="over_quota", refusal=self.budget.refusal)
             self.left -= 1
+        self.room -= 1
         self.in_batch |= {attempt.key, place}
         return None
 
@@ -211,6 +217,14 @@ class _Sorter:
 
     def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
         catalog.get_problem(attempt.problem)
+        if self.room <= 0:
+            raise Refusal(
+                field="run",
+                value=attempt.key,
+                message=f"The run has {MAX_ATTEMPTS} attempts, which is the most that one can have.",
+                remedy="Put further attempts into another run of the same model.",
+                status=409,
+            )
         if attempt.problem in self.closed:
             raise Refusal(
                 field="problem",
@@ -289,7 +303,13 @@ def _reserve(run: Run, organisation: Organisation, evaluations: Sequence[Evaluat
     each = quotas.reservation_gpu_s(run.profile)
     if each:
         GpuUse.objects.bulk_create(
-            GpuUse(organisation=organisation, evaluation=evaluation, reserved_gpu_s=each) for evaluation in evaluations
+            GpuUse(
+                organisation=organisation,
+                account_id=organisation.payer_id,
+                evaluation=evaluation,
+                reserved_gpu_s=each,
+            )
+            for evaluation in evaluations
         )
 
 

@@ -19,11 +19,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from portal.accounts import actions as accounts
+from portal.accounts import memberships
 from portal.accounts.models import TokenScope
 from portal.accounts.organisations import create_organisation
 from portal.api.reference import operations
 from portal.api.schema import document
 from portal.runs import actions as runs
+from portal.runs import export_files
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from portal.wsgi import application
@@ -90,7 +92,7 @@ def test_the_page_for_people_shows_every_operation_and_runs_no_script_of_its_own
 
 
 @pytest.fixture
-def seeded(alice, bob, node, now):
+def seeded(alice, bob, node, now, exports_here):
     """A site with submissions queued, finished, public and someone else's: a token of alice's, and names to ask for."""
     finished = submit(alice)
     evaluation = evaluation_of(finished)
@@ -104,6 +106,8 @@ def seeded(alice, bob, node, now):
     published = make_run(alice, model="older")
     end(add(published, line()).results[0].attempt, node)
     runs.publish_run(published, by=alice, sources="public")
+    export_files.make(now=now)
+    invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
     webhook = runs.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
     _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)
     return secret, {
@@ -113,6 +117,7 @@ def seeded(alice, bob, node, now):
         "run_id": str(run.pk),
         "attempt_id": attempts[0].attempt.pk,
         "webhook_id": webhook.pk,
+        "invitation_id": invitation.pk,
         "table": "runs",
     }
 

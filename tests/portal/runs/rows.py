@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from portal.accounts import memberships
 from portal.runs import actions, uploads
 from portal.runs.models import Attempt, Run
 from portal.submissions import actions as submissions
@@ -16,6 +17,11 @@ from tests.portal.factories import SOLUTION, delivery_of
 def make_run(user, **wishes) -> Run:
     wanted = {"model": "writer", "version": "1", "mode": "single_shot", "profile": "cpux2"} | wishes
     return actions.create_run(user, actions.RunWishes(**wanted))
+
+
+def join(organisation, user, *, by, role: str = "member") -> None:
+    """Invite somebody, who accepts."""
+    memberships.accept(memberships.invite(organisation, username=user.username, role=role, by=by), by=user)
 
 
 def line(problem: str = "allreduce", sample: int = 0, step: int = 0, **changes) -> dict:

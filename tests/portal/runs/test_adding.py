@@ -9,10 +9,12 @@ import pytest
 from django.utils import timezone
 
 from evaluator.contract import Verdict
-from portal.accounts.organisations import add_member, home_of
+from portal.accounts.models import Organisation
+from portal.accounts.organisations import create_organisation, home_of
 from portal.ranking.models import Standing
 from portal.refusals import Refusal
 from portal.runs import actions, queries, quotas, uploads
+from portal.runs.actions import adding
 from portal.runs.forms import RunForm
 from portal.runs.models import Attempt, GpuUse, RunEvent
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
@@ -20,7 +22,7 @@ from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, State, Submission
 from tests.portal.api.problem import problem_of
-from tests.portal.runs.rows import add, end, line, make_run
+from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -153,10 +155,10 @@ def test_a_trajectory_made_to_be_slow_is_not(piece):
     assert redact(text) == text
 
 
-def test_who_is_added_to_an_organisation_makes_no_runs_there_by_accident(alice, bob):
-    """Anybody may add anybody: else a stranger would read what bob's models write."""
+def test_who_joins_an_organisation_makes_no_runs_there_by_accident(alice, bob):
+    """Else others would read what bob's models write without his having named them."""
     theirs = make_run(alice).model.organisation
-    add_member(theirs, username="bob", role="owner", by=alice)
+    join(theirs, bob, role="owner", by=alice)
     assert make_run(bob).model.organisation.slug == "bob"
     assert RunForm(user=bob).fields["organisation"].choices[0] == ("bob", "bob")
     # Where bob has made a run by name, there are two, and he is asked.
@@ -197,7 +199,7 @@ def test_nobody_outside_sees_a_run_before_it_is_published(alice, bob, node):
         queries.get_run(bob, run.pk)
     assert hidden.value.status == 404
     assert not submission_queries.visible_submissions(bob).exists()
-    add_member(run.model.organisation, username="bob", role="member", by=alice)
+    join(run.model.organisation, bob, by=alice)
     assert queries.get_run(bob, run.pk) == run
     assert submission_queries.may_read_source(bob, attempt.submission)
 
@@ -281,6 +283,33 @@ def test_a_used_up_quota_takes_what_fits_and_says_when_to_come_back(alice):
     # What costs nothing is taken all the same.
     assert statuses(add(run, line(sample=2, source=""))) == ["created"]
     assert GpuUse.objects.count() == 2
+
+
+def test_organisations_of_one_account_share_its_allowance(alice, bob, settings):
+    settings.GPU_SECONDS_PER_30_DAYS = 500.0
+    for slug in ("one", "two"):
+        create_organisation(alice, slug=slug, name=slug)
+    first, second = (make_run(alice, organisation=slug, profile="h200x8-nomc") for slug in ("one", "two"))
+    assert statuses(add(first, line(), line(sample=1))) == ["created", "created"]
+    with pytest.raises(Refusal, match="alice's organisations together") as refused:
+        add(second, line())
+    assert refused.value.status == 429
+    assert quotas.quota_of(second.model.organisation, now=timezone.now()).remaining_gpu_s == 20
+    assert statuses(add(make_run(bob, profile="h200x8-nomc"), line())) == ["created"]
+    # An operator may grant one of them its own, which takes nothing from the others and nothing of theirs.
+    Organisation.objects.filter(slug="two").update(gpu_seconds=240.0)
+    assert statuses(add(second, line())) == ["created"]
+    assert quotas.quota_of(first.model.organisation, now=timezone.now()).reserved_gpu_s == 480
+
+
+def test_a_run_takes_no_more_attempts_than_one_can_have(alice, monkeypatch):
+    monkeypatch.setattr(adding, "MAX_ATTEMPTS", 3)
+    run = make_run(alice)
+    assert statuses(add(run, line(), line(sample=1))) == ["created", "created"]
+    bulk = add(run, line(), line(sample=2), line(sample=3))
+    assert statuses(bulk) == ["repeated", "created", "refused"]
+    assert "has 3 attempts" in bulk.results[2].refusal.message
+    assert bulk.results[2].refusal.status == 409
 
 
 def test_figures_count_the_last_ranked_step_of_each_sample(alice, node):

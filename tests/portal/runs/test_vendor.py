@@ -8,8 +8,10 @@ import zipfile
 
 import pyarrow.parquet
 import pytest
+from django.utils import timezone
 
 from portal.accounts.organisations import home_of
+from portal.runs import export_files
 from portal.runs.models import Attempt
 from problems import registry
 from tests.portal.api.problem import problem_of
@@ -234,32 +236,22 @@ def rows_of(client, address):
     return table
 
 
-def test_exports_say_the_same_in_every_format_and_nothing_that_is_not_public(alice, alices, anonymous, node):
+def test_exports_say_the_same_in_every_format_and_nothing_that_is_not_public(
+    alice, alices, anonymous, node, exports_here
+):
     run = make_run(alice, model="=HYPERLINK()")
     attempt = add(run, line(cost_usd=0.25, tokens_in=7)).results[0].attempt
     end(attempt, node, low=1.5)
     [row] = rows_of(alices, f"/api/v1/runs/{run.pk}/export/")
     assert (row["problem"], row["verdict"], row["score_low"], row["cost_usd"]) == ("allreduce", "PASSED", 1.5, 0.25)
     tables = ("leaderboards", "models", "runs", "attempts", "evaluations")
+    export_files.make(now=timezone.now())
     assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 0, 0, 0, 0]
     alices.post(f"/api/v1/runs/{run.pk}/publish/", {"sources": "public"}, format="json")
+    export_files.make(now=timezone.now())
     assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 1, 1, 1, 1]
     table = b"".join(anonymous.get("/api/v1/exports/models/?format=csv")).decode()
     assert "'=HYPERLINK" in table
-
-
-def test_the_whole_data_set_describes_itself(anonymous, settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    response = anonymous.get("/api/v1/exports/dataset/")
-    with zipfile.ZipFile(io.BytesIO(b"".join(response))) as packed:
-        described = json.loads(packed.read("schema.json"))
-        assert set(described) == {"leaderboards", "models", "runs", "attempts", "evaluations"}
-        for table, about in described.items():
-            read = pyarrow.parquet.read_schema(io.BytesIO(packed.read(f"{table}.parquet")))
-            assert read.names == [column["name"] for column in about["columns"]]
-            assert all(column["meaning"] for column in about["columns"])
-        assert len(packed.read("problems.jsonl").splitlines()) == len(registry.problems())
-        assert "ParallelKernelBench" in packed.read("README.md").decode()
 
 
 def test_a_bundle_holds_what_judges_the_evaluation_again(alice, alices, node):

@@ -4,18 +4,21 @@ import hashlib
 import hmac
 import json
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from threading import Event, Thread
 
 import pytest
 from django.utils import timezone
 
+from portal.accounts.models import User
 from portal.refusals import Refusal
-from portal.runs import actions
-from portal.runs.actions import webhooks
-from portal.runs.actions.webhooks import BACK_OFF_S, is_public
-from portal.runs.models import WebhookDelivery
+from portal.runs import actions, posting, teller
+from portal.runs.actions.telling import BACK_OFF_S, HEARD_WITHIN, due_turns, take_turn
+from portal.runs.models import Webhook, WebhookDelivery
+from portal.runs.posting import is_public
+from portal.runs.teller import Teller
 from tests.portal.runs.rows import add, end, line, make_run
+from tests.stack import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -150,20 +153,121 @@ def test_what_the_far_end_writes_is_kept_without_control_characters(told, listen
 
 
 def test_an_answer_that_trickles_in_is_cut_off(told, listener, monkeypatch):
-    monkeypatch.setattr(webhooks, "_WHOLE_TRY_S", 0.2)
+    monkeypatch.setattr(posting, "WHOLE_TRY_S", 0.2)
     listener.trickles = True
     actions.deliver_due(timezone.now())
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("waiting", 1, None)
 
 
-def test_a_claim_that_came_to_nothing_is_due_again(told):
-    from portal.runs.actions.webhooks import claim_due_deliveries
+def test_a_claim_that_came_to_nothing_is_due_again(told, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
 
+    monkeypatch.setattr(posting, "post", dies)
     now = timezone.now()
-    assert len(claim_due_deliveries(now)) == 1
-    assert claim_due_deliveries(now) == []
-    assert len(claim_due_deliveries(now + timedelta(seconds=61))) == 1
+    [turn] = due_turns(now, limit=10)
+    with pytest.raises(KeyboardInterrupt):
+        take_turn(turn, now)
+    assert take_turn(turn, now) == 0
+    assert due_turns(now, limit=10) == []
+    assert len(due_turns(now + timedelta(seconds=61), limit=10)) == 1
+
+
+def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, listener, node):
+    webhook, run = told
+    listener.status = 500
+    end(add(run, line(sample=1)).results[0].attempt, node)
+    now = timezone.now()
+    # Two deliveries are due, and one failure is enough to know.
+    assert actions.deliver_due(now) == 1
+    assert actions.deliver_due(now + timedelta(seconds=5)) == 0
+    listener.status = 204
+    assert actions.deliver_due(now + timedelta(seconds=60)) == 2
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+    assert set(webhook.deliveries.values_list("state", flat=True)) == {"delivered"}
+
+
+def test_what_nobody_heard_within_a_day_is_given_up_without_trying_each(told, listener):
+    WebhookDelivery.objects.update(created_at=timezone.now() - HEARD_WITHIN - timedelta(minutes=1))
+    assert actions.deliver_due(timezone.now()) == 0
+    delivery = WebhookDelivery.objects.get()
+    assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not heard within a day.", [])
+
+
+def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(told, alice, listener):
+    webhook, _ = told
+    listener.status = 500
+    now = timezone.now()
+    actions.deliver_due(now)
+    delivery = actions.try_webhook(webhook, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(webhook, by=alice)
+    assert refused.value.status == 409
+    assert actions.deliver_due(now + timedelta(seconds=1)) == 1
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("given_up", 1, 500)
+    headers, body = listener.heard[-1]
+    assert headers["X-Pkb-Event"] == json.loads(body)["kind"] == "webhook.test"
+    webhook.refresh_from_db()
+    assert webhook.failures == 1
+    # One that is heard shows that the address answers again, and what waits follows.
+    listener.status = 204
+    actions.try_webhook(webhook, by=alice)
+    assert actions.deliver_due(now + timedelta(seconds=2)) == 1
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+    assert actions.deliver_due(now + timedelta(seconds=60)) == 1
+
+
+class Silent(BaseHTTPRequestHandler):
+    """Keeps whoever asks waiting until the server is let go."""
+
+    def do_POST(self):
+        self.server.asked.append(self.path)
+        self.server.let_go.wait(30)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def silent():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        server.asked, server.let_go = [], Event()
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.let_go.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node, listener, silent):
+    """All that one account may have told at once is stuck, and another account's webhook is told all the same."""
+    _, run = told
+    Webhook.objects.all().delete()
+    organisation = run.model.organisation
+    for number in range(teller.PER_ACCOUNT + 2):
+        url = f"http://127.0.0.1:{silent.server_port}/{number}"
+        actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
+    end(add(run, line(sample=1)).results[0].attempt, node)
+    telling = Teller()
+    assert telling.look() == teller.PER_ACCOUNT
+    wait_until(lambda: len(silent.asked) == teller.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
+
+    carol = User.objects.create_user("carol")
+    hers = make_run(carol)
+    actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
+    end(add(hers, line()).results[0].attempt, node)
+    assert telling.look() == 1
+    wait_until(lambda: WebhookDelivery.objects.filter(state="delivered").exists(), what="carol's is told", seconds=20)
+    assert len(listener.heard) == 1
+    assert telling.look() == 0
+    silent.let_go.set()
+    wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
 
 
 def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):

@@ -7,16 +7,16 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
-from portal.runs import actions as runs
+from portal.runs.export_files import keep_exports_fresh
+from portal.runs.teller import Teller
 from portal.submissions import actions
 
 logger = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 2.0
-TELL_EVERY_S = 1.0
 
 
 class Command(BaseCommand):
@@ -33,23 +33,13 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        # Apart from the queue: an address that does not answer must not keep work from its slot.
-        threading.Thread(target=self._tell_webhooks, args=(stop,), daemon=True).start()
+        # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
+        for chore in (Teller().run, keep_exports_fresh):
+            threading.Thread(target=chore, args=(stop,), daemon=True).start()
         since_sweep = SWEEP_EVERY_S
         while not stop.is_set():
             since_sweep = self._look(since_sweep) + options["interval"]
             stop.wait(options["interval"])
-
-    def _tell_webhooks(self, stop: threading.Event) -> None:
-        while not stop.wait(TELL_EVERY_S):
-            close_old_connections()
-            try:
-                runs.deliver_due(timezone.now())
-            except (DatabaseError, InterfaceError) as error:
-                logger.warning("webhooks wait, the database does not answer: %s", error)
-            except Exception:
-                # One delivery must not end the telling of all others: its claim makes it due again by itself.
-                logger.exception("a webhook could not be told")
 
     def _look(self, since_sweep: float) -> float:
         close_old_connections()

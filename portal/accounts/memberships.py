@@ -1,0 +1,203 @@
+"""Who belongs to an organisation: invitations and their answers, roles, leaving and removing."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
+from portal.accounts.organisations import require_owner
+from portal.refusals import Refusal
+
+MAX_OPEN = 50
+"""Open invitations of one organisation: each stands on somebody's page."""
+MAX_MEMBERS = 200
+ASK_AGAIN_AFTER = timedelta(days=7)
+"""How long nobody is invited again to what they have declined."""
+
+
+def open_invitations(user: User) -> QuerySet[Invitation]:
+    """What `user` is invited to and has not answered."""
+    chosen = Invitation.objects.filter(invited=user, state=InvitationState.OPEN)
+    return chosen.select_related("organisation", "invited_by", "invited")
+
+
+def sent_invitations(organisation: Organisation) -> QuerySet[Invitation]:
+    """The organisation's invitations that have no answer yet."""
+    chosen = organisation.invitations.filter(state=InvitationState.OPEN)
+    return chosen.select_related("organisation", "invited_by", "invited")
+
+
+def get_invitation(user: User, invitation_id: int) -> Invitation:
+    """An open invitation of `user`; raises Refusal (404)."""
+    return _found(open_invitations(user), invitation_id)
+
+
+def get_sent_invitation(organisation: Organisation, invitation_id: int) -> Invitation:
+    """An open invitation of the organisation; raises Refusal (404)."""
+    return _found(sent_invitations(organisation), invitation_id)
+
+
+def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
+    found = invitations.filter(pk=invitation_id).first()
+    if found is None:
+        raise Refusal(
+            field="invitation",
+            value=str(invitation_id),
+            message="There is no such open invitation.",
+            remedy="It may have been answered or withdrawn; ask for a new one.",
+            status=404,
+        )
+    return found
+
+
+def invite(organisation: Organisation, *, username: str, role: str, by: User) -> Invitation:
+    """Ask somebody to belong to the organisation; inviting them again changes the role that is offered.
+
+    Raises:
+        Refusal: `by` is no owner (403), there is no such account (404) or role, they belong to it already, declined
+            lately, or too many are invited (409).
+    """
+    require_owner(by, organisation)
+    _check_role(role)
+    user = _account(username)
+    with transaction.atomic():
+        _lock(organisation)
+        _check_room(organisation, user)
+        invitation, _ = Invitation.objects.update_or_create(
+            organisation=organisation,
+            invited=user,
+            state=InvitationState.OPEN,
+            defaults={"role": role, "invited_by": by},
+        )
+    return invitation
+
+
+def accept(invitation: Invitation, *, by: User) -> Membership:
+    """Belong to what one is invited to. Raises Refusal (404, 409)."""
+    with transaction.atomic():
+        _lock(invitation.organisation)
+        _end(invitation, InvitationState.ACCEPTED, invited=by)
+        if invitation.organisation.memberships.count() >= MAX_MEMBERS:
+            raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, the most there can be.")
+        membership, _ = Membership.objects.get_or_create(
+            organisation=invitation.organisation, user=by, defaults={"role": invitation.role}
+        )
+    return membership
+
+
+def decline(invitation: Invitation, *, by: User) -> None:
+    """Do not belong to what one is invited to. Raises Refusal (404)."""
+    _end(invitation, InvitationState.DECLINED, invited=by)
+
+
+def withdraw(invitation: Invitation, *, by: User) -> None:
+    """Take an invitation back; for owners. Raises Refusal (403, 404)."""
+    require_owner(by, invitation.organisation)
+    _end(invitation, InvitationState.WITHDRAWN, invited=invitation.invited)
+
+
+def change_role(organisation: Organisation, *, username: str, role: str, by: User) -> Membership:
+    """Make a member an owner or an owner a member.
+
+    Raises:
+        Refusal: `by` is no owner (403), nobody of that name belongs to it (404), or nobody would own it (409).
+    """
+    require_owner(by, organisation)
+    _check_role(role)
+    with transaction.atomic():
+        _lock(organisation)
+        membership = _membership(organisation, username)
+        if role != Role.OWNER:
+            _pass_on(organisation, membership)
+        membership.role = role
+        membership.save(update_fields=["role"])
+    return membership
+
+
+def remove_member(organisation: Organisation, *, username: str, by: User) -> None:
+    """End somebody's membership: one's own, which is leaving, or as an owner anybody's.
+
+    What they made stays with the organisation. Raises Refusal as `change_role`.
+    """
+    if by.username != username:
+        require_owner(by, organisation)
+    with transaction.atomic():
+        _lock(organisation)
+        membership = _membership(organisation, username)
+        _pass_on(organisation, membership)
+        membership.delete()
+
+
+def _pass_on(organisation: Organisation, leaving: Membership) -> None:
+    """See that somebody else owns the organisation, and sponsors it where the one who leaves did."""
+    if leaving.role != Role.OWNER:
+        return
+    heir = organisation.memberships.filter(role=Role.OWNER).exclude(pk=leaving.pk).order_by("pk").first()
+    if heir is None:
+        raise _conflict(leaving.user.username, "The organisation would have no owner.", "Make somebody else an owner.")
+    Organisation.objects.filter(pk=organisation.pk, sponsor=leaving.user_id).update(sponsor=heir.user_id)
+
+
+def _end(invitation: Invitation, state: InvitationState, *, invited: User) -> None:
+    row = Invitation.objects.filter(pk=invitation.pk, invited=invited, state=InvitationState.OPEN)
+    if not row.update(state=state, ended_at=timezone.now()):
+        _found(Invitation.objects.none(), invitation.pk)
+
+
+def _lock(organisation: Organisation) -> None:
+    Organisation.objects.select_for_update().get(pk=organisation.pk)
+
+
+def _membership(organisation: Organisation, username: str) -> Membership:
+    found = organisation.memberships.filter(user__username=username).select_related("user").first()
+    if found is None:
+        raise Refusal(
+            field="username",
+            value=username,
+            message="Nobody of this name belongs to the organisation.",
+            remedy="Check the name, or invite them.",
+            status=404,
+        )
+    return found
+
+
+def _account(username: str) -> User:
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        raise Refusal(
+            field="username",
+            value=username,
+            message="There is no such account.",
+            remedy="Check the name, or ask them to sign up first.",
+            status=404,
+        )
+    return user
+
+
+def _check_role(role: str) -> None:
+    if role not in Role.values:
+        raise Refusal(
+            field="role", value=role, message="There is no such role.", remedy=f"Known are {', '.join(Role.values)}."
+        )
+
+
+def _check_room(organisation: Organisation, user: User) -> None:
+    if organisation.memberships.filter(user=user).exists():
+        raise _conflict(user.username, "They belong to the organisation already.", "Change their role instead.")
+    lately = timezone.now() - ASK_AGAIN_AFTER
+    declined = organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately)
+    if declined.exists():
+        raise _conflict(
+            user.username,
+            f"They have declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
+            "Talk to them, and invite them later.",
+        )
+    if sent_invitations(organisation).exclude(invited=user).count() >= MAX_OPEN:
+        message = f"The organisation has {MAX_OPEN} open invitations, the most there can be."
+        raise _conflict(user.username, message, "Withdraw one.")
+
+
+def _conflict(username: str, message: str, remedy: str = "Ask one of its owners.") -> Refusal:
+    return Refusal(field="username", value=username, message=message, remedy=remedy, status=409)

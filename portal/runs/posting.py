@@ -1,0 +1,133 @@
+"""Sending a message to an address that a stranger chose: once, in bounded time, never into the operator's network."""
+
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+
+from portal.refusals import Refusal
+
+WHOLE_TRY_S = 20.0
+"""How long one try may take in all: an answer that trickles in never runs into the time limit of a single read."""
+_TIMEOUT_S = 10.0
+_ANSWER_BYTES = 1024
+_EMBEDS_IPV4 = tuple(ipaddress.ip_network(block) for block in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96"))
+"""Networks whose addresses lead to an IPv4 address written in them, which may be a private one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came of one try: the HTTP status, or the reason why there is none."""
+
+    status: int | None
+    error: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the webhook has taken it."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+def address_of(url: str) -> SplitResult:
+    """The parts of an address that may be told; raises Refusal."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
+    schemes = ("https", "http") if settings.WEBHOOKS_TO_PRIVATE_ADDRESSES else ("https",)
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= 300
+    if parts.scheme not in schemes or not parts.hostname or parts.username or parts.fragment or not plain:
+        raise Refusal(
+            field="url",
+            value=url,
+            message="This is no address that can be told.",
+            remedy=f"Give an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
+            "without a user name or fragment.",
+        )
+    return parts
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
+    """Send once, to the very address that was looked at: no redirects, no second resolution of the name."""
+    try:
+        parts = address_of(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        connection = _Pinned(host, port, address=_resolved(host, port), is_tls=parts.scheme == "https")
+        deadline = threading.Timer(WHOLE_TRY_S, connection.cut_off)
+        deadline.daemon = True
+        deadline.start()
+        try:
+            path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+            connection.request("POST", path, body=body, headers=headers)
+            response = connection.getresponse()
+            response.read(_ANSWER_BYTES)
+            if connection.is_cut_off:
+                return Answer(status=None, error=f"The answer took more than {WHOLE_TRY_S:.0f} seconds.")
+            error = "" if 200 <= response.status < 300 else f"answered {response.status} {response.reason}"
+            return Answer(status=response.status, error=_shown(error))
+        finally:
+            deadline.cancel()
+            connection.close()
+    except (Refusal, OSError, http.client.HTTPException, ValueError) as error:
+        # ValueError: names that IDNA cannot write (`a..b`), and what else the far end makes the parsers trip over.
+        return Answer(status=None, error=_shown(str(error) or type(error).__name__))
+
+
+def _shown(text: str) -> str:
+    """What the far end wrote, without what a database refuses or a log should not show."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _resolved(host: str, port: int) -> str:
+    """The IP address behind a name, if it may be told; raises OSError."""
+    found = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+    if not settings.WEBHOOKS_TO_PRIVATE_ADDRESSES and not is_public(found):
+        # Without the address: what names inside the operator's network stand for is not the vendor's affair.
+        raise OSError(f"{host} does not lead to a public address")
+    return found
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one host of the public internet, written plainly."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address) and (found.is_site_local or any(found in net for net in _EMBEDS_IPV4)):
+        return False
+    return found.is_global and not found.is_multicast
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to one IP address that speaks to, and with TLS verifies, the name it was found under."""
+
+    def __init__(self, host: str, port: int, *, address: str, is_tls: bool) -> None:
+        super().__init__(host, port, timeout=_TIMEOUT_S)
+        self._address = address
+        self._is_tls = is_tls
+        self._handle: socket.socket | None = None
+        self.is_cut_off = False
+
+    def connect(self) -> None:
+        """Open the connection."""
+        plain = socket.create_connection((self._address, self.port), timeout=_TIMEOUT_S)
+        self._handle = plain.dup()  # a handshake can be cut off through it as well
+        context = ssl.create_default_context() if self._is_tls else None
+        self.sock = context.wrap_socket(plain, server_hostname=self.host) if context else plain
+
+    def cut_off(self) -> None:
+        """End a try that takes too long, wherever it stands; called from another thread."""
+        self.is_cut_off = True
+        if self._handle is not None:
+            with suppress(OSError):
+                self._handle.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        if self._handle is not None:
+            self._handle.close()
