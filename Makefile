@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem node bench demo-data gate
+.PHONY: help run test check setup setup-tests format types problem node bench demo-data gate try-stack
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -53,6 +53,9 @@ node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 		echo "make node PROFILE=<profile>: judges for the queue of the site whose broker PKB_BROKER_URL names"; \
 		echo "for example: make node PROFILE=cpux2"; exit 2; fi
 	@exec $(VENV)/python -m evaluator.node --profile $(PROFILE)
+
+try-stack: setup ## does the whole chain work here? servers, site and node from nothing to a verdict: make try-stack PROFILE=cpux2
+	@$(VENV)/python deploy/try_full_stack.py --profile $(or $(PROFILE),cpux2) $(ARGS)
 
 # judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
 # in PostgreSQL. intake: submissions a second. runs, client: an 870-attempt run, exports, the agent loop.
