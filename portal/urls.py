@@ -8,6 +8,7 @@ from portal.catalog.roofline_views import roofline, roofline_csv
 from portal.catalog.taxonomy_views import browser as taxonomy_browser
 from portal.pages import views
 from portal.pages.feeds import RecordsFeed
+from portal.pages.leaderboards import leaderboards
 
 # Operators sign in where everybody does: there the number of tries is limited.
 admin.site.login = login_required(admin.site.login)  # type: ignore[method-assign]
@@ -16,6 +17,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("problems/", include("portal.catalog.urls")),
     path("", include("portal.submissions.urls")),
+    path("leaderboards/", leaderboards, name="leaderboards"),
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
     path("roofline/", roofline, name="roofline"),

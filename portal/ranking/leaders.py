@@ -1,7 +1,7 @@
 """Who leads where: the first entry of every board, for the overview and the problem list."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -69,6 +69,13 @@ def board_counts() -> dict[str, int]:
     """How many boards have entries, by profile, in the order of the profiles; profiles without any left out."""
     counted = Counter(_current_boards().values_list("profile", flat=True))
     return {name: counted[name] for name in profiles() if counted[name]}
+
+
+def most_used(counts: Mapping[str, int]) -> str:
+    """The profile that most boards are of, one that is ranked by speed where there is any entry on such."""
+    by_speed = {name: count for name, count in counts.items() if profiles()[name].is_ranked_by_speed}
+    chosen = by_speed or counts
+    return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles()))
 
 
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:

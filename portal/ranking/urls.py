@@ -6,7 +6,7 @@ from portal.ranking import views
 
 app_name = "ranking"
 urlpatterns = [
-    path("leaderboards/", views.overview, name="overview"),
+    path("leaderboards/problems/", views.problems_board, name="problems"),
     path("leaderboards/people/", views.people_board, name="people"),
     path("leaderboards/people/<str:username>/", views.person, name="person"),
     path("leaderboards/records/", views.records, name="records"),

@@ -17,7 +17,7 @@ from portal.catalog.queries import get_problem, switch
 from portal.charts.figures import figure_data
 from portal.charts.history import Line, record_line, times_over_ranks
 from portal.ranking import people, published, queries
-from portal.ranking.leaders import board_counts, leaders, open_problems, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
@@ -28,10 +28,10 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @require_safe
-def overview(request: HttpRequest) -> HttpResponse:
+def problems_board(request: HttpRequest) -> HttpResponse:
     """The leader of every problem on one profile."""
     counts = board_counts()
-    profile = _chosen_profile(request, preferred=_most(counts))
+    profile = _chosen_profile(request, preferred=most_used(counts))
     found = leaders(profile=profile.name)
     rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
     context = {
@@ -41,7 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "solved": sum(leader is not None for _, leader in rows),
         "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
     }
-    return render(request, "ranking/overview.html", context)
+    return render(request, "ranking/problems.html", context)
 
 
 @require_safe
@@ -95,7 +95,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
 def people_board(request: HttpRequest) -> HttpResponse:
     """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
     counts = board_counts()
-    profile = _chosen_profile(request, preferred=_most(counts))
+    profile = _chosen_profile(request, preferred=most_used(counts))
     context = {
         "profile": profile,
         "choices": _choices(profile, counts),
@@ -200,13 +200,6 @@ def _cursors(request: HttpRequest) -> _Cursors:
 
 def _titles() -> dict[str, str]:
     return {problem.slug: problem.title for problem in registry.problems()}
-
-
-def _most(counts: dict[str, int]) -> str:
-    """The profile that most boards are of, one that is ranked by speed where there is any entry on such."""
-    by_speed = {name: count for name, count in counts.items() if profiles.get(name).is_ranked_by_speed}
-    chosen = by_speed or counts
-    return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles.profiles()))
 
 
 def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, int]]:

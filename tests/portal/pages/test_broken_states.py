@@ -46,7 +46,7 @@ def test_a_closed_problem_says_so_on_its_pages_and_offers_no_form(as_alice, db):
 
 
 @pytest.mark.parametrize(
-    "address", ["/leaderboards/", "/leaderboards/people/", "/leaderboards/records/", "/submissions/"]
+    "address", ["/leaderboards/problems/", "/leaderboards/people/", "/leaderboards/records/", "/submissions/"]
 )
 def test_pages_without_anything_to_show_say_what_to_do(as_alice, address):
     page = text_of(as_alice, address)

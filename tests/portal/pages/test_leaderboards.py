@@ -22,7 +22,13 @@ from tests.portal.pages.test_board_order import stand
 
 INVENTED = 600
 BOARD = "/problems/allreduce/leaderboard/"
-PAGES = ["/leaderboards/", "/leaderboards/people/", "/leaderboards/records/", "/leaderboards/open/"]
+PAGES = [
+    "/leaderboards/",
+    "/leaderboards/problems/",
+    "/leaderboards/people/",
+    "/leaderboards/records/",
+    "/leaderboards/open/",
+]
 OTHERS = ["/leaderboards/published/", "/problems/allreduce/records/", "/problems/allreduce/scaling/", "/search/?q=all"]
 
 
@@ -152,6 +158,24 @@ def test_choosing_ranks_narrows_the_profiles(client, db):
     assert 'value="h200x8"' not in text
 
 
+def test_the_way_in_shows_the_head_of_every_board_models_first(client, alice, local):
+    empty = page(client, "/leaderboards/")
+    assert "not measured here" in empty
+    assert "be the first" in empty
+    for name, low in (("slow", 0.8), ("fast", 1.2)):
+        stand(scenes.person(name), local, low=low, high=low + 0.1)
+    text = page(client, "/leaderboards/")
+    sections = [text.index(f'id="{name}"') for name in ("models", "problems", "people", "records")]
+    assert sections == sorted(sections)
+    assert ">fast</a>" in text
+    assert f"<b>1 / {len(registry.problems())}</b><span>with a reference beaten" in text
+
+
+def test_where_the_board_of_problems_lived_leads_to_it(client, db):
+    response = client.get("/leaderboards/", {"profile": "h200x8"})
+    assert (response.status_code, response["Location"]) == (302, "/leaderboards/problems/?profile=h200x8")
+
+
 def test_people_go_by_problems_solved_faster_than_the_reference(client, local):
     stand(scenes.person("correct"), local, low=0.5, high=0.6)
     stand(scenes.person("faster"), local, low=1.2, high=1.3)
@@ -174,7 +198,13 @@ def test_a_closed_account_leaves_people_records_counts_and_search(client, local)
     person.is_active = False
     person.save()
     assert Board.objects.get(profile="h200x8").entries == 1
-    for address in ("/leaderboards/people/?profile=h200x8", "/leaderboards/records/", "/leaderboards/", BOARD):
+    for address in (
+        "/leaderboards/people/?profile=h200x8",
+        "/leaderboards/records/",
+        "/leaderboards/",
+        "/leaderboards/problems/",
+        BOARD,
+    ):
         assert ">quitter<" not in page(client, address)
     assert "0 found" in page(client, "/search/", q="quitter")
     assert client.get("/leaderboards/people/quitter/").status_code == 404

@@ -22,6 +22,7 @@ def addresses(alice, local):
         "/problems/allreduce/submit/",
         "/problems/allreduce/leaderboard/",
         "/leaderboards/",
+        "/leaderboards/problems/",
         "/roofline/",
         "/taxonomy/",
         "/nodes/",

@@ -1,0 +1,46 @@
+"""The way into the boards: the head of each on the profile where most has happened, models first."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evaluator.hardware import profiles
+from portal.ranking import published
+from portal.ranking.leaders import board_counts, leaders, most_used, open_problems
+from portal.ranking.people import people_page
+from portal.ranking.queries import records_page
+from portal.runs.queries import board_profiles, model_board
+from problems import registry
+
+HEAD_ROWS = 5
+
+
+@require_safe
+def leaderboards(request: HttpRequest) -> HttpResponse:
+    """Models, problems, people, records and what is open, a few lines each."""
+    if "profile" in request.GET:  # the board of problems lived here
+        return redirect(f"{reverse('ranking:problems')}?{request.GET.urlencode()}")
+    counts, runs = board_counts(), board_profiles()
+    profile = profiles.get(most_used(counts))
+    model_profile = profiles.get(next(iter(runs), profile.name))
+    found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
+    still_open = open_problems()
+    total = len(registry.problems())
+    context = {
+        "profile": profile,
+        "total": total,
+        "models": model_board(model_profile.name)[:HEAD_ROWS] if runs else [],
+        "model_profile": model_profile,
+        "run_count": runs.get(model_profile.name, 0),
+        "published": published.RESULTS[:HEAD_ROWS],
+        "published_total": published.PROBLEMS,
+        "published_setting": published.SETTING,
+        "leaders": found[:HEAD_ROWS],
+        "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
+        "records": records_page(rows=HEAD_ROWS).rows,
+        "titles": {problem.slug: problem.title for problem in registry.problems()},
+        "solved": total - len(still_open.unsolved),
+        "beaten": total - len(still_open.unsolved) - len(still_open.unbeaten),
+    }
+    return render(request, "leaderboards.html", context)
