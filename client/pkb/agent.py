@@ -7,9 +7,12 @@ import msgspec
 
 from .chat import Answer, Message, source_in
 from .diagnosis import shortened
+from .errors import PkbError
 
 ROUNDS_KEPT = 4
 """Earlier answers that a model sees again, so that twenty steps fit into its context."""
+MOST_REPEATS = 3
+"""How often in a row a program that the judge could not judge is handed in again."""
 MOST_TRAJECTORY_BYTES = 60_000
 _NO_PROGRAM = (
     "NO_PROGRAM\nYour answer holds no fenced block of Python that defines solution(...).\n"
@@ -19,10 +22,6 @@ _CUT_OFF = "\nYour answer was cut off at its limit of tokens: think and write le
 _REVISE = (
     "The judge ran your program. This is what it says:\n\n{diagnosis}\n\n"
     "Find the cause, then answer with the whole corrected file in one block between ```python and ```."
-)
-_NOT_JUDGED = (
-    "Your program could not be judged, for no fault of its own:\n\n{diagnosis}\n\n"
-    "Answer with the same file again, or a better one, in one block between ```python and ```."
 )
 _FASTER = (
     "The judge ran your program and accepted it:\n\n{diagnosis}\n\n"
@@ -55,23 +54,36 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED"}
 
 
+class NotJudged(PkbError):
+    """The judge failed again and again; what was begun is in the journal."""
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of the model and what became of it; `verdict` is None until it was judged."""
+    """One answer of the model and what became of it; `verdict` is None until it was judged.
+
+    `is_repeat` where the answer is the one before, handed in again because the judge had failed.
+    """
 
     answer: Answer
     verdict: Verdict | None = None
+    is_repeat: bool = False
 
     @property
     def source(self) -> str:
         """The program in the answer."""
         return source_in(self.answer.text)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the judge has said something of the program: only then it counts and is shown to the model."""
+        return self.verdict is not None and self.verdict.is_of_the_program
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a sample is made.
 
     Attributes:
-        steps: most answers of the model; 1 is a single shot.
+        steps: most answers of the model that are judged; 1 is a single shot.
         step_mode: `check` stops at the first program that passes; `benchmark` has every program timed and goes on
             asking for a faster one.
     """
@@ -88,8 +100,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Judge(Protocol):
     """Where programs are judged."""
 
-    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> Verdict:
-        """Submit the program of an answer as this step and wait for the verdict."""
+    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str, is_new: bool) -> Verdict:
+        """Submit the program of an answer as this step and wait for the verdict; `is_new` unless it is a repeat."""
         ...
 
     def rank(self, task: Task, step: int, answer: Answer, *, asked: str, is_new: bool) -> None:
@@ -102,6 +114,10 @@ class Notes(Protocol):
 
     def answered(self, task: Task, step: int, answer: Answer) -> None:
         """The model has answered."""
+        ...
+
+    def repeated(self, task: Task, step: int) -> None:
+        """The answer of the step before is handed in again."""
         ...
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
@@ -120,13 +136,21 @@ class Model(Protocol):
 def solve(task: Task, *, prompt: str, plan: Plan, steps: list[Step], model: Model, judge: Judge, notes: Notes) -> int:
     """Carry a sample to its end; returns the number of the step that was ranked.
 
-    `steps` are those of an earlier call, and it goes on after them. Every step is noted before the next begins.
+    `steps` are those of an earlier call, and it goes on after them. Every step is noted before the next begins. A
+    failure of the judge costs the model no step: the same program is handed in again.
+
+    Raises:
+        NotJudged: the judge failed more than `MOST_REPEATS` times in a row.
     """
     steps = list(steps)
+    failures = 0
     while not _is_over(steps, plan):
         number = len(steps)
         if steps and steps[-1].verdict is None:
             number -= 1
+        elif steps and not steps[-1].is_known:
+            notes.repeated(task, number)
+            steps.append(Step(answer=steps[-1].answer, is_repeat=True))
         else:
             answer = model.ask(conversation(prompt, steps))
             notes.answered(task, number, answer)
@@ -136,6 +160,9 @@ def solve(task: Task, *, prompt: str, plan: Plan, steps: list[Step], model: Mode
         verdict = _verdict(judge, task, number, steps, prompt=prompt, mode=plan.step_mode)
         notes.judged(task, number, verdict)
         steps[number] = msgspec.structs.replace(steps[number], verdict=verdict)
+        failures = 0 if verdict.is_of_the_program else failures + 1
+        if failures > MOST_REPEATS:
+            raise NotJudged(f"The judge failed {failures} times in a row; it last said: {verdict.diagnosis}")
     chosen = best(steps)
     asked = conversation(prompt, steps[:chosen])[-1].content
     ranked_step = len(steps) if plan.is_agentic else 0
@@ -144,11 +171,13 @@ def solve(task: Task, *, prompt: str, plan: Plan, steps: list[Step], model: Mode
 
 
 def _is_over(steps: Sequence[Step], plan: Plan) -> bool:
-    if not steps or (steps[-1].verdict is None and plan.is_agentic):
+    if not plan.is_agentic:
+        return bool(steps)
+    last = steps[-1] if steps else None
+    if last is None or not last.is_known:
         return False
-    last = steps[-1].verdict
-    has_stopped = last is not None and last.has_passed and plan.step_mode == "check"
-    return len(steps) >= plan.steps or has_stopped
+    has_stopped = last.verdict is not None and last.verdict.has_passed and plan.step_mode == "check"
+    return has_stopped or sum(step.is_known for step in steps) >= plan.steps
 
 
 def _verdict(judge: Judge, task: Task, number: int, steps: Sequence[Step], *, prompt: str, mode: str) -> Verdict:
@@ -158,7 +187,7 @@ def _verdict(judge: Judge, task: Task, number: int, steps: Sequence[Step], *, pr
         cut_off = _CUT_OFF if step.answer.finish_reason == "length" else ""
         return Verdict(verdict="NO_PROGRAM", diagnosis=_NO_PROGRAM + cut_off)
     asked = conversation(prompt, steps[:number])[-1].content
-    return judge.judged(task, number, step.answer, asked=asked, mode=mode)
+    return judge.judged(task, number, step.answer, asked=asked, mode=mode, is_new=not step.is_repeat)
 
 
 def best(steps: Sequence[Step]) -> int:
@@ -176,20 +205,15 @@ def _speed(step: Step) -> float:
 
 def conversation(prompt: str, steps: Sequence[Step]) -> list[Message]:
     """What the model is asked next: the task, its latest answers, and what the judge said of each."""
-    return [Message("user", prompt), *_rounds(steps[-ROUNDS_KEPT:])]
+    return [Message("user", prompt), *_rounds([step for step in steps if step.is_known][-ROUNDS_KEPT:])]
 
 
 def _rounds(steps: Sequence[Step]) -> Iterator[Message]:
     for step in steps:
-        assert step.verdict is not None  # a step is judged before the next question
+        assert step.verdict is not None  # known, or it would not be shown
+        words = _FASTER if step.verdict.has_passed else _REVISE
         yield Message("assistant", step.answer.text)
-        yield Message("user", _words(step.verdict).format(diagnosis=step.verdict.diagnosis))
-
-
-def _words(verdict: Verdict) -> str:
-    if verdict.has_passed:
-        return _FASTER
-    return _REVISE if verdict.is_of_the_program else _NOT_JUDGED
+        yield Message("user", words.format(diagnosis=step.verdict.diagnosis))
 
 
 def trajectory(asked: str, answer: Answer) -> str:

@@ -210,6 +210,9 @@ class _Told:
     def answered(self, task: Task, step: int, answer: Answer) -> None:
         self._log.answered(task, step, answer)
 
+    def repeated(self, task: Task, step: int) -> None:
+        self._log.repeated(task, step)
+
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         self._log.judged(task, step, verdict)
         self._hears.judged(task, step, verdict)

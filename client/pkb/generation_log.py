@@ -58,6 +58,13 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered", tag_fi
     cost_usd: float
 
 
+class Repeated(msgspec.Struct, frozen=True, kw_only=True, tag="repeated", tag_field="event"):
+    """The judge had failed, so the answer of the step before is this step too."""
+
+    task: Task
+    step: int
+
+
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field="event"):
     """The judge has spoken of a step."""
 
@@ -73,7 +80,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True, tag="ranked", tag_field=
     step: int
 
 
-Event = Settings | RunMade | Prompted | Answered | Judged | Ranked
+Event = Settings | RunMade | Prompted | Answered | Repeated | Judged | Ranked
 
 
 class Log:
@@ -100,6 +107,10 @@ class Log:
         with self._spending:
             self._spent_usd += cost_usd
 
+    def repeated(self, task: Task, step: int) -> None:
+        """The answer of the step before is handed in again."""
+        self.note(Repeated(task=task, step=step))
+
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         """The judge has spoken."""
         self.note(Judged(task=task, step=step, verdict=verdict))
@@ -116,9 +127,12 @@ class Log:
     def steps(self) -> dict[Task, list[Step]]:
         """The steps of every sample."""
         steps: dict[Task, list[Step]] = defaultdict(list)
-        for entry in self.of_kind(Answered):
-            steps[entry.task].append(Step(answer=entry.answer))
-        for entry in self.of_kind(Judged):
-            of_task = steps[entry.task]
-            of_task[entry.step] = msgspec.structs.replace(of_task[entry.step], verdict=entry.verdict)
+        for entry in list(self._journal.entries):
+            match entry:
+                case Answered(task=task, answer=answer):
+                    steps[task].append(Step(answer=answer))
+                case Repeated(task=task):
+                    steps[task].append(Step(answer=steps[task][-1].answer, is_repeat=True))
+                case Judged(task=task, step=number, verdict=verdict):
+                    steps[task][number] = msgspec.structs.replace(steps[task][number], verdict=verdict)
         return steps

@@ -20,9 +20,9 @@ class RunJudge:
     run: str
     prices: Prices
 
-    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> Verdict:
+    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str, is_new: bool) -> Verdict:
         """Add the step as an attempt and wait for its verdict."""
-        attempt = self.site.runs.add_attempt(self.run, self._attempt(task, step, answer, asked, mode, is_new=True))
+        attempt = self.site.runs.add_attempt(self.run, self._attempt(task, step, answer, asked, mode, is_new=is_new))
         if attempt.submission_id is None:
             said = f"{attempt.verdict}\n{attempt.message}"
             return Verdict(verdict=attempt.verdict or "", diagnosis=said)
@@ -55,7 +55,7 @@ class OwnJudge:
     site: Client
     settings: Settings
 
-    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> Verdict:  # noqa: ARG002
+    def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str, is_new: bool) -> Verdict:  # noqa: ARG002
         """Submit the step and wait for its verdict."""
         return _waited(self.site, self._submit(task, step, answer, mode))
 

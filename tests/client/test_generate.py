@@ -10,9 +10,11 @@ import threading
 
 import pytest
 
-from pkb.agent import Step, Verdict, best, conversation
-from pkb.chat import Answer, Usage
+from pkb.agent import NotJudged, Plan, Step, Task, Verdict, best, conversation, solve
+from pkb.chat import Answer, Prices, Usage
 from pkb.diagnosis import diagnosis
+from pkb.generation_log import Event, Log
+from pkb.journal import Journal
 from tests.client.model_server import KEY, ModelServer, fenced
 from tests.client.programs import NO_COMMUNICATION, RIGHT
 from tests.stack import ROOT
@@ -153,6 +155,78 @@ def test_a_model_sees_the_task_and_its_latest_rounds():
     asked = conversation("The task.", [step(f"NUMBER_{number}") for number in range(6)] + [step("JUDGE_FAILURE")])
     assert asked[0].content == "The task."
     assert [message.role for message in asked[1:]] == ["assistant", "user"] * 4
-    assert "NUMBER_3, because" in asked[2].content
-    assert "JUDGE_FAILURE, because" in asked[-1].content
-    assert "for no fault of its own" in asked[-1].content
+    assert "NUMBER_2, because" in asked[2].content
+    assert "NUMBER_5, because" in asked[-1].content
+
+
+class Scripted:
+    """A model, a judge and a log of their own: verdicts come in the order given."""
+
+    def __init__(self, *verdicts):
+        self.verdicts, self.questions, self.handed_in, self.noted, self.ranked = list(verdicts), [], [], [], []
+
+    def ask(self, messages):
+        self.questions.append(messages)
+        usage = Usage(tokens_in=1, tokens_out=1)
+        return Answer(text=fenced(f"{RIGHT}# {len(self.questions)}"), finish_reason="stop", usage=usage, seconds=1)
+
+    def judged(self, _task, number, *rest, is_new=None, **_):
+        if is_new is None:
+            self.noted.append(rest[0].verdict)
+            return None
+        self.handed_in.append((number, rest[0].text, is_new))
+        return Verdict(verdict=self.verdicts.pop(0), diagnosis="so it is")
+
+    def answered(self, _task, number, _answer):
+        self.noted.append(number)
+
+    def repeated(self, _task, number):
+        self.noted.append(f"again as {number}")
+
+    def rank(self, _task, number, answer, **_):
+        self.ranked.append((number, answer.text))
+
+
+def carried(script, *, steps, begun=()):
+    task, plan = Task(problem="allreduce", sample=0), Plan(steps=steps)
+    return solve(task, prompt="The task.", plan=plan, steps=list(begun), model=script, judge=script, notes=script)
+
+
+def test_a_failure_of_the_judge_costs_no_step():
+    script = Scripted("WRONG_RESULT", "JUDGE_FAILURE", "BASELINE_UNSTABLE", "WRONG_RESULT", "PASSED")
+    assert carried(script, steps=3) == 5
+    # Three answers, the second handed in three times, and its tokens counted once.
+    assert len(script.questions) == 3
+    texts = [text for _, text, _ in script.handed_in]
+    assert texts[1] == texts[2] == texts[3] != texts[4]
+    assert [is_new for _, _, is_new in script.handed_in] == [True, True, False, False, True]
+    # The model is never shown what it could do nothing about.
+    assert not any("JUDGE_FAILURE" in message.content for asked in script.questions for message in asked)
+    assert script.ranked == [(5, texts[4])]
+
+
+def test_a_judge_that_goes_on_failing_ends_the_sample_and_a_later_call_goes_on():
+    script = Scripted(*["JUDGE_FAILURE"] * 4)
+    with pytest.raises(NotJudged):
+        carried(script, steps=2)
+    assert (len(script.questions), script.ranked) == (1, [])
+    failed = Step(answer=script.ask([]), verdict=Verdict(verdict="JUDGE_FAILURE", diagnosis=""))
+    later = Scripted("PASSED")
+    assert carried(later, steps=2, begun=[failed] * 4) == 5
+    assert (later.questions, later.handed_in) == ([], [(4, failed.answer.text, False)])
+
+
+def test_repeats_are_read_back_from_the_journal(tmp_path):
+    task, answer = Task(problem="allreduce", sample=0), step("X").answer
+    failed, passed = (Verdict(verdict=word, diagnosis="") for word in ("JUDGE_FAILURE", "PASSED"))
+    with Journal(tmp_path / "journal", Event) as journal:
+        log = Log(journal, Prices())
+        log.answered(task, 0, answer)
+        log.judged(task, 0, failed)
+        log.repeated(task, 1)
+        log.judged(task, 1, passed)
+    with Journal(tmp_path / "journal", Event) as journal:
+        assert Log(journal, Prices()).steps()[task] == [
+            Step(answer=answer, verdict=failed),
+            Step(answer=answer, verdict=passed, is_repeat=True),
+        ]
