@@ -13,7 +13,7 @@ from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
 from portal.charts.blocks import block_ratios
 from portal.charts.figures import figure_data
-from portal.charts.spread import times_spread
+from portal.charts.spread import timed_calls, times_spread
 from portal.ranking.queries import BoardRow
 from portal.ranking.sizes import size_times
 from portal.submissions.error_maps import error_maps
@@ -98,6 +98,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
     report = live.report
     timing = report.timing if report else None
     stages = stage_steps(live.evaluation, report)
+    calls = timed_calls(report.record) if report else {}
     return {
         "live": live,
         "evaluation": live.evaluation,
@@ -109,7 +110,8 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "figure": figure_data(block_ratios(timing)) if timing else None,
-        "spread": figure_data(times_spread(timing.sizes)) if timing and timing.sizes else None,
+        "spread": figure_data(times_spread(timing.sizes, calls)) if timing and timing.sizes else None,
+        "has_calls": bool(calls),
         **_roofline(live.evaluation, timing),
         "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
         "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
