@@ -321,6 +321,20 @@ class FeedOutput(serializers.Serializer[Any]):
     poll_after_s = serializers.IntegerField(allow_null=True, help_text="Null once nothing is pending.")
 
 
+class ProgressOutput(serializers.Serializer[Any]):
+    """What an agent had reached by a step, with each problem's best program till then."""
+
+    step = serializers.IntegerField()
+    solved = serializers.IntegerField(help_text="Problems with an attempt that passed, in check mode too.")
+    faster = serializers.IntegerField(help_text="Of these, with one faster than the reference.")
+    speedup_solved = serializers.FloatField(allow_null=True, help_text="Geometric mean over solved, timed problems.")
+    speedup_all = serializers.FloatField(
+        allow_null=True, help_text="The same over all problems, where one without a faster program counts as 1."
+    )
+    attempts = serializers.IntegerField(help_text="Attempts so far.")
+    cost_usd = serializers.FloatField(allow_null=True, help_text="What they had cost, as declared.")
+
+
 class ModelRowOutput(serializers.Serializer[Any]):
     """One published run on the model board."""
 

@@ -26,6 +26,7 @@ from portal.api.run_outputs import (
     ImportOutput,
     ModelBoardOutput,
     ModelOutput,
+    ProgressOutput,
     PromptOutput,
     RunBrief,
     RunDetail,
@@ -35,6 +36,7 @@ from portal.api.schema import answers
 from portal.refusals import Refusal
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Run, RunEvent
+from portal.runs.progress import progress
 from portal.runs.prompts import prompt_for
 
 _READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
@@ -181,6 +183,25 @@ class RunView(Endpoint):
         """A run with its counts and figures."""
         inputs.read(inputs.NoQuery, request.query_params)
         return Response(run_body(request, queries.get_run(viewer(request), run_id)))
+
+
+class ProgressView(Endpoint):
+    """A run step by step."""
+
+    scopes = _READ
+
+    @extend_schema(
+        operation_id="readProgress",
+        summary="Read an agent's progress",
+        tags=["Runs"],
+        parameters=[_RUN_ID],
+        responses=answers({200: ProgressOutput(many=True)}, 403, 404, 422),
+    )
+    def get(self, request: Request, run_id: uuid.UUID) -> Response:
+        """Problems, scores and cost that a run had reached by each step."""
+        inputs.read(inputs.NoQuery, request.query_params)
+        reached: Any = progress(queries.get_run(viewer(request), run_id))
+        return Response(ProgressOutput(reached, many=True).data)
 
 
 class Attempts(Endpoint):

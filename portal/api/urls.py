@@ -36,6 +36,7 @@ urlpatterns = [
     path("runs/", run_views.Runs.as_view(), name="runs"),
     path("runs/import/", run_views.ImportTree.as_view(), name="run-import"),
     path("runs/<uuid:run_id>/", run_views.RunView.as_view(), name="run"),
+    path("runs/<uuid:run_id>/progress/", run_views.ProgressView.as_view(), name="run-progress"),
     path("runs/<uuid:run_id>/attempts/", run_views.Attempts.as_view(), name="attempts"),
     path("runs/<uuid:run_id>/attempts/bulk/", run_views.BulkAttempts.as_view(), name="bulk-attempts"),
     path(

@@ -140,23 +140,46 @@ def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:
     return figure
 
 
-def agent_progress(points: Sequence[tuple[float, float]], *, x_title: str) -> go.Figure:
-    """How many problems an agent has a right program for, against steps or cost.
+Line = Sequence[tuple[float, float]]
+"""(x, y), in the order of x."""
+
+
+def agent_problems(lines: Mapping[str, Line], *, x_title: str) -> go.Figure:
+    """How many problems an agent has a right program for, and a faster one, against steps or cost.
 
     Args:
-        points: (x, problems with a passing attempt so far), in the order of x.
+        lines: problems so far by step or cost, for each of what is counted.
         x_title: what x is.
     """
-    trace = go.Scatter(
-        x=[x for x, _ in points],
-        y=[y for _, y in points],
-        mode="lines+markers",
-        name="problems with a passing attempt",
-        line={"shape": "hv"},
-        meta={"tone": "accent"},
-    )
-    figure = go.Figure(data=[trace], layout=base_layout(x_title=x_title, y_title="Problems"))
-    figure.update_layout(showlegend=False)
+    figure = _agent_lines(lines, x_title=x_title, y_title="Problems")
     figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def agent_speedups(lines: Mapping[str, Line], *, x_title: str) -> go.Figure:
+    """The geometric mean of an agent's best speedups so far, against steps or cost.
+
+    Args:
+        lines: the mean by step or cost, for each choice of problems that it is over.
+        x_title: what x is.
+    """
+    figure = _agent_lines(lines, x_title=x_title, y_title="Geometric mean of best speedups")
+    figure.update_yaxes(tickformat=".3~f", ticksuffix="x")
+    return figure
+
+
+def _agent_lines(lines: Mapping[str, Line], *, x_title: str, y_title: str) -> go.Figure:
+    traces = [
+        go.Scatter(
+            x=[x for x, _ in points],
+            y=[y for _, y in points],
+            mode="lines+markers",
+            name=name,
+            line={"shape": "hv", "dash": dash},
+            meta={"tone": tone},
+        )
+        for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False)
+    ]
+    figure = go.Figure(data=traces, layout=base_layout(x_title=x_title, y_title=y_title))
     figure.update_xaxes(rangemode="tozero")
     return figure

@@ -13,6 +13,7 @@ from portal.charts.figures import figure_data
 from portal.runs import queries
 from portal.runs.figures import Estimate, Sample, best_scores
 from portal.runs.models import Attempt, AttemptState, Run
+from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
 from problems import registry
 from problems.schema import Problem
@@ -65,31 +66,6 @@ def _cell(problem: Problem, attempts: int, pending: int, samples: Sequence[Sampl
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """What an agent had reached by a step: problems with a passing attempt, and what it had cost till then."""
-
-    step: int
-    solved: int
-    cost_usd: float | None
-    attempts: int
-
-
-def progress(run: Run) -> list[Progress]:
-    """An agentic run step by step; checks count as passing attempts here, since they are what the agent saw."""
-    rows = run.attempts.order_by("step").values_list("step", "problem", "verdict", "cost_usd")
-    solved: set[str] = set()
-    cost, has_cost = 0.0, False
-    by_step: dict[int, Progress] = {}
-    for count, (step, problem, verdict, spent) in enumerate(rows, start=1):
-        if verdict == "PASSED":
-            solved.add(problem)
-        if spent is not None:
-            cost, has_cost = cost + spent, True
-        by_step[step] = Progress(step=step, solved=len(solved), cost_usd=cost if has_cost else None, attempts=count)
-    return list(by_step.values())
-
-
 def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate]]]:
     """fast_p@1 of several runs at the values of p that tables show."""
     return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
@@ -120,12 +96,33 @@ def primitive_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, l
     return [(name, [(figures.primitives.get(name, 0), figures.solved) for _, figures in named]) for name in used]
 
 
-def progress_plots(steps: Sequence[Progress]) -> tuple[dict[str, object], dict[str, object] | None]:
-    """Problems with a passing attempt against step, and against cost where it was declared."""
-    by_step = charts.agent_progress([(row.step, row.solved) for row in steps], x_title="Step")
-    costs = [(row.cost_usd, row.solved) for row in steps if row.cost_usd is not None]
-    by_cost = charts.agent_progress(costs, x_title="Cost so far (USD)") if costs else None
-    return figure_data(by_step), figure_data(by_cost) if by_cost else None
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A figure on a page: its identifier there, what it shows in words, and the figure."""
+
+    id: str
+    title: str
+    figure: dict[str, object]
+
+
+def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
+    """Problems and speedups that an agent has reached, against step, and against cost where it was declared."""
+    axes = [("step", "Step", [(float(row.step), row) for row in steps])]
+    if costs := [(row.cost_usd, row) for row in steps if row.cost_usd is not None]:
+        axes.append(("cost", "Cost so far (USD)", costs))
+    plots = []
+    for name, x_title, rows in axes:
+        counts = {"passing": [(x, row.solved) for x, row in rows], "faster": [(x, row.faster) for x, row in rows]}
+        figure = charts.agent_problems(counts, x_title=x_title)
+        plots.append(Plot(id=f"{name}-problems", title=f"Problems by {name}", figure=figure_data(figure)))
+        speedups = {
+            "solved problems": [(x, row.speedup_solved) for x, row in rows if row.speedup_solved is not None],
+            "all problems": [(x, row.speedup_all) for x, row in rows if row.speedup_all is not None],
+        }
+        if any(speedups.values()):
+            figure = charts.agent_speedups(speedups, x_title=x_title)
+            plots.append(Plot(id=f"{name}-score", title=f"Score by {name}", figure=figure_data(figure)))
+    return plots
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from portal.runs import actions, pages, queries, quotas
 from portal.runs.exports import MEDIA_TYPES
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
+from portal.runs.progress import progress
 from portal.runs.prompts import prompt_for
 from portal.runs.queries import RunFigures
 
@@ -156,13 +157,11 @@ def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context = _context(request, run)
     figures: RunFigures = context["figures"]
-    steps = pages.progress(run) if run.mode == RunMode.AGENTIC else []
-    by_step, by_cost = pages.progress_plots(steps) if steps else (None, None)
+    steps = progress(run) if run.mode == RunMode.AGENTIC else []
     context |= {
         **_figures([(str(run.model), figures)]),
         "steps": steps,
-        "by_step": by_step,
-        "by_cost": by_cost,
+        "step_plots": pages.progress_plots(steps) if steps else [],
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),

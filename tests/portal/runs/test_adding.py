@@ -21,6 +21,7 @@ from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, State, Submission
+from problems import registry
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, join, line, make_run
 
@@ -322,6 +323,37 @@ def test_figures_count_the_last_ranked_step_of_each_sample(alice, node):
     assert (found.attempted, found.solved, found.faster) == (2, 1, 1)
     assert found.correct_at_1.value == pytest.approx(1 / found.problems)
     assert found.geomean_speedup == pytest.approx(1.6)
+
+
+def test_an_agents_progress_says_problems_score_and_cost_by_step(alice, alices, node):
+    run = make_run(alice, mode="agentic")
+    wanted = [
+        line(step=0, mode="check", cost_usd=0.5),
+        line(step=1, mode="benchmark", cost_usd=0.5),
+        line(step=2, mode="benchmark"),
+        line("allgather", step=0, mode="benchmark", cost_usd=0.25),
+        line("allgather", step=2, mode="check"),
+    ]
+    checked, slow, fast, gather, failed = (result.attempt for result in add(run, *wanted).results)
+    end(checked, node)
+    for attempt, low in ((slow, 0.4), (fast, 1.9), (gather, 0.7)):
+        end(attempt, node, low=low)
+    end(failed, node, verdict=Verdict.WRONG_RESULT)
+    scores = {attempt.key: attempt.score for attempt in run.attempts.exclude(score=None)}
+    first, second, third = alices.get(f"/api/v1/runs/{run.pk}/progress/").json()
+    assert [(row["solved"], row["faster"], row["attempts"]) for row in (first, second, third)] == [
+        (2, 0, 2),
+        (2, 0, 3),
+        (2, 1, 5),
+    ]
+    assert [row["cost_usd"] for row in (first, second, third)] == [0.75, 1.25, 1.25]
+    gathered, best = scores["allgather/0/0"], scores["allreduce/0/2"]
+    assert first["speedup_solved"] == pytest.approx(gathered)
+    assert second["speedup_solved"] == pytest.approx((gathered * scores["allreduce/0/1"]) ** 0.5)
+    assert third["speedup_solved"] == pytest.approx((gathered * best) ** 0.5)
+    # Whoever has no faster program keeps the reference.
+    assert second["speedup_all"] == pytest.approx(1)
+    assert third["speedup_all"] == pytest.approx(best ** (1 / len(registry.problems())))
 
 
 def test_the_figures_of_many_runs_take_two_queries(alice, node, django_assert_num_queries):

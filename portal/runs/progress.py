@@ -1,0 +1,60 @@
+"""What an agent had reached by each step, and what that had cost."""
+
+from dataclasses import dataclass
+
+from evaluator.contract import Verdict
+from portal.runs.figures import geometric_mean
+from portal.runs.models import Run
+from problems import registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a run had reached by a step, with each problem's best program till then.
+
+    `solved` counts problems with an attempt that passed in any mode, `faster` those of them with a speedup above 1.
+    `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards;
+    `speedup_all` is that over all problems of the benchmark, where one without a faster program counts as 1: its user
+    keeps the reference. Both are None until a program was timed. `cost_usd` is what all attempts so far had cost.
+    """
+
+    step: int
+    solved: int
+    faster: int
+    speedup_solved: float | None
+    speedup_all: float | None
+    attempts: int
+    cost_usd: float | None
+
+
+def progress(run: Run) -> list[Progress]:
+    """An agentic run step by step; checks count as passing attempts, since they are what the agent saw."""
+    rows = run.attempts.order_by("step").values_list("step", "problem", "verdict", "score", "cost_usd")
+    problems = len(registry.problems())
+    solved: set[str] = set()
+    best: dict[str, float] = {}
+    cost, has_cost = 0.0, False
+    by_step: dict[int, Progress] = {}
+    for count, (step, problem, verdict, score, spent) in enumerate(rows, start=1):
+        if verdict == Verdict.PASSED:
+            solved.add(problem)
+            if score is not None and score > 0:
+                best[problem] = max(score, best.get(problem, score))
+        if spent is not None:
+            cost, has_cost = cost + spent, True
+        by_step[step] = Progress(
+            step=step,
+            solved=len(solved),
+            faster=sum(value > 1 for value in best.values()),
+            speedup_solved=geometric_mean(list(best.values())),
+            speedup_all=_over_all(best, problems=problems),
+            attempts=count,
+            cost_usd=cost if has_cost else None,
+        )
+    return list(by_step.values())
+
+
+def _over_all(best: dict[str, float], *, problems: int) -> float | None:
+    if not best:
+        return None
+    return geometric_mean([max(1.0, value) for value in best.values()] + [1.0] * (problems - len(best)))
