@@ -453,13 +453,15 @@ class Audit(Message, frozen=True, kw_only=True):
 class Wire(Message, frozen=True, kw_only=True):
     """What the links carried in `calls` verified calls, by the driver's counters: bytes per call of every rank.
 
-    `least_bytes` is what the cost model demands of the busiest rank, one way. `note` says why nothing was read.
+    `least_bytes` is what the cost model demands of the busiest rank, one way. `flag` says what a person should look
+    at; it is no verdict. `note` says why nothing was read.
     """
 
     calls: int = 0
     sent_bytes: tuple[int, ...] = ()
     received_bytes: tuple[int, ...] = ()
     least_bytes: float = 0.0
+    flag: str = ""
     note: str = ""
 
 
@@ -517,7 +519,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
 
     `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
     node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
-    spoken against the submission in ranked mode, and flags for a person. `record` holds every call.
+    spoken against the submission in ranked mode. `record` holds every call.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from evaluator.arena import device, records
+from evaluator.arena import audit, device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
 from evaluator.arena.counting import CollectiveCount
 from evaluator.arena.fingerprint import is_plain_tensor
@@ -188,7 +188,7 @@ class Shim:
         elif command.kind is CommandKind.STORE:
             self._store(descriptors)
         else:
-            self._go(command)
+            self._go(command, descriptors)
         return True
 
     def report(self, kind: ReportKind, **values: int) -> None:
@@ -294,13 +294,15 @@ class Shim:
             self._groups[ranks] = dist.new_group(list(ranks))
         return self._groups[ranks]
 
-    def _go(self, command: Command) -> None:
+    def _go(self, command: Command, descriptors: Sequence[int]) -> None:
         assert self._slot is not None
         slot = self._slot
         self._diary.note(Phase.AT_START)
         self._diary.flight.call_begins()
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(slot, delay_us=command.delay_us)
+            timed = self._call(slot, delay_us=command.delay_us, audit_file=next(iter(descriptors), None))
+        for descriptor in descriptors:
+            os.close(descriptor)
         self._diary.note(Phase.STORING)
         store_outputs(slot.output, slot.area, timed.tensors)
         slot.output.close()
@@ -332,10 +334,12 @@ class Shim:
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, slot: Slot, *, delay_us: int) -> Timed:
+    def _call(self, slot: Slot, *, delay_us: int, audit_file: int | None) -> Timed:
         assert self._solution is not None
         note = self._diary.note
         solution = self._solution
+        if audit_file is not None:
+            solution = audit.recorded(solution, descriptor=audit_file, device=self._device)
 
         def called(*arguments: Any) -> Any:
             note(Phase.CALLING)

@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from evaluator.arena.records import OUTPUT_HEADER_BYTES, Report
@@ -90,8 +91,21 @@ class Caller:
         self._earlier: list[Content] = []
         self._has_called = False
 
-    def call(self, *, verify: bool, kind: CallKind = CallKind.PLAIN) -> CallRecord:
+    def call(
+        self,
+        *,
+        verify: bool,
+        kind: CallKind = CallKind.PLAIN,
+        around: AbstractContextManager[None] | None = None,
+        audits: Sequence[int] = (),
+    ) -> CallRecord:
         """One call on new contents.
+
+        Args:
+            verify: whether what comes back is compared.
+            kind: what is special about the call.
+            around: is entered while the ranks run the submission.
+            audits: files, one per rank, in which the ranks record what runs.
 
         Raises:
             GangTrouble: the ranks did not all answer.
@@ -99,7 +113,7 @@ class Caller:
         """
         self._check_whether_to_go_on()
         content = self._draw(kind)
-        record, checks = self._run(content, verify=verify, kind=kind)
+        record, checks = self._run(content, verify=verify, kind=kind, around=around, audits=audits)
         if any(item.verdict is not None for item in checks):
             self._evidence.add_wrong(checks, size=self._at_size.size, call=record.number, kind=kind)
             self._explain(content, record, checks)
@@ -127,14 +141,22 @@ class Caller:
             self._note(Verdict.TIMEOUT, message)
             raise Ended
 
-    def _run(self, content: Content, *, verify: bool, kind: CallKind) -> tuple[CallRecord, list[RankCheck]]:
+    def _run(
+        self,
+        content: Content,
+        *,
+        verify: bool,
+        kind: CallKind,
+        around: AbstractContextManager[None] | None = None,
+        audits: Sequence[int] = (),
+    ) -> tuple[CallRecord, list[RankCheck]]:
         poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
         number = int.from_bytes(poison, "little") if poison else None
         inputs = self._oracle.prepare(content, groups=self._opened.groups, poison=number)
         targets = [outputs.create(size, poison=self._poison_of_file(poison)) for size in self._opened.output_bytes]
         self._at_size.note_payload(inputs, self._opened.output_bytes)
         try:
-            exchange = self._exchange(inputs, targets, kind)
+            exchange = self._exchange(inputs, targets, kind, around or contextlib.nullcontext(), audits)
             self._at_size.calls += 1
             self._check_claims(exchange, inputs)
             taken = [self._take(target) for target in targets] if verify else []
@@ -182,7 +204,14 @@ class Caller:
         is_whole = self._opened.slots is SlotKind.HOST_MEMORY
         return outputs.take(target) if is_whole else outputs.take(target, leading=OUTPUT_HEADER_BYTES)
 
-    def _exchange(self, inputs: list[PreparedInputs], targets: list[int], kind: CallKind) -> Exchange:
+    def _exchange(
+        self,
+        inputs: list[PreparedInputs],
+        targets: list[int],
+        kind: CallKind,
+        around: AbstractContextManager[None],
+        audits: Sequence[int],
+    ) -> Exchange:
         number = next(self._numbers)
         slots = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
         limit_s = self._limit_s + (0.0 if self._has_called else self._first_call_s)
@@ -194,13 +223,15 @@ class Caller:
         start = time.monotonic_ns()
         self._gang.load(number, slots, reuse=reuse, seconds=limit_s, cancelled=cancelled)
         released = time.monotonic_ns()
-        reports = self._gang.go(
-            number,
-            delays_us=delays,
-            count=kind is not CallKind.PLAIN and self._conduct.counts_collectives,
-            seconds=limit_s,
-            cancelled=cancelled,
-        )
+        with around:
+            reports = self._gang.go(
+                number,
+                delays_us=delays,
+                count=kind is not CallKind.PLAIN and self._conduct.counts_collectives,
+                audits=audits,
+                seconds=limit_s,
+                cancelled=cancelled,
+            )
         answered = time.monotonic_ns()
         return Exchange(
             number=number,

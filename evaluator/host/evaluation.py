@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 from statistics import median
 
 from evaluator.contract import (
+    Audit,
     Backend,
+    CallKind,
     CallRecord,
     EvaluationReport,
     EvaluationRequest,
@@ -24,10 +27,11 @@ from evaluator.contract import (
     Stage,
     Timing,
     Verdict,
+    Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.host import audit, links, probe
 from evaluator.host import builder as building
-from evaluator.host import probe
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
 from evaluator.host.calls import Caller, Conduct, check_kinds, leg_calls, special_plan
@@ -36,6 +40,7 @@ from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble, IncidentKind
 from evaluator.host.oracles import Content, OpenedSize, OracleGang, ReferenceTime
+from evaluator.judging import audit as auditing
 from evaluator.judging import collectives, primitives, source_rules, verdicts
 from evaluator.judging import timing as judging
 from evaluator.judging.checks import Check
@@ -87,6 +92,7 @@ class Evaluation:
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
+        self._audit: Audit | None = None
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
@@ -216,14 +222,20 @@ class Evaluation:
         )
         series = timing.Series()
         floor_us = timing.floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
+        wire = None
         try:
             with self._troubles(size=size):
                 self._verify(size, caller)
                 if self._request.mode.is_timed:
                     self._time(caller, opened, series, size=size, reference_s=reference_s, blocks=blocks)
+                if gang == 1 and self._settings.audit:
+                    wire = self._count_links(size, opened, caller)
+                    if size == self._sizes[-1]:
+                        # Last of all: a recorder that once ran may slow what comes after.
+                        self._record_work(size, caller)
         finally:
             # What ended early is evidence too.
-            self._records.append(series.record(at_size, floor_us=floor_us, gang=gang))
+            self._records.append(series.record(at_size, floor_us=floor_us, gang=gang, wire=wire))
         return self._records[-1]
 
     def _first_call_s(self) -> float:
@@ -289,6 +301,38 @@ class Evaluation:
                     time_reference=lambda: self._time_reference(opened),
                     busy_ns=self._ready_gang().busy_ns if block in watched else None,
                 )
+
+    def _count_links(self, size: str, opened: OpenedSize, caller: Caller) -> Wire:
+        """A few calls like any other, around which the host reads the counters of the links."""
+        with self._stage(Stage.VERIFYING, f"{size}: bytes on the links"):
+            cost = self._problem.cost(opened.dims, self._plan.profile.world_size, timing.element_bytes(self._dtype))
+            return links.count(
+                self._plan.gpus,
+                least_bytes=cost.wire_bytes,
+                call=lambda around: caller.call(verify=True, around=around),
+            )
+
+    def _record_work(self, size: str, caller: Caller) -> None:
+        """One more call, in which the ranks record what runs: primitives, and library collectives past torch's."""
+        files = [audit.create() for _ in range(self._plan.profile.world_size)]
+        try:
+            with self._stage(Stage.VERIFYING, f"{size}: recording kernels and copies"):
+                caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
+            self._audit = audit.read(files, size=size)
+        except GangTrouble as trouble:
+            # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
+            self._audit = Audit(size=size, note=f"the ranks did not come through the recorded call: {trouble}")
+        finally:
+            for descriptor in files:
+                os.close(descriptor)
+        if self._plan.profile.gpu is not None:
+            self._primitives += auditing.sightings(self._audit.works)
+        hidden = auditing.hidden_collectives(self._audit.works, backend=self._request.backend)
+        if hidden is not None and self._conduct.counts_collectives:
+            if self._request.mode is Mode.RANKED:
+                self._evidence.findings.append(hidden)
+                raise Ended
+            self._evidence.warn(hidden)
 
     @property
     def _blocks(self) -> int:
@@ -398,6 +442,7 @@ class Evaluation:
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
+            audit=self._audit,
             sandbox=self._plan.confinement.level,
             slots=self._slots,
             commitment=self._commitment,

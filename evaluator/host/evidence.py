@@ -21,6 +21,7 @@ from evaluator.host.oracles import PreparedInputs, RankCheck
 _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
     CallKind.NEAR: " (only a few elements were new)",
+    CallKind.AUDITED: " (the profiler recorded it)",
 }
 
 

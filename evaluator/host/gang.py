@@ -219,15 +219,23 @@ class Gang:
         *,
         delays_us: Sequence[int] | None = None,
         count: bool = False,
+        audits: Sequence[int] = (),
         seconds: float,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
         """Run `call` on every rank and return what they claim; raises GangTrouble.
 
-        Each rank starts after its delay, and counts the library collectives in the call where it is told to.
+        Each rank starts after its delay, and counts the library collectives in the call where it is told to. With
+        `audits`, one file per rank, it records there what runs in the call.
         """
         delays_us = delays_us or [0] * len(self._ranks)
-        self._ask([(Command(kind=CommandKind.GO, call=call, delay_us=delay, count=count), ()) for delay in delays_us])
+        files: list[tuple[int, ...]] = [(file,) for file in audits] or [()] * len(self._ranks)
+        self._ask(
+            [
+                (Command(kind=CommandKind.GO, call=call, delay_us=delay, count=count), file)
+                for delay, file in zip(delays_us, files, strict=True)
+            ]
+        )
         reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
         for rank in self._ranks:
             rank.calls_done += 1

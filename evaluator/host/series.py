@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, ReferenceCall, SizeRecord
+from evaluator.contract import CallRecord, ReferenceCall, SizeRecord, Wire
 from evaluator.hardware.profiles import Profile
 from evaluator.host.evidence import SizeEvidence
 from evaluator.host.oracles import ReferenceTime
@@ -29,7 +29,9 @@ class Series:
     watched_ns: int = 0
     busy_ns: int = 0
 
-    def record(self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1) -> SizeRecord:
+    def record(
+        self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
+    ) -> SizeRecord:
         """Every call at this size and which of them are the timed ones."""
         return SizeRecord(
             size=at_size.size,
@@ -44,6 +46,7 @@ class Series:
             watched_ns=self.watched_ns,
             busy_ns=self.busy_ns,
             gang=gang,
+            wire=wire,
         )
 
 

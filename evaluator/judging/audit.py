@@ -1,0 +1,55 @@
+"""What the records of an audited call say: primitives, and library collectives that nobody admitted."""
+
+import re
+from collections.abc import Sequence
+
+from evaluator.contract import AuditedWork, Backend, Finding, Primitive, Sighting, Verdict, Witness, WorkKind
+
+_LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
+"""Kernels of NCCL's own collectives: ncclDevKernel_AllReduce_..., ncclSymkDevKernel_..., ncclKernel_... before."""
+
+_SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
+    (Primitive.NVLS, WorkKind.KERNEL, re.compile(r"\bmultimem_\w+|\bncclSymk?DevKernel\w*(?:LDMC|STMC)\w*|_NVLS\w*")),
+    (Primitive.NVSHMEM, WorkKind.KERNEL, re.compile(r"nvshmem", re.IGNORECASE)),
+    (Primitive.NCCL, WorkKind.KERNEL, _LIBRARY),
+    (Primitive.COPY_ENGINE, WorkKind.COPY, re.compile(r"\bMemcpy PtoP|\bMemcpy Peer", re.IGNORECASE)),
+)
+"""What the names show; loads, stores and bulk copies inside kernels have no name here."""
+
+
+def sightings(works: Sequence[AuditedWork]) -> tuple[Sighting, ...]:
+    """The primitives that the records show; one sighting each, naming the work that took longest and how often."""
+    found = []
+    for primitive, kind, sign in _SIGNS:
+        shown = [work for work in works if work.kind is kind and sign.search(work.name)]
+        if shown:
+            first = max(shown, key=lambda work: work.us)
+            count = sum(work.count for work in shown)
+            times = f", {count} such in the audited call" if count > 1 else ""
+            found.append(Sighting(primitive=primitive, witness=Witness.PROFILER, detail=f"{_short(first.name)}{times}"))
+    return tuple(found)
+
+
+def hidden_collectives(works: Sequence[AuditedWork], *, backend: Backend) -> Finding | None:
+    """Kernels of library collectives beyond those that torch.distributed was asked for, where they are not allowed.
+
+    What torch.distributed moves is counted elsewhere, and barriers and handles are allowed: each of its operators
+    accounts for one kernel. The rest was started by something that went past it.
+    """
+    if backend is Backend.PYTORCH:
+        return None
+    kernels = [work for work in works if work.kind is WorkKind.KERNEL and _LIBRARY.search(work.name)]
+    asked = sum(work.count for work in works if work.kind is WorkKind.OPERATOR and "c10d" in work.name.split("::")[0])
+    started = sum(work.count for work in kernels)
+    if started <= asked:
+        return None
+    first = max(kernels, key=lambda work: work.us)
+    message = (
+        f"{_short(first.name)} ran inside solution: {started} kernels of library collectives, of which "
+        f"torch.distributed started {asked}; only backend pytorch may use them for the problem's data"
+    )
+    return Finding(verdict=Verdict.FORBIDDEN, message=message)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 90 else f"{name[:87]}..."
