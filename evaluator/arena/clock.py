@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from evaluator.arena import device as devices
 from evaluator.arena import fingerprint
 from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.records import BARRIER_STRIDE
@@ -64,6 +65,7 @@ class Stopwatch:
         self._barrier = barrier
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
+        self._forget = devices.forget_persisting_lines
         self._scratch: torch.Tensor | None = None
         if device.type == "cuda":
             self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
@@ -115,6 +117,7 @@ class Stopwatch:
         now, synchronize = self._now, torch.cuda.synchronize
         begin, finish, taken = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         assert self._scratch is not None
+        self._forget(self._device)
         self._scratch.zero_()  # a warm L2 would time the contents of the call before
         synchronize()
         self._line_up(delay_us)

@@ -82,6 +82,12 @@ def is_available(device: torch.device) -> bool:
     return True
 
 
+def forget_persisting_lines(device: torch.device) -> None:
+    """Make lines that were told to persist in the L2 cache ordinary again, so that a flush evicts them too."""
+    if is_available(device):
+        _checked(_driver().cuCtxResetPersistingL2Cache())
+
+
 def _driver() -> Any:
     # Imported on GPU nodes only; CPU nodes do not have the package.
     from cuda.bindings import driver  # noqa: PLC0415

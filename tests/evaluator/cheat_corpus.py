@@ -46,7 +46,7 @@ class Program:
         """Whether the whole judge runs it on `profile`, on this machine's processor."""
         if self.judged:
             return False
-        return profile.device == "cuda" if self.needs == "GPUs" else self.is_runnable
+        return self.is_runnable or (self.needs == "GPUs" and profile.device == "cuda")
 
     def request(self, *, text: str | None = None, profile: str = "cpux2") -> EvaluationRequest:
         """A request to judge it, or a variation of it."""

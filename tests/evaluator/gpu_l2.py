@@ -1,0 +1,70 @@
+"""What lines that persist in the L2 cache are worth across the judge's flush, with and without forgetting them first.
+
+    python -m tests.evaluator.gpu_l2
+
+Times a copy of 24 MB on one GPU the way the judge times a call: contents rewritten, L2 flushed, then the copy.
+"""
+
+import statistics
+import sys
+
+import torch
+from cuda.bindings import driver
+
+from evaluator.arena import device as devices
+
+_BYTES = 24 * 1024 * 1024
+_FLUSH_BYTES = 256 * 1024 * 1024
+_CALLS = 60
+
+
+def main() -> int:
+    """Print the median time of the copy in three settings."""
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    source = torch.zeros(_BYTES, dtype=torch.uint8, device=device)
+    scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
+    plain = _median_us(source, scratch, is_forgotten=False)
+    _persist(source)
+    kept = _median_us(source, scratch, is_forgotten=False)
+    forgotten = _median_us(source, scratch, is_forgotten=True)
+    sys.stdout.write(
+        f"copy of {_BYTES} bytes: {plain:.2f} us, lines kept {kept:.2f} us, forgotten {forgotten:.2f} us\n"
+    )
+    return 0
+
+
+def _persist(tensor: torch.Tensor) -> None:
+    driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 32 * 1024 * 1024)
+    window = driver.CUaccessPolicyWindow()
+    window.base_ptr, window.num_bytes, window.hitRatio = tensor.data_ptr(), tensor.numel(), 1.0
+    window.hitProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_PERSISTING
+    window.missProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_STREAMING
+    value = driver.CUlaunchAttributeValue()
+    value.accessPolicyWindow = window
+    name = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+    (error,) = driver.cuStreamSetAttribute(torch.cuda.current_stream().cuda_stream, name, value)
+    if int(error):
+        raise RuntimeError(f"the driver refused the window: {error}")
+
+
+def _median_us(source: torch.Tensor, scratch: torch.Tensor, *, is_forgotten: bool) -> float:
+    times: list[float] = []
+    for number in range(_CALLS):
+        source.fill_(number % 251)
+        if is_forgotten:
+            devices.forget_persisting_lines(source.device)
+        scratch.zero_()
+        torch.cuda.synchronize()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        copy = source.clone()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(float(begin.elapsed_time(end)) * 1000)
+        del copy
+    return statistics.median(times[10:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
