@@ -76,6 +76,8 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Organisations, their quota and their members."""
 
-    list_display = ("slug", "name", "gpu_seconds", "created_at")
+    list_display = ("slug", "name", "sponsor", "gpu_seconds", "created_at")
+    list_select_related = ("sponsor",)
+    autocomplete_fields = ("sponsor",)
     search_fields = ("slug", "name")
     inlines = (MembershipInline,)

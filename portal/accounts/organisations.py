@@ -14,7 +14,11 @@ _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 
 def own_organisations(user: User) -> QuerySet[Organisation]:
     """The organisations that `user` belongs to, with their members."""
-    return Organisation.objects.filter(memberships__user=user).prefetch_related("memberships__user")
+    return (
+        Organisation.objects.filter(memberships__user=user)
+        .prefetch_related("memberships__user")
+        .select_related("sponsor")
+    )
 
 
 def get_organisation(user: User, slug: str) -> Organisation:

@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.accounts import actions, queries, throttle
+from portal.accounts import actions, memberships, queries, throttle
 from portal.accounts.forms import SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import signed_in
 
@@ -78,6 +78,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     context = {
         "form": TokenForm() if token else form,
         "tokens": [(row, row.is_live(now=timezone.now())) for row in queries.own_tokens(user)],
+        "invitations": list(memberships.open_invitations(user)),
         "new_token": token,
         "secret": secret,
     }

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -24,7 +23,7 @@ from portal.api.run_outputs import (
     WebhookOutput,
 )
 from portal.api.schema import answers
-from portal.runs import actions, quotas
+from portal.runs import actions, queries, quotas
 from portal.runs.models import Webhook
 
 _READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
@@ -319,10 +318,7 @@ class Webhooks(Endpoint):
 
 def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
     organisation = organisations.get_organisation(caller(request), slug)
-    found = organisation.webhooks.select_related("organisation").filter(pk=webhook_id).first()
-    if found is None:
-        raise Http404
-    return found
+    return queries.get_webhook(organisation, webhook_id)
 
 
 class RemoveWebhook(Endpoint):

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
+from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
@@ -100,6 +101,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     context = {
         "page": Paginator(runs, PER_PAGE).get_page(request.GET.get("page")),
         "quotas": [quotas.quota_of(organisation, now=timezone.now()) for organisation in own],
+        "invitations": list(memberships.open_invitations(user)),
     }
     return render(request, "runs/mine.html", context)
 
