@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluator.contract import Primitive
 from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns, taxonomy
 from portal.catalog.taxonomy import Quantity
@@ -18,21 +19,25 @@ def browser(request: HttpRequest) -> HttpResponse:
     """Block by parallelism, narrowed by the other facets; the patterns of communication; the transformer."""
     quantity = Quantity(_known(request, "quantity", [value.value for value in Quantity]) or Quantity.COUNT)
     profile = _known(request, "profile", list(profiles()))
+    primitive = _known(request, "primitive", list(Primitive))
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in taxonomy.FACETS_BESIDE}
     every = registry.problems()
     left = facets.find(every, chosen=chosen)
-    shown = taxonomy.Shown(problems=left, leaders=_leaders_of(profile), quantity=quantity, chosen=chosen)
+    leading = _leaders_of(profile, primitive=primitive)
+    shown = taxonomy.Shown(problems=left, leaders=leading, quantity=quantity, chosen=chosen)
     context = {
         "matrix": taxonomy.matrix(shown),
         "count": len(left),
         "total": len(every),
         "facets": [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE],
-        "is_narrowed": any(chosen.values()) or bool(profile) or quantity is not Quantity.COUNT,
+        "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not Quantity.COUNT,
         "quantity": quantity,
         "quantities": taxonomy.LABELS.items(),
         "shades": enumerate(taxonomy.SHADE_LABELS[quantity], start=1),
         "profile": profiles()[profile] if profile else None,
         "profiles": profiles_by_speed(),
+        "primitive": primitive,
+        "primitives": list(Primitive),
         "patterns": [
             (patterns.pattern(value), sum(value in problem.communication for problem in every))
             for value in Communication
@@ -44,11 +49,12 @@ def browser(request: HttpRequest) -> HttpResponse:
     return render(request, "taxonomy/browser.html", context)
 
 
-def _leaders_of(profile: str) -> dict[str, list[Leader]]:
-    """The leaders of the boards on `profile`, or on every profile where it is empty, by problem."""
+def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
+    """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem."""
     found: dict[str, list[Leader]] = {}
     for leader in leaders(profile=profile or None).values():
-        found.setdefault(leader.problem, []).append(leader)
+        if not primitive or primitive in leader.primitives:
+            found.setdefault(leader.problem, []).append(leader)
     return found
 
 

@@ -30,6 +30,7 @@ class Leader:
     is_ranked_by_speed: bool
     submitted_at: datetime
     sizes: tuple[SizeTime, ...]
+    primitives: tuple[str, ...] = ()
 
     @property
     def is_faster(self) -> bool:
@@ -126,6 +127,7 @@ def _leader(standing: Standing, board: Board) -> Leader:
         is_ranked_by_speed=profiles()[standing.profile].is_ranked_by_speed,
         submitted_at=standing.submitted_at,
         sizes=standing.size_times,
+        primitives=tuple(standing.primitives),
     )
 
 

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from portal.catalog import facets
 from portal.catalog.patterns import pattern
+from portal.ranking.models import Standing
 from problems import registry
 from problems.taxonomy import Communication
 from tests.portal.pages import scenes
@@ -49,6 +50,14 @@ def test_a_facet_narrows_the_matrix_and_the_links_keep_it(client, facet):
     cells = _cells(page)
     assert cells[-1][3] == str(option.count)
     assert all(f"{facet}=" in address for _, address, _, _ in cells)
+
+
+def test_a_primitive_counts_the_boards_that_are_led_with_it(client, alice, local):
+    scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU)
+    Standing.objects.update(primitives=["tma", "nccl_device"])
+    for primitive, solved in (("tma", 1), ("nccl", 0)):
+        assert f", {solved} solved" in _cells(_page(client, primitive=primitive))[-1][2]
+    assert client.get("/taxonomy/", {"primitive": "dma"}).status_code == 404
 
 
 def test_solved_and_speedup_follow_the_boards(client, alice, bob, local):
