@@ -17,7 +17,8 @@ def make_inputs(call: Call) -> Arguments:
     owners = call.permutation("owners", nodes, shared=True) % call.world_size
     share = call.scales("share", (nodes,)).masked_fill_(owners != call.rank, 0)
     share[call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8] = 0
-    ends = share.double().cumsum(0)
+    # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
+    ends = (share.double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", (edges,), dtype=torch.float32).double() * ends[-1]
     degrees = torch.bincount(torch.searchsorted(ends, places, right=True), minlength=nodes)
     pointers = torch.cat((degrees.new_zeros(1), degrees.cumsum(0)))

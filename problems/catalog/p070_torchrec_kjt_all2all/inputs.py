@@ -35,6 +35,7 @@ def _lengths(call: Call) -> Tensor:
     share = call.scales("features", ("F", 1)) * call.scales("bags", ("F", "Bt"), spread=0.75)
     share[call.uniform("empty", ("F", "Bt"), dtype=torch.float32) < 1 / 4] = 0
     share[int(call.integers("unused", (), low=0, high=call.dims["F"]))] = 0
-    ends = share.flatten().double().cumsum(0)
+    # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
+    ends = (share.flatten().double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", ("T",), dtype=torch.float32).double() * ends[-1]
     return torch.bincount(torch.searchsorted(ends, places, right=True), minlength=len(ends))
