@@ -385,7 +385,10 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     `content` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
     `is_reused` says that they were written to the addresses of the call before. `window_ns` runs on the host's clock
     from the moment when contents became readable to the last answer, `answer_ns` from GO. `claimed_ns`, `settled_ns`
-    and `fingerprints` are the ranks' claims. `max_error` is the worst of all ranks, in units of the tolerance.
+    and `fingerprints` are the ranks' claims. `max_error` is the worst of all ranks, in units of the tolerance, and
+    `rms_error` likewise, relative to the reference's rms. `answers_ns` says when each rank answered, from GO on the
+    host's clock. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first 4 MiB of each
+    in turn, 16 hexadecimal digits.
     """
 
     number: int
@@ -401,6 +404,9 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     settled_ns: tuple[int, ...]
     fingerprints: tuple[str, ...]
     max_error: float | None
+    rms_error: float | None = None
+    answers_ns: tuple[int, ...] = ()
+    digests: tuple[str, ...] = ()
 
     @property
     def longest_ns(self) -> int:
@@ -465,12 +471,37 @@ class Wire(Message, frozen=True, kw_only=True):
     note: str = ""
 
 
+class GpuReading(Message, frozen=True, kw_only=True):
+    """One GPU as the driver's management library describes it at a moment of a timed series.
+
+    `throttled_by` holds the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
+    "gpu_idle" are everyday ones.
+    """
+
+    gpu: int
+    moment: str
+    sm_mhz: int
+    memory_mhz: int
+    watts: float
+    celsius: int
+    throttled_by: tuple[str, ...] = ()
+
+
+class Canary(Message, frozen=True, kw_only=True):
+    """The oracle ranks calculated, copied and communicated whole numbers: `failures` says what was not exact."""
+
+    at: str
+    is_full: bool
+    failures: tuple[str, ...] = ()
+
+
 class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
     `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
     submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the
-    submission, each in a sandbox of its own. `wire` is None where the links were not looked at.
+    submission, each in a sandbox of its own. `wire` is None where the links were not looked at. `gpus` was read before
+    the first block and after the last one; `processes` is how many the sandbox then had.
     """
 
     size: str
@@ -483,6 +514,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     busy_ns: int = 0
     gang: int = 1
     wire: Wire | None = None
+    gpus: tuple[GpuReading, ...] = ()
+    processes: int = 0
 
 
 class TimingRules(Message, frozen=True, kw_only=True):
@@ -519,7 +552,8 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
 
     `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
     node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
-    spoken against the submission in ranked mode. `record` holds every call.
+    spoken against the submission in ranked mode. `record` holds every call. `canaries` are the last one before the
+    evaluation, those of new oracle ranks, and the one after it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -544,6 +578,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     build: BuildResult | None = None
     primitives: tuple[Sighting, ...] = ()
     audit: Audit | None = None
+    canaries: tuple[Canary, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     slots: SlotKind = SlotKind.HOST_MEMORY
     commitment: str = ""

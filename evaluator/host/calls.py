@@ -1,6 +1,7 @@
 """One call of a submission: fresh contents in, outputs out, checked by the oracle ranks."""
 
 import contextlib
+import dataclasses
 import math
 import os
 import secrets
@@ -34,9 +35,14 @@ class Exchange:
     number: int
     reports: list[Report]
     window_ns: int
-    answer_ns: int
+    answers_ns: tuple[int, ...]
     is_reused: bool
     delays_us: tuple[int, ...]
+
+    @property
+    def answer_ns(self) -> int:
+        """From GO to the last answer."""
+        return max(self.answers_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +195,9 @@ class Caller:
             settled_ns=tuple(report.settled_ns for report in exchange.reports),
             fingerprints=tuple(f"{report.fingerprint & (2**64 - 1):016x}" for report in exchange.reports),
             max_error=max((item.check.max_error for item in checks), default=None),
+            rms_error=max((item.check.rms_error for item in checks), default=None),
+            answers_ns=exchange.answers_ns,
+            digests=() if compared is None else compared.digests,
         )
         self._at_size.records.append(record)
         if compared is not None and self._conduct.does(Check.FINGERPRINT):
@@ -237,7 +246,7 @@ class Caller:
             number=number,
             reports=reports,
             window_ns=answered - start,
-            answer_ns=answered - released,
+            answers_ns=tuple(at - released for at in self._gang.answered_at_ns),
             is_reused=reuse,
             delays_us=delays,
         )
@@ -283,7 +292,7 @@ class Caller:
         compared = self._oracle.compare(content, headers, taken, earlier=self._earlier, poison=poison)
         checks = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(checks)
-        return Comparison(checks=checks, fingerprints=compared.fingerprints)
+        return dataclasses.replace(compared, checks=checks)
 
     def _counts(self, item: RankCheck) -> bool:
         is_value = item.verdict in _VALUE_VERDICTS

@@ -15,6 +15,7 @@ from evaluator.contract import (
     Backend,
     CallKind,
     CallRecord,
+    Canary,
     EvaluationReport,
     EvaluationRequest,
     Finding,
@@ -30,7 +31,7 @@ from evaluator.contract import (
     Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host import audit, links, probe
+from evaluator.host import audit, gpu_state, links, probe
 from evaluator.host import builder as building
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
@@ -292,6 +293,8 @@ class Evaluation:
         # Looking at every process takes milliseconds, so it is done around a secret third of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
         watched = timing.secret_subset(blocks, least=max(2, -(-blocks // 3))) if is_watched else frozenset()
+        gpus = self._plan.gpus
+        series.gpus = gpu_state.readings(gpus, moment="before")
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
                 timing.run_block(
@@ -301,6 +304,8 @@ class Evaluation:
                     time_reference=lambda: self._time_reference(opened),
                     busy_ns=self._ready_gang().busy_ns if block in watched else None,
                 )
+        series.gpus += gpu_state.readings(gpus, moment="after")
+        series.processes = self._ready_gang().processes
 
     def _count_links(self, size: str, opened: OpenedSize, caller: Caller) -> Wire:
         """A few calls like any other, around which the host reads the counters of the links."""
@@ -413,7 +418,7 @@ class Evaluation:
 
     # ---- the report -------------------------------------------------------------------------------------------
 
-    def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
+    def report(self, *, started_at: str, finished_at: str, canaries: tuple[Canary, ...]) -> EvaluationReport:
         """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
         evidence, request = self._evidence, self._request
         self._progress(Stage.REPORTING, "writing the report", None)
@@ -443,6 +448,7 @@ class Evaluation:
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
             audit=self._audit,
+            canaries=canaries,
             sandbox=self._plan.confinement.level,
             slots=self._slots,
             commitment=self._commitment,
@@ -455,6 +461,7 @@ class Evaluation:
         missing = "; ".join(item.name for item in self._plan.confinement.missing)
         return {
             **probe.environment(),
+            "judge": probe.judge_digest(),
             "sandbox.missing": missing,
             "attempt": str(self._request.attempt),
             **self._settings.as_record(),

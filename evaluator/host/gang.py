@@ -303,6 +303,7 @@ class Gang:
             self._hear_exit()
             return
         packet, pid = rank.channel.receive()
+        rank.answered_at_ns = time.monotonic_ns()
         if not packet:
             rank.is_closed = True
             self._selector.unregister(rank.channel)
@@ -352,6 +353,16 @@ class Gang:
     ) -> None:
         incident = Incident(kind=kind, at=time.monotonic(), rank=rank, failure=failure, status=status, text=text)
         self._incidents.append(incident)
+
+    @property
+    def answered_at_ns(self) -> tuple[int, ...]:
+        """When each rank last answered, on the monotonic clock."""
+        return tuple(rank.answered_at_ns for rank in self._ranks)
+
+    @property
+    def processes(self) -> int:
+        """How many processes the sandbox has now."""
+        return len(self._members()())
 
     def busy_ns(self) -> int:
         """Processor time that everything in the sandbox has used so far, in steps of a clock tick."""

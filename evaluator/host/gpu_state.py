@@ -1,9 +1,28 @@
 """What the driver's management library says of GPUs, without a context on any of them."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from evaluator.contract import GpuReading
+
+_REASONS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+"""Why clocks are lower than asked for: bits of NVML's nvmlClocksEventReasons."""
+
+
+_Seen = TypeVar("_Seen")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +45,15 @@ class GpuState:
 
 def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     """The state of the GPUs with these minor numbers; empty where there are none or the library cannot be used."""
+    return _each(gpus, _state)
+
+
+def readings(gpus: Sequence[int], *, moment: str) -> tuple[GpuReading, ...]:
+    """Clocks, power and temperature of the GPUs with these minor numbers; empty as for `read`."""
+    return _each(gpus, functools.partial(_reading, moment=moment))
+
+
+def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
     if not gpus:
         return ()
     try:
@@ -37,7 +65,7 @@ def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(_state(pynvml, handle, minor) for minor, handle in _handles(pynvml) if minor in gpus)
+        return tuple(look(pynvml, handle, minor) for minor, handle in _handles(pynvml) if minor in gpus)
     except pynvml.NVMLError:
         return ()
     finally:
@@ -58,4 +86,17 @@ def _state(pynvml: Any, handle: Any, minor: int) -> GpuState:
         busy_percent=int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
         used_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
         processes={int(item.pid): int(item.usedGpuMemory or 0) for item in running},
+    )
+
+
+def _reading(pynvml: Any, handle: Any, minor: int, *, moment: str) -> GpuReading:
+    reasons = int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return GpuReading(
+        gpu=minor,
+        moment=moment,
+        sm_mhz=int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+        memory_mhz=int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
+        watts=pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        celsius=int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+        throttled_by=tuple(name for bit, name in _REASONS.items() if reasons & bit),
     )

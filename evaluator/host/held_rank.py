@@ -20,7 +20,10 @@ _BUSY_SHARE = 0.1
 
 @dataclass
 class HeldRank:
-    """What the host holds of one rank; `status` is its wait status once it has ended."""
+    """What the host holds of one rank.
+
+    `status` is its wait status once it has ended, `answered_at_ns` the time of its last answer on the monotonic clock.
+    """
 
     number: int
     channel: Channel
@@ -29,6 +32,7 @@ class HeldRank:
     status: int | None = None
     is_closed: bool = False
     calls_done: int = 0
+    answered_at_ns: int = 0
     failure: Failure | None = None
 
     @property

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
+from evaluator.contract import Canary, EvaluationReport, EvaluationRequest, SandboxLevel, Stage
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import sandbox, survey
@@ -64,6 +64,7 @@ class Judge:
         self._oracle_uses = 0
         self._gang: Gang | None = None
         self._quarantine = ""
+        self._canaries: list[Canary] = []
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
         self._user = SlotUser.take(settings.users)
@@ -134,6 +135,7 @@ class Judge:
                 cancelled=cancelled,
             )
             started_at = _now()
+            self._canaries = self._canaries[-1:]
             try:
                 self._refuse_in_quarantine()
                 evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang)
@@ -145,7 +147,7 @@ class Judge:
                 self._drop_oracle()
             finally:
                 self._end(evaluation)
-            return evaluation.report(started_at=started_at, finished_at=_now())
+            return evaluation.report(started_at=started_at, finished_at=_now(), canaries=tuple(self._canaries))
 
     def close(self) -> None:
         """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
@@ -200,7 +202,9 @@ class Judge:
 
     def _try_out(self, oracle: OracleGang, *, is_full: bool) -> None:
         """Have the oracle ranks prove that their devices still work; raises EvaluatorError, and puts in quarantine."""
-        if wrong := oracle.try_out(is_full=is_full):
+        wrong = oracle.try_out(is_full=is_full)
+        self._canaries.append(Canary(at=_now(), is_full=is_full, failures=wrong))
+        if wrong:
             self._quarantine = "; ".join(wrong)
             raise EvaluatorError(f"this node no longer calculates right: {self._quarantine}")
 

@@ -102,10 +102,11 @@ class RankCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the oracle found in a call: one check per rank and output, and each rank's fingerprint of what was taken."""
+    """What the oracle found in a call: one check per rank and output; of what was taken, fingerprint and digest."""
 
     checks: list[RankCheck]
     fingerprints: tuple[int | None, ...]
+    digests: tuple[str, ...]
 
 
 class OracleGang:
@@ -218,7 +219,11 @@ class OracleGang:
             shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
             for item, share in zip(body["checks"], shares, strict=False):
                 checks.append(_rank_check(rank, content.index, item, body["stale"], share))
-        return Comparison(checks=checks, fingerprints=tuple(body["fingerprint"] for body in replies))
+        return Comparison(
+            checks=checks,
+            fingerprints=tuple(body["fingerprint"] for body in replies),
+            digests=tuple(body["digest"] for body in replies),
+        )
 
     def time_reference(self, content: Content, *, groups: Sequence[Sequence[int]]) -> ReferenceTime:
         """One call of the reference on fresh contents."""

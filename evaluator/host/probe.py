@@ -1,6 +1,7 @@
 """What this machine is: facts for operators, and the profiles that it has the hardware for."""
 
 import functools
+import hashlib
 import os
 import platform
 import re
@@ -50,9 +51,20 @@ def environment() -> dict[str, str]:
     if models:
         found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
         found["driver"] = _driver()
+        found["gpu.uuids"] = ", ".join(_smi("uuid"))
         found["nccl"] = next((version for name in _NCCL if (version := _version(name)) != _ABSENT), _ABSENT)
         found["triton"] = _version("triton")
     return found
+
+
+@functools.cache
+def judge_digest() -> str:
+    """SHA-256 over the judge's own sources, its first 16 hexadecimal digits: which judge a report comes from."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _version(package: str) -> str:
@@ -63,10 +75,15 @@ def _version(package: str) -> str:
 
 
 def _gpu_models() -> list[str]:
+    return _smi("name") or [f"unknown model (nvidia{number})" for number in gpus.present()]
+
+
+def _smi(field: str) -> list[str]:
+    """What the driver's tool says of `field` for every GPU; empty where there is no such tool, or it fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return [f"unknown model (nvidia{number})" for number in gpus.present()]
-    query = [tool, "--query-gpu=name", "--format=csv,noheader"]
+        return []
+    query = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, ReferenceCall, SizeRecord, Wire
+from evaluator.contract import CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
 from evaluator.hardware.profiles import Profile
 from evaluator.host.evidence import SizeEvidence
 from evaluator.host.oracles import ReferenceTime
@@ -28,6 +28,8 @@ class Series:
     reference: list[list[ReferenceTime]] = field(default_factory=list)
     watched_ns: int = 0
     busy_ns: int = 0
+    gpus: tuple[GpuReading, ...] = ()
+    processes: int = 0
 
     def record(
         self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
@@ -45,6 +47,8 @@ class Series:
             ),
             watched_ns=self.watched_ns,
             busy_ns=self.busy_ns,
+            gpus=self.gpus,
+            processes=self.processes,
             gang=gang,
             wire=wire,
         )

@@ -13,6 +13,9 @@ _LEAST_US = 1.0
 _SAME = 0.02
 """Scores this close to an interval count as inside: a few blocks scatter more than the median of twelve."""
 
+_HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+"""Reasons for low clocks that make times of a GPU worthless."""
+
 _BUSY_NS = 20_000_000
 """Processor time that nobody is blamed for: it is counted in ticks of ten milliseconds."""
 
@@ -87,7 +90,7 @@ def conclude(
         Check.SECOND_TIMER: _unsettled,
         Check.IDLE: _busy,
         Check.FLOOR: _below_floor,
-        Check.DRIFT: _drift,
+        Check.DRIFT: _unsteady,
     }
     findings = [
         finding
@@ -172,6 +175,23 @@ def _below_floor(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> 
     if size.floor_us is not None and size.candidate.median_us < size.floor_us:
         message = f"{size.candidate.median_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
         yield Finding(verdict=Verdict.BELOW_FLOOR, message=message, size=size.size)
+
+
+def _unsteady(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    yield from _drift(record, size, rules)
+    yield from _throttled(record, rules)
+
+
+def _throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
+    """Whether a GPU was held back for heat or for want of power; a power cap by software is how they always run."""
+    for reading in record.gpus:
+        held_back = sorted(_HELD_BACK & set(reading.throttled_by))
+        if held_back and rules.baseline_drift is not None:
+            message = (
+                f"GPU {reading.gpu} was held back ({', '.join(held_back)}) {reading.moment} the timed calls at size "
+                f"{record.size}: {reading.sm_mhz} MHz, {reading.celsius} C, {reading.watts:.0f} W"
+            )
+            yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)
 
 
 def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:

@@ -195,7 +195,7 @@ class OracleRank:
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
             area = buffer if self._slot is None else self._slot.take(len(buffer))
-            seen = traces.fingerprint_of(header, area)
+            seen, digest = traces.fingerprint_of(header, area), traces.digest_of(header, area)
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
@@ -204,7 +204,7 @@ class OracleRank:
                 if message["poison"] is not None:
                     unwritten = traces.unwritten_shares(header, area, message["poison"])
         answer = {"checks": [check.as_message() for check in checks], "stale": stale}
-        return answer | {"fingerprint": seen, "unwritten": unwritten}, []
+        return answer | {"fingerprint": seen, "digest": digest, "unwritten": unwritten}, []
 
     def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         """Make the reference's arguments of a call and the process groups they name."""

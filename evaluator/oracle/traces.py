@@ -1,5 +1,7 @@
 """What taken outputs show beside their values: whether they are what was returned, and whether they were written."""
 
+import ctypes
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +12,7 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.arena.structure import Area, view_of
 
 _WORD = 8
+_DIGESTED_BYTES = 4 * 1024**2
 
 
 def fill(area: Area, poison: int) -> None:
@@ -23,6 +26,16 @@ def fingerprint_of(header: Sequence[dict[str, Any]], area: Area) -> int | None:
     if any("other" in entry or entry["start"] < 0 for entry in header):
         return None
     return fingerprint([_tensor(entry, area) for entry in header])
+
+
+def digest_of(header: Sequence[dict[str, Any]], area: Area) -> str:
+    """SHA-256 over the first 4 MiB of every stored output in turn, its first 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for entry in header:
+        if "other" not in entry and entry["start"] >= 0:
+            raw = _tensor(entry, area).reshape(-1).view(torch.uint8)[:_DIGESTED_BYTES].cpu()
+            digest.update(ctypes.string_at(raw.data_ptr(), raw.numel()))
+    return digest.hexdigest()[:16]
 
 
 def unwritten_shares(header: Sequence[dict[str, Any]], area: Area, poison: int) -> list[float]:

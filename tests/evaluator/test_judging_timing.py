@@ -12,6 +12,7 @@ from evaluator.contract import (
     CallRecord,
     EvaluationReport,
     Finding,
+    GpuReading,
     Mode,
     Record,
     ReferenceCall,
@@ -33,6 +34,14 @@ RULES = TimingRules(
     baseline_jitter_us=5.0,
     busy_cores=0.1,
 )
+
+
+def reading(*reasons: str) -> tuple[GpuReading, ...]:
+    return (
+        GpuReading(
+            gpu=1, moment="after", sm_mhz=1200, memory_mhz=3201, watts=412.0, celsius=88, throttled_by=tuple(reasons)
+        ),
+    )
 
 
 def series(
@@ -121,10 +130,16 @@ SUSPICIOUS = [
     (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "idle between calls"),
     (Check.FLOOR, series(floor_us=150.0), Verdict.BELOW_FLOOR, "below the floor"),
     (Check.DRIFT, series(reference_us=(200.0,) * 6 + (210.0,) * 6), Verdict.BASELINE_UNSTABLE, "drifted"),
+    (
+        Check.DRIFT,
+        msgspec.structs.replace(series(), gpus=reading("sw_power_cap", "hw_thermal_slowdown")),
+        Verdict.BASELINE_UNSTABLE,
+        "GPU 1 was held back (hw_thermal_slowdown)",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("check", "record", "verdict", "words"), SUSPICIOUS, ids=[row[0].name for row in SUSPICIOUS])
+@pytest.mark.parametrize(("check", "record", "verdict", "words"), SUSPICIOUS, ids=[row[3] for row in SUSPICIOUS])
 def test_each_check_finds_its_own_and_nothing_does_without_it(check, record, verdict, words):
     _, (finding,) = timing.settle([record], RULES)
     assert finding.verdict is verdict
@@ -138,6 +153,7 @@ HONEST = {
     "a device a little later than the stream": series(late_us=19.0),
     "a slow call whose device settles within the ratio": series(candidate_us=10_000.0, late_us=400.0),
     "a tick of processor time": series(busy_ms=10.0),
+    "a GPU at its power cap": msgspec.structs.replace(series(), gpus=reading("sw_power_cap", "gpu_idle")),
     "drift within the jitter of a launch": series(reference_us=(100.0,) * 6 + (104.0,) * 6),
 }
 
