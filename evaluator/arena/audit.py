@@ -25,10 +25,13 @@ _BYTES = re.compile(r'"bytes": (\d+)')
 _COPY, _FILL = "Memcpy", "Memset"
 
 
-def recorded(function: Callable[..., Any], *, descriptor: int, device: torch.device) -> Callable[..., Any]:
+def recorded(
+    function: Callable[..., Any], *, descriptor: int, device: torch.device, line_up: Callable[[], None]
+) -> Callable[..., Any]:
     """`function`, which then leaves in the file `descriptor` what ran until its device was idle again.
 
-    Where the recorder cannot be started the function runs all the same, and the file says why.
+    Where the recorder cannot be started the function runs all the same, and the file says why. `line_up` waits for
+    the other ranks: starting takes each another time, and kernels that wait for peers would show it.
     """
 
     def call(*arguments: Any) -> Any:
@@ -36,7 +39,9 @@ def recorded(function: Callable[..., Any], *, descriptor: int, device: torch.dev
             _start(device)
         except RuntimeError as error:
             os.pwrite(descriptor, pack([], note=f"the profiler did not start: {error}"), 0)
+            line_up()
             return function(*arguments)
+        line_up()
         value = function(*arguments)
         if device.type == "cuda":
             torch.cuda.synchronize()

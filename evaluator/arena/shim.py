@@ -339,7 +339,7 @@ class Shim:
         note = self._diary.note
         solution = self._solution
         if audit_file is not None:
-            solution = audit.recorded(solution, descriptor=audit_file, device=self._device)
+            solution = audit.recorded(solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait)
 
         def called(*arguments: Any) -> Any:
             note(Phase.CALLING)

@@ -160,15 +160,23 @@ class Builder:
         listings = disassembly.listings(
             modules, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
         )
-        return tuple(
+        in_code = (
             sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
         )
+        in_symbols = (
+            sighting
+            for path, content in modules.items()
+            for sighting in primitives.in_symbols(content, module=Path(path).name)
+        )
+        found = {(sighting.primitive, sighting.file): sighting for sighting in (*in_symbols, *in_code)}
+        return tuple(found.values())
 
     def _key(self, request: EvaluationRequest) -> str:
         parts = (
             request.source.digest,
             toolchain() if _wants_cuda(request) else "",
             _triton_version() if _wants_triton(request) else "",
+            disassembly.READING,
             json.dumps(self._calls(request)),
             *self._architectures(),
             str(self._profile.world_size),

@@ -18,6 +18,9 @@ os.environ["PATH"] = os.path.dirname(sys.argv[1]) + ":" + os.environ["PATH"]
 os.execv(sys.argv[1], sys.argv[1:])"""
 """cuobjdump starts nvdisasm, which lies beside it and is looked for on PATH."""
 
+READING = "sass, ptx, symbols"
+"""What is read of a module: builds that were read differently are read again."""
+
 _LONGEST_S = 60
 _MOST_BYTES = 64 * 1024**2
 
@@ -30,7 +33,7 @@ def listings(
     settings: JudgeSettings,
     workdir: Path,
 ) -> Iterator[tuple[str, str]]:
-    """Name and disassembly (SASS) of every module that can be read in time.
+    """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
     Nothing is given where this node has no cuobjdump, and for a module whose listing takes over a minute or 64 MB:
     what it uses is then told by the source alone.
@@ -56,7 +59,11 @@ def _listing(
     bare = confinement.level is SandboxLevel.NONE
     module = str(private / "built" / path) if bare else f"/built/{path}"
     line = command(
-        confinement, ["-c", _EXECUTE, tool, "-sass", module], private=private, profile=profile, settings=settings
+        confinement,
+        ["-c", _EXECUTE, tool, "-sass", "-ptx", module],
+        private=private,
+        profile=profile,
+        settings=settings,
     )
     with tempfile.TemporaryFile(dir=private) as output:
         try:

@@ -10,7 +10,7 @@ _LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
 
 _SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
     (Primitive.NVLS, WorkKind.KERNEL, re.compile(r"\bmultimem_\w+|\bncclSymk?DevKernel\w*(?:LDMC|STMC)\w*|_NVLS\w*")),
-    (Primitive.NVSHMEM, WorkKind.KERNEL, re.compile(r"nvshmem", re.IGNORECASE)),
+    (Primitive.NVSHMEM, WorkKind.KERNEL, re.compile(r"nvshmem|_on_stream_kernel_threadgroup\b", re.IGNORECASE)),
     (Primitive.NCCL, WorkKind.KERNEL, _LIBRARY),
     (Primitive.COPY_ENGINE, WorkKind.COPY, re.compile(r"\bMemcpy PtoP|\bMemcpy Peer", re.IGNORECASE)),
 )

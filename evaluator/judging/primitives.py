@@ -1,4 +1,4 @@
-"""Which hardware paths a submission uses, told from its text and from the machine code of its extensions.
+"""Which hardware paths a submission uses, told from its text and from its extensions: code, symbols.
 
 A sighting says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
 the rank's own memory, a mapped peer buffer may stay unused.
@@ -36,14 +36,14 @@ _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
     (
         Primitive.SM_LOAD_STORE,
         re.compile(
-            r"\bbuffer_ptrs(?:_dev)?\b|\bsignal_pad_ptrs(?:_dev)?\b|\bget_remote_tensors?\b"
-            r"|\bcudaIpcOpenMemHandle\b|\bcudaDeviceEnablePeerAccess\b|\bTKParallelTensor\b"
+            r"\bsignal_pad_ptrs(?:_dev)?\b|\bcudaIpcOpenMemHandle\b|\bcudaDeviceEnablePeerAccess\b|\bTKParallelTensor\b"
+            r"|(?<![\w.])(?:ld|st|atom|red)\.[\w.]*\bsys\b[\w.]*|\batomic\w+_system\b|\bthread_scope_system\b"
         ),
     ),
 )
-"""What names in a source show. A copy between mapped buffers is told apart from loads below."""
+"""What names in a source show; who reads a mapped buffer is told apart below."""
 
-_PEER_BUFFER = re.compile(r"\.get_(?:buffer|remote_tensor)\s*\(")
+_MAPPED = re.compile(r"\.get_(?:buffer|remote_tensors?)\s*\(|\bbuffer_ptrs(?:_dev)?\b")
 _COPY = re.compile(r"\.copy_\s*\(")
 
 _IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
@@ -55,9 +55,35 @@ _IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
         "access at system scope",
     ),
 )
-"""Instructions of sm_90 and later as `cuobjdump -sass` prints them (seen with CUDA 13.0: tests/evaluator/listings)."""
+"""Instructions of sm_90 and later as `cuobjdump -sass` prints them (seen with CUDA 13.0: tests/evaluator/listings).
 
-_FUNCTION = re.compile(r"^\s*Function : (?P<name>\S+)")
+A multicast store is none of them: it is an ordinary store to a multicast address, and only PTX tells."""
+
+_IN_PTX: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
+    (Primitive.NVLS, re.compile(r"\bmultimem\.[.\w]+"), "multicast instruction"),
+    (Primitive.TMA, re.compile(r"\bcp\.(?:reduce\.)?async\.bulk\.[.:\w]+"), "bulk asynchronous copy"),
+    (
+        Primitive.SM_LOAD_STORE,
+        re.compile(r"(?<![\w.])(?:ld|st|atom|red)\.[\w.]*\bsys\b[\w.]*"),
+        "access at system scope",
+    ),
+)
+"""The same in the PTX that our compile commands keep beside the machine code."""
+
+_IN_SYMBOLS: tuple[tuple[Primitive, bytes], ...] = (
+    (Primitive.NVLS, rb"cuMulticast\w+"),
+    (Primitive.NVSHMEM, rb"nvshmemx?_\w+"),
+    (Primitive.NCCL_DEVICE, rb"ncclDevCommCreate"),
+    (Primitive.NCCL, rb"nccl(?:AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|AlltoAll|AllToAll)"),
+    (Primitive.COPY_ENGINE, rb"(?:cudaMemcpyPeer|cuMemcpyPeer|cudaMemcpy3DPeer|cudaMemcpyBatch)\w*"),
+    (Primitive.SM_LOAD_STORE, rb"cudaIpcOpenMemHandle|cudaDeviceEnablePeerAccess"),
+)
+"""What a module calls, or looks up by name: whole strings in its bytes."""
+
+_FUNCTION = re.compile(r"^\s*(?:Function : (?P<name>\S+)|(?:\.visible |\.weak )?\.(?:entry|func) (?P<ptx>[\w$]+))")
+_PTX_BEGINS = "Fatbin ptx code:"
+_SASS_BEGINS = "Fatbin elf code:"
+_USERS = (Primitive.TMA, Primitive.SM_LOAD_STORE)
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COLLECTIVE_OWNERS = ("dist", "torch.distributed")
 
@@ -75,22 +101,32 @@ def in_source(bundle: SourceBundle, *, collectives: frozenset[str]) -> tuple[Sig
 def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
     """What the disassembly of one module shows; one sighting per primitive, naming the first function and how many.
 
+    How NVSHMEM's own functions reach a peer is not counted as the submission's loads and stores.
+
     Args:
-        listing: what `cuobjdump -sass` printed.
+        listing: what `cuobjdump -sass -ptx` printed: machine code first.
         module: the module's file name, for the evidence.
     """
-    function = "?"
-    seen: dict[Primitive, tuple[str, str, int]] = {}
+    function, table = "?", _IN_CODE
+    in_sass: dict[Primitive, tuple[str, str, int]] = {}
+    in_ptx: dict[Primitive, tuple[str, str, int]] = {}
+    seen = in_sass
     for line in listing.splitlines():
+        if line.startswith((_PTX_BEGINS, _SASS_BEGINS)):
+            table, seen = (_IN_PTX, in_ptx) if line.startswith(_PTX_BEGINS) else (_IN_CODE, in_sass)
         if found := _FUNCTION.match(line):
-            function = found["name"]
+            function = found["name"] or found["ptx"]
             if "nvshmem" in function.lower():
                 seen.setdefault(Primitive.NVSHMEM, ("device function", function, 0))
             continue
-        for primitive, pattern, words in _IN_CODE:
+        for primitive, pattern, words in table:
             if instruction := pattern.search(line):
+                if primitive is Primitive.SM_LOAD_STORE and "nvshmem" in function.lower():
+                    continue
                 what, where, count = seen.get(primitive, (f"{words} ({instruction[0]})", function, 0))
                 seen[primitive] = (what, where, count + 1)
+    if Primitive.NVLS in in_ptx and Primitive.SM_LOAD_STORE not in in_ptx:
+        in_sass.pop(Primitive.SM_LOAD_STORE, None)  # those are the multicast stores, as machine code shows them
     return tuple(
         Sighting(
             primitive=primitive,
@@ -98,7 +134,21 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
             detail=f"{what} in {where}" + (f", {count} such instructions in the module" if count > 1 else ""),
             file=module,
         )
-        for primitive, (what, where, count) in sorted(seen.items())
+        for primitive, (what, where, count) in sorted((in_ptx | in_sass).items())
+    )
+
+
+def in_symbols(content: bytes, *, module: str) -> tuple[Sighting, ...]:
+    """What the names in one module show; one sighting per primitive, its first name.
+
+    Args:
+        content: the module's bytes.
+        module: the module's file name, for the evidence.
+    """
+    return tuple(
+        Sighting(primitive=primitive, witness=Witness.COMPILED, detail=f"the symbol {found[1].decode()}", file=module)
+        for primitive, names in _IN_SYMBOLS
+        if (found := re.search(rb"\0(%s)[\0@]" % names, content))
     )
 
 
@@ -114,13 +164,16 @@ def _in_file(file: SourceFile, collectives: frozenset[str]) -> Iterator[Sighting
 
 
 def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Sighting]:
-    """`get_buffer(peer)` with `copy_` beside it runs on the copy engine or as a kernel; without, kernels read it."""
-    buffer = _PEER_BUFFER.search(code)
+    """A peer's mapped buffer with `copy_` beside it runs on the copy engine or as a kernel; without, kernels use it.
+
+    Where bulk copies or accesses at system scope are named as well, these are taken to be what uses it.
+    """
+    buffer = _MAPPED.search(code)
     if buffer is None:
         return
     if copy := _COPY.search(code):
         yield _sighting(Primitive.COPY_ENGINE, "copy_ beside a peer's mapped buffer", file, code, copy.start())
-    elif _IN_TEXT[-1][1].search(code) is None:
+    elif not any(pattern.search(code) for primitive, pattern in _IN_TEXT if primitive in _USERS):
         detail = "a peer's mapped buffer is read or written by kernels"
         yield _sighting(Primitive.SM_LOAD_STORE, detail, file, code, buffer.start())
 

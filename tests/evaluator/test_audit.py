@@ -27,7 +27,12 @@ ROWS = st.builds(
     nanoseconds=st.integers(0, 2**63),
     bytes=st.integers(0, 2**63),
 )
+CPU = torch.device("cpu")
 BARRIER = "ncclDevKernel_AllReduce_Sum_u8_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def nobody() -> None:
+    """There is nobody to wait for."""
 
 
 def work(name: str, count: int = 1, kind: WorkKind = WorkKind.KERNEL, us: float = 1.0) -> AuditedWork:
@@ -153,15 +158,15 @@ class TestWire:
 class TestRecorder:
     def test_the_operators_of_a_call_are_recorded_and_its_value_returned(self):
         file = audit.create()
-        call = recording.recorded(lambda x: x + 1, descriptor=file, device=torch.device("cpu"))
+        call = recording.recorded(lambda x: x + 1, descriptor=file, device=CPU, line_up=nobody)
         assert call(torch.ones(2)).tolist() == [2.0, 2.0]
         assert unpack(os.pread(file, AUDIT_BYTES, 0)) == ([], 0, "")
         os.close(file)
 
     def test_a_call_that_takes_the_profiler_for_itself_goes_on(self):
         file, other = audit.create(), audit.create()
-        inner = recording.recorded(lambda x: x + 1, descriptor=other, device=torch.device("cpu"))
-        outer = recording.recorded(inner, descriptor=file, device=torch.device("cpu"))
+        inner = recording.recorded(lambda x: x + 1, descriptor=other, device=CPU, line_up=nobody)
+        outer = recording.recorded(inner, descriptor=file, device=CPU, line_up=nobody)
         assert outer(torch.ones(2)).tolist() == [2.0, 2.0]
         assert unpack(os.pread(file, AUDIT_BYTES, 0))[2].startswith("the submission used the profiler itself")
         os.close(file)

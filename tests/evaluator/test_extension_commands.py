@@ -30,7 +30,7 @@ def test_relocatable_device_code_is_linked_by_nvcc_with_the_libraries_it_names()
     assert library.is_relocatable
     command = cuda_build.device_link_command(library, target=Path("kernels.device.o"), compiled=Path("kernels.o"))
     assert command[1:5] == ["-dlink", "kernels.o", "-o", "kernels.device.o"]
-    assert "-gencode=arch=compute_90a,code=sm_90a" in command
+    assert "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" in command
     assert command[-2:] == ["-L/opt/nvshmem/lib", "-lnvshmem_device"]
 
 

@@ -35,6 +35,9 @@ def sighted(text: str, *, path: str = "solution.py") -> list[tuple[Primitive, in
         ("def f(h, x):\n    h.get_buffer(1, s, d).copy_(x)\n", (Primitive.COPY_ENGINE, 2)),
         ("def f(h, x):\n    return h.get_buffer(1, s, d) + x\n", (Primitive.SM_LOAD_STORE, 2)),
         ("def f(h):\n    kernel(h.buffer_ptrs_dev)\n", (Primitive.SM_LOAD_STORE, 2)),
+        ("A = r'cp.async.bulk.global'\ndef f(h):\n    kernel(h.get_buffer(1, s, d))\n", (Primitive.TMA, 1)),
+        ("A = r'ld.acquire.sys.global.u32 %0;'\ndef f(h):\n    kernel(h.buffer_ptrs)\n", (Primitive.SM_LOAD_STORE, 1)),
+        ("A = r'multimem.st.relaxed.sys.global.f32'\n", (Primitive.NVLS, 1)),
     ],
 )
 def test_source_shows_a_primitive_and_its_line(text, expected):
@@ -75,6 +78,38 @@ def test_machine_code_shows_primitives_with_the_function_and_the_instruction():
 def test_plain_machine_code_shows_nothing():
     start = LISTING.index("Function : plain")
     assert primitives.in_machine_code(LISTING[start:].split("Function : ")[1], module="p.so") == ()
+
+
+def test_a_multicast_store_shows_in_ptx_alone():
+    store = (HERE / "listings" / "multicast_store.txt").read_text()
+    (seen,) = primitives.in_machine_code(store, module="m.so")
+    assert seen.primitive is Primitive.NVLS
+    assert seen.detail.startswith("multicast instruction (multimem.st.relaxed.sys.global.v4.f32) in")
+    without_ptx = store[: store.index("Fatbin ptx code:")]
+    assert primitives.names(primitives.in_machine_code(without_ptx, module="m.so")) == (Primitive.SM_LOAD_STORE,)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "expected"),
+    [
+        ("cuMulticastCreate", [Primitive.NVLS]),
+        ("ncclDevCommCreate", [Primitive.NCCL_DEVICE]),
+        ("ncclAllGather", [Primitive.NCCL]),
+        ("cudaMemcpyPeerAsync", [Primitive.COPY_ENGINE]),
+        ("nvshmemx_barrier_all_on_stream", [Primitive.NVSHMEM]),
+        ("ncclCommInitRank", []),
+        ("my_ncclAllGather_notes", []),
+    ],
+)
+def test_a_symbol_of_a_module_shows_a_primitive(symbol, expected):
+    found = primitives.in_symbols(b"\x7fELF\0\0" + symbol.encode() + b"\0_init\0", module="m.so")
+    assert [seen.primitive for seen in found] == expected
+    assert all(seen.detail == f"the symbol {symbol}" for seen in found)
+
+
+def test_what_nvshmem_does_inside_is_nvshmem():
+    listing = "\t\tFunction : _Z21nvshmemi_transfer_rma\n  LD.E.64.STRONG.SYS R4, [R2] ;\n"
+    assert primitives.names(primitives.in_machine_code(listing, module="m.so")) == (Primitive.NVSHMEM,)
 
 
 def test_multicast_in_machine_code_is_unsupported_where_it_is_off():
