@@ -118,6 +118,17 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "rank_numbers": range(report.world_size) if report else (),
         "error_maps": error_maps(report) if report else (),
         "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
+        **(_evidence(report) if report else {}),
+    }
+
+
+def _evidence(report: EvaluationReport) -> dict[str, Any]:
+    """What stands in the record beside times: collectives per rank, GPUs around the timed calls, bytes on the links."""
+    sizes = report.record.sizes if report.record else ()
+    return {
+        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus],
+        "wires": [(size.size, size.wire) for size in sizes if size.wire is not None],
     }
 
 
