@@ -18,6 +18,30 @@ class Rounded:
     history: Tensor
 
 
+def draw(call: Call, name: str, symbols: tuple[str, ...]) -> Tensor:
+    """Values in the run's dtype with moderate tails and a scale of the rank's own near 1, so that none drowns another.
+
+    Tails are long enough for one int8 scale to lose more than e4m3 does. The largest magnitude makes no ties.
+    """
+    scale = call.uniform("scale", (1,), low=-0.5, high=0.5, dtype=torch.float32).exp2_()
+    values = call.normal(name, symbols, dtype=torch.float32).mul_(call.scales("tails", symbols, spread=0.6))
+    drawn = values.mul_(scale).to(call.dtype)
+    magnitudes = drawn.abs()
+    return torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
+
+
+def _without_ties(values: Tensor) -> Tensor:
+    """`values` with the last bit of a bfloat16 significand set; other dtypes as they are.
+
+    A quotient x / (largest / 448) lies half-way between two codes where 7 x 2^i = m largest with m odd and 17 to 31.
+    Both are bfloat16, of 8 bits: an odd significand of `largest` leaves no such x. An even one leaves up to one element
+    in a hundred, which division and the product with a reciprocal round to different codes.
+    """
+    if values.dtype != torch.bfloat16:
+        return values
+    return (values.view(torch.int16) | 1).view(torch.bfloat16)
+
+
 def histories(call: Call, tensor: Tensor) -> Tensor:
     """A rank's history (16, bfloat16) to go with `tensor`, all entries different.
 
@@ -31,7 +55,7 @@ def histories(call: Call, tensor: Tensor) -> Tensor:
         place = call.integers("decisive", (), low=1, high=ENTRIES)
         factors[place] = call.uniform("decisive factor", (), low=1.2, high=1.8, dtype=torch.float32)
     factors[0] = call.uniform("oldest", (), low=2.1, high=3.4, dtype=torch.float32)
-    return (factors * largest).bfloat16()
+    return _without_ties((factors * largest).bfloat16())
 
 
 def rounded(tensor: Tensor, history: Tensor) -> Rounded:

@@ -64,13 +64,13 @@ PROBLEM = Problem(
             dtype="float8_e4m3fn",
             placement=Placement.REPLICATED,
             tolerance=Tolerance(
-                atol=2e-5,
-                rtol=0.126,
+                atol=1e-4,
+                rtol=0.16,
                 rms=0.0165,
-                calibration="One code more or less is at most 12.5 % of a number, or 2^-9 among the subnormals: the "
-                "element-wise limits follow from that. 2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 "
-                "ranks, 8 calls: honest programs (reciprocals, quotients one unit too large) err by at most 0.0056 "
-                "rms, the cheapest cheats (codes truncated or through e5m2) by 0.049 rms.",
+                calibration="One code more or less is at most 12.5 % of a number, or 2^-9 among the subnormals, beside "
+                "an rms of 70 or more: the element-wise limits allow one, not two. 2026-11-21, CPU, torch 2.13, gloo, "
+                "bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (reciprocals, quotients one unit too large) "
+                "err by at most 0.0056 rms, the cheapest cheats (codes truncated or through e5m2) by 0.049 rms.",
             ),
         ),
         Output(

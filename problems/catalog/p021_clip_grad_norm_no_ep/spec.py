@@ -44,11 +44,11 @@ def _clipped(number: int) -> Output:
         element=number,
         tolerance=Tolerance(
             atol=0.002,
-            rtol=0.007,
+            rtol=0.012,
             rms=0.006,
             calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor "
-            "in float32 or rounded to bfloat16) err by at most two roundings, 0.0031 rms; unclipped gradients by 2.9 "
-            "rms.",
+            "in float32 or rounded to bfloat16) err by at most two roundings of 2^-8 each, 0.0041 rms; "
+            "unclipped gradients by 2.9 rms.",
         ),
     )
 

@@ -115,12 +115,14 @@ PROBLEM = Problem(
             shape=("M", "N"),
             placement=Placement.PER_RANK,
             tolerance=Tolerance(
-                atol=0.018,
-                rtol=0.018,
+                atol=0.15,
+                rtol=0.05,
                 rms=0.0075,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest "
-                "programs (rounded products, float32, other order) err by at most 0.01 and 0.0039 rms, the cheapest "
-                "cheats (rows or weights in 8 bits) by at least 0.045 and 0.0156 rms.",
+                "programs (rounded products, float32, other order) err by at most 0.01 and 0.0039 rms, the "
+                "cheapest cheats (rows or weights in 8 bits) by at least 0.045 and 0.0156 rms. The largest error "
+                "grows with the number of elements: at base, in 60 calls of 2.1 million elements, it was 0.055, "
+                "where two large products cancel. So its bound is wide and the rms decides.",
             ),
         ),
     ),

@@ -80,12 +80,14 @@ PROBLEM = Problem(
             placement=Placement.SHARDED,
             sharding="rank r holds positions r*S_local to (r+1)*S_local - 1",
             tolerance=Tolerance(
-                atol=0.041,
-                rtol=0.041,
+                atol=0.15,
+                rtol=0.1,
                 rms=0.0095,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks (10 calls), base at 4 "
-                "ranks (2 calls): honest programs (everything rounded to bfloat16; float32) err by at most 0.020 and "
-                "0.0043 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.082 and 0.021 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks (10 calls), base "
+                "at 4 ranks (2 calls): honest programs (everything rounded to bfloat16; float32) err by at most "
+                "0.020 and 0.0043 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.082 and "
+                "0.021 rms. In 200 calls at tiny one element erred by 0.045, so the bound on single elements is "
+                "wide and the rms decides.",
             ),
         ),
     ),

@@ -10,10 +10,11 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 TOLERANCE = Tolerance(
     atol=0.15,
     rtol=0.15,
-    rms=0.022,
+    rms=0.03,
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny: honest programs (every "
     "step rounded, float32, autograd with fused Adam) err by at most 0.03 and 0.0132 rms, the cheapest cheat "
-    "(8-bit float payloads) by at least 0.13 and 0.037 rms: the rms decides.",
+    "(8-bit float payloads) by at least 0.13 and 0.037 rms: the rms decides, in "
+    "200 calls at most 0.0171, as one large gradient can carry the second moments.",
 )
 WEIGHTS = replace(
     TOLERANCE,

@@ -57,7 +57,7 @@ PROBLEM = Problem(
             name="flat_grads",
             shape=("WP",),
             values="normal with a log-normal scale per element and a scale between 0.7 and 1.4 per rank; different on "
-            "every rank",
+            "every rank; the largest magnitude leaves no quotient half-way between two codes",
         ),
         Argument(
             name="amax_history",
