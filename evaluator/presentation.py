@@ -10,6 +10,9 @@ from evaluator.host.survey import NEVER_ENFORCED
 from evaluator.judging.recompute import Recomputed
 from evaluator.judging.verdicts import FACTS
 
+_MOST_WORKS = 8
+"""So many names of the recorded call are shown; the report has more."""
+
 
 def report_text(report: EvaluationReport) -> str:
     """A report for a person."""
@@ -32,6 +35,7 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
                 f"  rank {check.rank} {check.output}: {check.wrong_elements} of {check.elements} wrong, "
                 f"largest error {check.max_error:.3g} of the limit"
             )
+    yield from _evidence_lines(report)
     if report.timing is not None:
         timing = report.timing
         yield f"speedup {timing.score:.3f} (interval {timing.low:.3f} to {timing.high:.3f})"
@@ -44,6 +48,24 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
     yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
+
+
+def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
+    """Which hardware paths were seen, what the links carried, and what the recorded call spent its time on."""
+    for seen in report.primitives:
+        yield f"{seen.primitive.value}, shown by {seen.witness.value}: {seen.detail}"
+    for size in report.record.sizes if report.record is not None else ():
+        if size.wire is not None and size.wire.calls:
+            moved, least = max((*size.wire.sent_bytes, *size.wire.received_bytes)), size.wire.least_bytes
+            yield f"links at {size.size}: {moved:,} bytes a call at the busiest rank, {least:,.0f} needed"
+            if size.wire.flag:
+                yield f"  FLAG: {size.wire.flag}"
+        elif size.wire is not None:
+            yield f"links at {size.size}: {size.wire.note}"
+    if report.audit is not None:
+        yield f"recorded call at {report.audit.size}: {report.audit.note or f'{len(report.audit.works)} names'}"
+        for work in report.audit.works[:_MOST_WORKS]:
+            yield f"  {work.us:10.1f} us  {work.count} x {work.kind.value} {work.name}"
 
 
 def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:

@@ -15,6 +15,7 @@ from evaluator.contract import AuditedWork, Backend, CallKind, EvaluationReport,
 from evaluator.host import Judge, audit, links
 from evaluator.judging import audit as auditing
 from evaluator.judging import wire
+from evaluator.presentation import report_text
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -194,6 +195,9 @@ def test_a_judgement_says_which_collectives_ran_and_that_cpu_ranks_have_no_links
     assert size.wire.note.startswith("not offered")
     assert size.wire.least_bytes > 0
     assert EvaluationReport.from_json(report.to_json()) == report
+    told = report_text(report)
+    assert "links at tiny: not offered: CPU ranks have no NVLink" in told
+    assert "1 x operator gloo:all_reduce" in told
 
 
 def test_a_submission_that_profiles_itself_is_not_blamed(judge):
