@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
@@ -130,15 +130,8 @@ def _selected(user: Any, wanted: dict[str, Any]) -> QuerySet[Submission]:
     return chosen
 
 
-def _newest(submission: Submission) -> Evaluation:
-    evaluation = queries.latest_evaluation(submission)
-    # An action stores a submission and its first evaluation together.
-    assert evaluation is not None
-    return evaluation
-
-
 def _detail(request: Request, submission: Submission, live: queries.LiveView | None = None) -> dict[str, Any]:
-    live = live or queries.live_view(_newest(submission))
+    live = live or queries.live_view(queries.load_evaluations(submission))
     return dict(SubmissionDetail(submission, context={"request": request, "live": live}).data)
 
 
@@ -184,8 +177,7 @@ class SubmissionView(Endpoint):
         """A submission with the stage, place or report of its newest evaluation. Poll it with If-None-Match."""
         inputs.read(inputs.NoQuery, request.query_params)
         submission = _readable(request, queries.get_submission(viewer(request), submission_id))
-        prefetch_related_objects([submission], "evaluations")
-        live = queries.live_view(_newest(submission))
+        live = queries.live_view(queries.load_evaluations(submission))
         tag = _tag(submission, live)
         unchanged = _conditional(request, tag)
         return unchanged or Response(_detail(request, submission, live), headers=_cache_headers(tag))
@@ -232,7 +224,7 @@ class Cancel(Endpoint):
         """End the newest evaluation before it has ended by itself; the node that works on it stops."""
         user = caller(request)
         submission = queries.get_submission(user, submission_id)
-        actions.cancel_evaluation(_newest(submission), by=user)
+        actions.cancel_evaluation(queries.load_evaluations(submission), by=user)
         return Response(_detail(request, submission))
 
 

@@ -1,5 +1,7 @@
 """What an operator has switched for a problem."""
 
+from django.db.models import QuerySet
+
 from portal.catalog.models import ProblemSwitch
 from portal.refusals import Refusal
 from problems import registry
@@ -11,9 +13,9 @@ def switch(slug: str) -> ProblemSwitch:
     return ProblemSwitch.objects.filter(pk=slug).first() or ProblemSwitch(slug=slug)
 
 
-def paused_slugs() -> tuple[str, ...]:
-    """The problems whose submissions wait until the operator resumes judging."""
-    return tuple(ProblemSwitch.objects.filter(is_paused=True).values_list("slug", flat=True))
+def paused_slugs() -> QuerySet[ProblemSwitch, str]:
+    """The slugs of the problems whose submissions wait until the operator resumes judging; part of larger queries."""
+    return ProblemSwitch.objects.filter(is_paused=True).order_by().values_list("slug", flat=True)
 
 
 def get_problem(slug: str) -> Problem:

@@ -1,13 +1,25 @@
 """Shared reads of submissions: who may see what, the order of the queue, and what a live page shows."""
 
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
-from typing import Any
 
 from django.conf import settings
-from django.db.models import Case, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    IntegerField,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    prefetch_related_objects,
+)
 
 from evaluator.contract import EvaluationReport, Mode, SourceBundle, Stage
 from portal.accounts.models import User
@@ -89,6 +101,15 @@ def latest_evaluation(submission: Submission) -> Evaluation | None:
     return submission.evaluations.select_related("node").order_by("-queued_at").first()
 
 
+def load_evaluations(submission: Submission) -> Evaluation:
+    """Load the evaluations of `submission` and their nodes in one query, as serializers want them; the newest."""
+    prefetch_related_objects(
+        [submission], Prefetch("evaluations", Evaluation.objects.select_related("node").order_by("-queued_at"))
+    )
+    # An action stores a submission and its first evaluation together.
+    return submission.evaluations.all()[0]
+
+
 def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation:
     """The evaluation with this id, if `viewer` may see its submission; raises Refusal (404)."""
     try:
@@ -113,18 +134,25 @@ def queue_order(profile: str) -> QuerySet[Evaluation]:
     Priority decides first; then an author without work in progress on the profile comes before one with; then the
     time of queueing. Paused problems are left out.
     """
-    working = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).values("submission__author")
+    busy = Q(submission__author__in=_busy_authors(profile))
+    return (
+        _waiting(profile)
+        .annotate(waits_for_others=Case(When(busy, then=Value(1)), default=Value(0), output_field=IntegerField()))
+        .order_by("-priority", "waits_for_others", "queued_at", "id")
+    )
+
+
+def _waiting(profile: str) -> QuerySet[Evaluation]:
     return (
         Evaluation.objects.filter(profile=profile, state=State.QUEUED)
         .exclude(submission__problem__in=paused_slugs())
         .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
-        .annotate(
-            waits_for_others=Case(
-                When(submission__author__in=working, then=Value(1)), default=Value(0), output_field=IntegerField()
-            )
-        )
-        .order_by("-priority", "waits_for_others", "queued_at", "id")
     )
+
+
+def _busy_authors(profile: str) -> QuerySet[Evaluation, int]:
+    working = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS)
+    return working.order_by().values_list("submission__author", flat=True)
 
 
 def paused_profiles() -> frozenset[str]:
@@ -146,13 +174,12 @@ class QueuePlace:
     has_node: bool
 
 
-def _goes_before(evaluation: Evaluation, rank: int) -> Q:
-    """What `queue_order` puts before `evaluation`, whose own `waits_for_others` is `rank`.
-
-    The database counts these rows: a run puts hundreds of evaluations into the queue at once.
-    """
+def _goes_before(evaluation: Evaluation, busy: Collection[int]) -> Q:
+    """What `queue_order` puts before `evaluation` while the authors `busy` have work in progress on its profile."""
+    has_busy_author = Q(submission__author__in=busy)
     earlier = Q(queued_at__lt=evaluation.queued_at) | Q(queued_at=evaluation.queued_at, pk__lt=evaluation.pk)
-    before = Q(waits_for_others__lt=rank) | (Q(waits_for_others=rank) & earlier)
+    is_busy = evaluation.submission.author_id in busy
+    before = ~has_busy_author | earlier if is_busy else ~has_busy_author & earlier
     return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
 
 
@@ -160,14 +187,17 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     """The place of a queued evaluation; None once it has left the queue."""
     if evaluation.state != State.QUEUED:
         return None
-    waiting: QuerySet[Any] = queue_order(evaluation.profile)
-    rank = waiting.filter(pk=evaluation.pk).values_list("waits_for_others", flat=True).first()
-    is_paused = rank is None
-    ahead = waiting.filter(_goes_before(evaluation, rank)).count() if rank is not None else waiting.count()
+    before = _goes_before(evaluation, set(_busy_authors(evaluation.profile)))
+    # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
+    counted = _waiting(evaluation.profile).aggregate(
+        total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))
+    )
+    is_paused = not counted["itself"]
+    ahead = counted["total" if is_paused else "ahead"]
     slots = online_slots(profile=evaluation.profile).count()
     return QueuePlace(
         ahead=ahead,
-        total=waiting.count(),
+        total=counted["total"],
         expected_wait_s=None if is_paused else _expected_wait_s(evaluation.profile, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,
@@ -270,9 +300,11 @@ def _recent(profile: str) -> QuerySet[Evaluation]:
 
 
 def _expected_wait_s(profile: str, *, ahead: int, slots: int) -> float | None:
+    if not slots:
+        return None
     times = _recent(profile).values_list("started_at", "finished_at")[:_RECENT]
     durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
-    if not durations or not slots:
+    if not durations:
         return None
     running = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).count()
     return median(durations) * (ahead + running) / slots

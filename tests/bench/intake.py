@@ -2,15 +2,18 @@
 
 `python -m tests.bench.intake [--submissions 2000] [--clients 8] [--authors 20] [--web 2]` starts PostgreSQL and the web
 server, sends different sources from several connections that stay open, and counts afterwards what the database holds.
-The clients run on the same machine and use its processors as well.
+The clients run on the same machine and use its processors as well, so the processor time that web and database spent on
+each submission is counted too: it says what the same processes would take on processors of their own.
 """
 
 import argparse
 import http.client
 import json
+import os
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from statistics import quantiles
@@ -27,6 +30,23 @@ for number in range({authors}):
     print(actions.create_token(user, name="bench", scopes=["submit", "read"], lifetime_days=1)[1])
 """
 _COUNT = "from portal.submissions.models import Submission; print(Submission.objects.count())"
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds(root: int) -> float:
+    """The processor time of a process and everything below it, what has ended included."""
+    parents, ticks = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # ended while we looked
+            fields = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks[pid] for pid in family) / _TICKS
 
 
 class Load:
@@ -86,12 +106,18 @@ def main() -> None:
             stack.start_web(workers=chosen.web)
             printed = stack.manage("shell", "--no-imports", "-c", _MAKE_AUTHORS.format(authors=chosen.authors))
             load = Load(stack.url, printed.split(), submissions=chosen.submissions, clients=chosen.clients)
+            processes = {"web": stack.pid("web"), "PostgreSQL": database.process.pid}
+            before = {name: processor_seconds(pid) for name, pid in processes.items()}
             seconds = load.run()
+            spent = {name: processor_seconds(pid) - before[name] for name, pid in processes.items()}
             kept = int(stack.manage("shell", "--no-imports", "-c", _COUNT).split()[-1])
     taken = chosen.submissions - len(load.refused)
     cuts = quantiles(load.seconds, n=100)
     print(f"{taken} of {chosen.submissions} accepted in {seconds:.1f} s: {taken / seconds:.0f} a second")
     print(f"in the database: {kept}; lost: {taken - kept}")
+    each = {name: s * 1000 / max(taken, 1) for name, s in spent.items()}
+    parts = ", ".join(f"{name} {ms:.1f} ms" for name, ms in each.items())
+    print(f"processor time for each: {parts}; two processors for these alone: {2000 / sum(each.values()):.0f} a second")
     print(f"answer within {cuts[49] * 1000:.0f} ms (median), {cuts[94] * 1000:.0f} ms (95th percentile)")
     for status, text in load.refused[:3]:
         print(f"refused with {status}: {text[:300]}")

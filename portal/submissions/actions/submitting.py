@@ -50,17 +50,21 @@ def create_submission(
     with transaction.atomic():
         # The author's row is locked so that two requests at once cannot both pass the checks that count rows. The
         # other database, SQLite, allows one writing transaction at a time anyway.
-        User.objects.select_for_update().get(pk=author.pk)
+        User.objects.select_for_update().only("pk").get(pk=author.pk)
         earlier = _submission_with_key(author, idempotency_key, problem=problem, backend=backend, files=files)
         if earlier is not None:
             return earlier
         _check_open(problem)
         _check_room(author)
-        _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, files=files)
+        source = Source.objects.defer("bundle").filter(digest=files.digest).first()
+        if source is None:
+            source = _stored(files)
+        else:
+            _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, source=source)
         submission = Submission.objects.create(
             author=author,
             problem=problem,
-            source=_stored(files),
+            source=source,
             backend=backend,
             visibility=visibility,
             note=note.strip()[:200],
@@ -229,9 +233,7 @@ def _check_room(author: User) -> None:
         )
 
 
-def _check_not_waiting(
-    author: User, *, problem: str, backend: str, profile: str, mode: str, files: SourceBundle
-) -> None:
+def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
         Evaluation.objects.exclude(state__in=State.ended())
         .filter(
@@ -239,7 +241,7 @@ def _check_not_waiting(
             submission__is_attempt=False,
             submission__problem=problem,
             submission__backend=backend,
-            submission__source__digest=files.digest,
+            submission__source=source,
             profile=profile,
             mode=mode,
         )
@@ -283,12 +285,18 @@ def _submission_with_key(
 
 
 def _stored(files: SourceBundle) -> Source:
-    source, _ = Source.objects.get_or_create(
-        digest=files.digest,
-        defaults={
-            "bundle": json.loads(files.to_json()),
-            "size_bytes": sum(len(file.text.encode()) for file in files.files),
-        },
+    # Another author may store the same at this moment: one statement that leaves either the one or the other.
+    [source] = Source.objects.bulk_create(
+        [
+            Source(
+                digest=files.digest,
+                bundle=json.loads(files.to_json()),
+                size_bytes=sum(len(file.text.encode()) for file in files.files),
+            )
+        ],
+        update_conflicts=True,
+        unique_fields=["digest"],
+        update_fields=["size_bytes"],
     )
     return source
 

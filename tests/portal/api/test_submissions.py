@@ -375,3 +375,11 @@ def test_the_number_of_queries_does_not_grow_with_the_list(alice, alices, django
         submit(alice)
     with django_assert_num_queries(3):
         alices.get(SUBMISSIONS)
+
+
+def test_the_number_of_queries_of_a_submission_does_not_grow_with_the_queue(alices, bob, django_assert_num_queries):
+    create(alices)  # the token's last use is noted
+    for _ in range(3):
+        submit(bob)
+    with django_assert_num_queries(14):
+        create(alices, source=f"{SOLUTION}# new\n")
