@@ -104,7 +104,7 @@ def fast_curves(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> 
         for number, (name, points) in enumerate(curves)
     ]
     figure = go.Figure(data=traces, layout=base_layout(x_title="p: speedup over the reference", y_title="fast_p@1"))
-    figure.update_yaxes(rangemode="tozero", tickformat=".0%")
+    figure.update_yaxes(rangemode="tozero", tickformat=".1~%")
     figure.update_xaxes(range=[0, 3])
     return figure
 

@@ -71,6 +71,7 @@ def times_spread(sizes: Sequence[SizeTiming], calls: Mapping[str, Series]) -> go
         ],
         layout=base_layout(x_title="Time of a call, us", y_title="", height=200 + 90 * len(rows)),
     )
+    figure.update_layout(legend={"itemsizing": "constant"})
     figure.update_xaxes(type="log")
     figure.update_yaxes(
         tickvals=[row.height for row in rows],

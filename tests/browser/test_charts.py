@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit
-from tests.browser.test_pages import LOOKS, LOOKS_FOR_AXE, _problems
+from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
 PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/"}
 # axe looks at every cell of every row: a few rows tell it as much as all of them, in a tenth of the time.
@@ -19,7 +19,7 @@ def test_chart_pages_fit_and_are_accessible(visit: Visit, width: int, scheme: st
     found = [
         problem
         for name, address in pages.items()
-        for problem in _problems(page, address, picture=f"{name}-{width}-{scheme}")
+        for problem in problems_of(page, address, picture=f"{name}-{width}-{scheme}")
     ]
     assert found == []
 
@@ -52,7 +52,7 @@ def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Vi
 
 def test_a_point_opens_its_problem_and_a_picture_can_be_saved(visit: Visit) -> None:
     page = visit().page
-    page.goto("/roofline/")
+    page.goto("/roofline/?profile=h200x8-nomc")
     page.locator(POINTS).first.wait_for(state="attached")
     for name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
         with page.expect_download() as saving:
@@ -68,7 +68,7 @@ def test_a_point_opens_its_problem_and_a_picture_can_be_saved(visit: Visit) -> N
 
 def test_rooflines_and_taxonomy_can_be_read_without_scripts(visit: Visit) -> None:
     page = visit(scripts=False).page
-    page.goto("/roofline/?sort=public&order=descending")
+    page.goto("/roofline/?profile=h200x8-nomc&sort=public&order=descending")
     expect(page.get_by_role("row").nth(1)).to_be_visible()
     expect(page.get_by_role("main")).to_contain_text("is not our baseline")
     page.get_by_role("link", name="Floor").click()

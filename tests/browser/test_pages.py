@@ -2,25 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from tests.browser.conftest import Visit, save_screenshot, sign_up
+from tests.browser.conftest import Visit, sign_up
+from tests.browser.looks import LOOKS, problems_of
 from tests.browser.test_journey import RIGHT, WRONG_ON_RANK_1, submit, wait_for_verdict
-
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-# The accessibility of a page is looked at in each scheme and in each width, not in all four looks: it takes a while.
-LOOKS_FOR_AXE = ("1280-light", "390-dark")
-# Both widths and both schemes are looked at in `make test`; the other two combinations in `make gate`.
-LOOKS = [
-    (1280, "light"),
-    (390, "dark"),
-    pytest.param(1280, "dark", marks=pytest.mark.slow),
-    pytest.param(390, "light", marks=pytest.mark.slow),
-]
 
 
 @dataclass(frozen=True)
@@ -92,30 +80,9 @@ def test_pages_fit_and_are_accessible(visit: Visit, story: Story, width: int, sc
         problem
         for page, pages in ((member, story.pages()), (anybody, ANONYMOUS_PAGES))
         for name, address in pages.items()
-        for problem in _problems(page, address, picture=f"{name}-{width}-{scheme}")
+        for problem in problems_of(page, address, picture=f"{name}-{width}-{scheme}")
     ]
     assert problems == []
-
-
-def _problems(page: Page, address: str, *, picture: str) -> list[str]:
-    page.goto(address)
-    page.wait_for_load_state("networkidle")
-    save_screenshot(page, picture)
-    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    found = [f"{picture}: wider than the screen by {overflow} px"] if overflow > 0 else []
-    if not picture.endswith(LOOKS_FOR_AXE):
-        return found
-    return found + [f"{picture}: {violation}" for violation in _accessibility(page)]
-
-
-def _accessibility(page: Page) -> list[str]:
-    page.evaluate(AXE)
-    result: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{violation['id']} ({violation['impact']}): {violation['help']} at {violation['nodes'][0]['target']}"
-        for violation in result["violations"]
-        if violation["impact"] in ("serious", "critical")
-    ]
 
 
 def test_the_main_pages_can_be_read_without_scripts(visit: Visit, story: Story) -> None:

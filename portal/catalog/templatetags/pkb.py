@@ -77,9 +77,11 @@ def markdown(text: str) -> SafeString:
 
 @register.filter
 def microseconds(value: float | None) -> str:
-    """A time given in microseconds, in the unit that suits it."""
+    """A time given in microseconds, in the unit that suits it; less than a nanosecond is told from nothing alone."""
     if value is None:
         return "none"
+    if 0 < value < 0.001:
+        return "< 0.001 µs"
     for limit, divisor, unit in ((1e3, 1, "µs"), (1e6, 1e3, "ms")):
         if value < limit:
             return f"{significant(value / divisor)} {unit}"
@@ -119,7 +121,15 @@ def _scaled(value: float, *, units: tuple[str, ...], base: float) -> str:
 @register.filter
 def percent(value: float | None) -> str:
     """A share as a percentage with two significant digits; empty where it is unknown."""
+    if value is not None and 0 < value < 1e-5:
+        return "< 0.001 %"
     return "" if value is None else f"{float(f'{100 * value:.2g}'):,.10g} %"
+
+
+@register.filter
+def compact(value: float) -> str:
+    """A pure number with three significant digits, with M, G, ... from a million on."""
+    return significant(value) if abs(value) < 1e6 else _scaled(value / 1e6, units=("M", "G", "T", "P"), base=1000)
 
 
 @register.filter

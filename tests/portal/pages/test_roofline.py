@@ -46,7 +46,7 @@ def test_every_problem_that_runs_on_the_profile_has_its_row(client):
 def test_the_floor_is_that_of_the_judge(client):
     problem, peaks = registry.get("gemm_allreduce"), profiles()[GPU].peaks
     cost = problem.cost(problem.dims(SizeName.BASE, 8), 8, 2)
-    (row,) = [row for row in _rows(client) if row["slug"] == problem.slug]
+    (row,) = [row for row in _rows(client, profile=GPU) if row["slug"] == problem.slug]
     assert float(row["floor_us"]) == floor(cost, peaks).us
 
 
@@ -63,16 +63,28 @@ def test_the_terms_of_a_floor_are_its_largest_and_its_sum(client):
 
 
 def test_public_references_are_labelled_and_never_ours(client):
-    figure = _figure(client)
+    figure = _figure(client, profile=GPU)
     assert _trace(figure, "our reference") is None
     assert len(_trace(figure, "public reference, public inputs")["x"]) > 50
-    page = client.get("/roofline/").content.decode()
+    page = client.get("/roofline/", {"profile": GPU}).content.decode()
     assert "is not our baseline" in page
     assert "gemv_decode (number 46 of the public set was another problem" in page
-    rows = {row["slug"]: row for row in _rows(client)}
+    rows = {row["slug"]: row for row in _rows(client, profile=GPU)}
     assert rows["allreduce"]["public_reference_us"] == "100.0"
     assert rows["allreduce"]["reference_us"] == ""
     assert rows["gemv_decode"]["public_reference_us"] == rows["fsdp_and_tp"]["public_reference_us"] == ""
+
+
+@pytest.mark.parametrize("name", [name for name in profiles() if measurements.baselines(name) is not None])
+def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, name):
+    rows = _rows(client, profile=name, size="all")
+    known = [row for row in rows if row["reference_us"]]
+    table = measurements.baselines(name)
+    assert len(known) == sum(
+        entry.revision == registry.revision(slug) for slug, sizes in table.baselines.items() for entry in sizes.values()
+    )
+    assert [row["slug"] for row in known if float(row["reference_us"]) < float(row["floor_us"])] == []
+    assert _trace(_figure(client, profile=name, size="all"), "our reference") is not None
 
 
 def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
@@ -83,10 +95,10 @@ def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
 def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, alice, bob, local):
     scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, score=1.1)
     scenes.judged(bob, local, problem="gemm_allreduce", profile=GPU, score=1.9)
-    (row,) = [row for row in _rows(client) if row["slug"] == "gemm_allreduce"]
+    (row,) = [row for row in _rows(client, profile=GPU) if row["slug"] == "gemm_allreduce"]
     assert (row["best_author"], row["best_us"], row["reference_us"]) == ("bob", "80.0", "100.0")
     assert row["reference_source"] == "side by side with the best entry"
-    figure = _figure(client)
+    figure = _figure(client, profile=GPU)
     joined = _trace(figure, "reference to best")
     assert joined["x"] == [*_trace(figure, "our reference")["x"], *_trace(figure, "best entry")["x"], None]
 

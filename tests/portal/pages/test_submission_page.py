@@ -55,7 +55,7 @@ def test_a_pass_shows_score_interval_times_and_plot_data(as_alice, alice, local)
     assert "1.210 to 1.280" in page
     assert "80.0 µs" in page
     assert len(figure["data"][-1]["y"]) == 12
-    assert "plotly-basic.js" in page
+    assert "vendor/plotly.js" in page
 
 
 def test_a_failure_names_the_rank_and_links_the_line(as_alice, alice, local):
