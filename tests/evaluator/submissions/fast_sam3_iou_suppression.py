@@ -186,39 +186,71 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     }
 }
 
-void suppress(int64_t own_masks, int64_t own_scores, int64_t last, int64_t masks, int64_t scores, int64_t suppressed,
-              const std::vector<int64_t>& bases, const std::vector<int>& object_counts,
-              const std::vector<int64_t>& offsets, int vectors, int splits, int rank, float threshold, bool reverse,
-              int64_t call, int64_t stream_address) {
-    Peers peers{};
-    Counts counts{};
-    const int world = static_cast<int>(bases.size());
-    if (world > kMaxRanks || object_counts.size() != bases.size())
-        throw std::runtime_error("written for at most 8 ranks, with one number of objects each");
-    int first = 0, objects = 0;
-    for (int peer = 0; peer < world; ++peer) {
-        peers.base[peer] = reinterpret_cast<char*>(bases[peer]);
-        counts.objects[peer] = object_counts[peer];
-        if (peer < rank) first += object_counts[peer];
-        objects += object_counts[peer];
-    }
-    const Layout layout{offsets.at(0), offsets.at(1), offsets.at(2), offsets.at(3)};
-    const Shape shape{vectors, (vectors + kOfferThreads - 1) / kOfferThreads, objects, rank, world};
-    const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
-    const auto* held = reinterpret_cast<const uint4*>(own_masks);
-    if (counts.objects[rank] > 0)
-        offer<<<dim3(shape.stretches, counts.objects[rank]), kOfferThreads, 0, stream>>>(
-            held, reinterpret_cast<const __nv_bfloat16*>(own_scores), peers, layout, shape, first);
-    if (objects > 0)
-        collect<<<objects * splits, kCollectThreads, 0, stream>>>(
-            held, reinterpret_cast<const int64_t*>(last), reinterpret_cast<float4*>(masks),
-            reinterpret_cast<float*>(scores), reinterpret_cast<uint8_t*>(suppressed), peers, counts, layout, shape,
-            threshold, reverse, static_cast<uint32_t>(call));
+void check_launch() {
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
 }
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("suppress", &suppress); }
+// Calls alternate between two slots: a slot is written again two calls later, when the meeting of the call between has
+// shown that every rank has read it.
+class Plan {
+  public:
+    Plan(const std::vector<int64_t>& bases, const std::vector<int64_t>& offsets, int64_t slot_bytes, int vectors,
+         int rank)
+        : first_slot_{offsets.at(0), offsets.at(1), offsets.at(2), offsets.at(3)}, slot_bytes_(slot_bytes),
+          shape_{vectors, (vectors + kOfferThreads - 1) / kOfferThreads, 0, rank, static_cast<int>(bases.size())} {
+        if (bases.size() > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
+        for (size_t peer = 0; peer < bases.size(); ++peer) peers_.base[peer] = reinterpret_cast<char*>(bases[peer]);
+    }
+
+    void give(int64_t masks, int64_t scores, const std::vector<int>& counts, int64_t stream) {
+        if (static_cast<int>(counts.size()) != shape_.world) throw std::runtime_error("one number of objects per rank");
+        ++call_;
+        shape_.objects = 0;
+        int first = 0;
+        for (int peer = 0; peer < shape_.world; ++peer) {
+            counts_.objects[peer] = counts[peer];
+            if (peer == shape_.rank) first = shape_.objects;
+            shape_.objects += counts[peer];
+        }
+        if (counts_.objects[shape_.rank] > 0)
+            offer<<<dim3(shape_.stretches, counts_.objects[shape_.rank]), kOfferThreads, 0,
+                    reinterpret_cast<cudaStream_t>(stream)>>>(
+                reinterpret_cast<const uint4*>(masks), reinterpret_cast<const __nv_bfloat16*>(scores), peers_, layout(),
+                shape_, first);
+        check_launch();
+    }
+
+    void take(int64_t own_masks, int64_t last, int64_t masks, int64_t scores, int64_t suppressed, float threshold,
+              bool reverse, int splits, int64_t stream) const {
+        if (shape_.objects > 0)
+            collect<<<shape_.objects * splits, kCollectThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
+                reinterpret_cast<const uint4*>(own_masks), reinterpret_cast<const int64_t*>(last),
+                reinterpret_cast<float4*>(masks), reinterpret_cast<float*>(scores),
+                reinterpret_cast<uint8_t*>(suppressed), peers_, counts_, layout(), shape_, threshold, reverse, call_);
+        check_launch();
+    }
+
+  private:
+    Layout layout() const {
+        const int64_t slot = (call_ & 1) * slot_bytes_;
+        return {first_slot_.masks + slot, first_slot_.bits + slot, first_slot_.pixels + slot, first_slot_.scores + slot};
+    }
+
+    Peers peers_{};
+    Counts counts_{};
+    Layout first_slot_;
+    int64_t slot_bytes_;
+    Shape shape_;
+    uint32_t call_ = 0;
+};
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    pybind11::class_<Plan>(m, "Plan")
+        .def(pybind11::init<const std::vector<int64_t>&, const std::vector<int64_t>&, int64_t, int, int>())
+        .def("give", &Plan::give)
+        .def("take", &Plan::take);
+}
 """
 
 
@@ -228,58 +260,51 @@ def extension():
 
 
 class Exchange:
-    """Symmetric memory for up to `capacity` objects per rank: flags, and two slots by turns.
-
-    A slot is written again two calls later, when the meeting of the call between has shown that every rank has read it.
-    """
+    """Symmetric memory for up to `capacity` objects per rank: flags, and two slots."""
 
     def __init__(self, capacity, pixels, group):
         device = torch.device("cuda", torch.cuda.current_device())
-        world = dist.get_world_size(group)
+        everywhere = capacity * dist.get_world_size(group)
         stretches = -(-pixels // STRETCH)
-        sizes = (capacity * pixels * 2, world * capacity * stretches * STRETCH // 8, world * capacity * stretches * 4,
-                 world * capacity * 4)
-        self.starts = [0]
+        # Masks of this rank; bits, pixels per stretch and scores of all.
+        sizes = (capacity * pixels * 2, everywhere * stretches * STRETCH // 8, everywhere * stretches * 4, everywhere * 4)
+        starts = [FLAG_BYTES]
         for size in sizes:
-            self.starts.append(self.starts[-1] + -(-size // 256) * 256)
-        self.memory = symm_mem.empty(FLAG_BYTES + 2 * self.starts[-1], dtype=torch.uint8, device=device)
+            starts.append(starts[-1] + -(-size // 256) * 256)
+        slot_bytes = starts[-1] - FLAG_BYTES
+        self.memory = symm_mem.empty(FLAG_BYTES + 2 * slot_bytes, dtype=torch.uint8, device=device)
         self.memory.zero_()
         self.handle = symm_mem.rendezvous(self.memory, group)
-        self.bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
-        self.calls = 0
+        world = self.handle.world_size
+        bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
+        self.plan = extension().Plan(bases, starts[:4], slot_bytes, pixels // 8, self.handle.rank)
         torch.cuda.synchronize()
         dist.barrier(group)  # no flag may be raised before every rank has cleared its own
-
-    def next_slot(self):
-        """Offsets of masks, bits, numbers of pixels and scores in the slot of a new call."""
-        self.calls += 1
-        slot = FLAG_BYTES + self.calls % 2 * self.starts[-1]
-        return [slot + start for start in self.starts[:4]]
 
 
 @functools.cache
 def exchange(capacity, pixels, group):
-    return Exchange(capacity, pixels, group)
+    return Exchange(capacity, pixels, group or dist.group.WORLD)
 
 
 def solution(low_res_masks_local, obj_scores_local, num_obj_per_gpu, last_occluded, iou_threshold=0.7, reverse=False,
              group=None):
-    own, scores_own = low_res_masks_local.contiguous(), obj_scores_local.contiguous()
+    own, scores_own, last = low_res_masks_local.contiguous(), obj_scores_local.contiguous(), last_occluded.contiguous()
     height, width = own.shape[1:]
     if own.dtype != torch.bfloat16 or height * width % 8:
         raise ValueError(f"masks are {own.dtype}, {height} x {width}; written for bfloat16, 8 pixels at a time")
     # A power of two, so that changing counts seldom need new symmetric memory.
     capacity = 1 << (max(*num_obj_per_gpu, 1) - 1).bit_length()
-    state = exchange(capacity, height * width, group or dist.group.WORLD)
+    plan = exchange(capacity, height * width, group).plan
+    stream = torch.cuda.current_stream().cuda_stream
+    plan.give(own.data_ptr(), scores_own.data_ptr(), num_obj_per_gpu, stream)
     objects, device = sum(num_obj_per_gpu), own.device
     masks = torch.empty((objects, height, width), dtype=torch.float32, device=device)
     scores = torch.empty(objects, dtype=torch.float32, device=device)
     suppressed = torch.empty(objects, dtype=torch.bool, device=device)
     splits = max(1, min(16, RESIDENT_BLOCKS // max(objects, 1)))
-    slot = state.next_slot()
-    extension().suppress(
-        own.data_ptr(), scores_own.data_ptr(), last_occluded.data_ptr(), masks.data_ptr(), scores.data_ptr(),
-        suppressed.data_ptr(), state.bases, num_obj_per_gpu, slot, height * width // 8, splits,
-        state.handle.rank, iou_threshold, reverse, state.calls, torch.cuda.current_stream().cuda_stream,
+    plan.take(
+        own.data_ptr(), last.data_ptr(), masks.data_ptr(), scores.data_ptr(), suppressed.data_ptr(), iou_threshold,
+        reverse, splits, stream,
     )
     return masks, scores, suppressed
