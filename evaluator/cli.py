@@ -1,6 +1,7 @@
 """The judge's command line, by itself without a site: `run`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -37,6 +38,12 @@ from problems import registry
 from problems.schema import Problem, SizeName
 
 DEFAULT_PROFILE = "cpux2"
+
+
+class _ApiEvaluation(msgspec.Struct):
+    """What of the site's answer about an evaluation matters here."""
+
+    report: msgspec.Raw
 
 
 class UsageError(Exception):
@@ -82,7 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("--output", type=Path, help="another file to write")
     baseline.set_defaults(command=measure_baselines)
     again = commands.add_parser("recompute", help="score and verdict again from a report; exit 0 if they agree, else 1")
-    again.add_argument("report", type=Path, metavar="REPORT.json", help="what `run --json` or the site's API gives")
+    again.add_argument(
+        "report",
+        type=Path,
+        metavar="REPORT.json",
+        help="what `run --json` writes, or the site's API says of an evaluation",
+    )
     again.add_argument("--json", action="store_true")
     again.set_defaults(command=compute_again)
     doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it may do ranked public work")
@@ -150,7 +162,7 @@ def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
 def compute_again(options: argparse.Namespace) -> int:
     """`recompute`: whether a report's own calls give its score, interval and verdict on the times."""
     try:
-        report = EvaluationReport.from_json(options.report.read_bytes())
+        report = _read_report(options.report.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read {options.report}: {error.strerror}") from error
     except ContractError as error:
@@ -161,6 +173,13 @@ def compute_again(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(presentation.recomputed_text(report, found))
     return 0 if found.agrees else 1
+
+
+def _read_report(text: bytes) -> EvaluationReport:
+    """The report that `text` is, or that it holds as the site's API gives an evaluation; raises ContractError."""
+    with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
+        text = bytes(msgspec.json.decode(text, type=_ApiEvaluation).report)
+    return EvaluationReport.from_json(text)
 
 
 def list_problems(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ _PRACTICE = Vigilance(
     settle_jitter_us=0.0,
     skew_us=(15_000, 40_000),
     special_calls=8,
-    busy_cores=0.05,
+    busy_cores=0.04,
     # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
     second_gang_share=0.0,
 )

@@ -1,5 +1,6 @@
 """One evaluation from request to report."""
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -89,6 +90,7 @@ class Evaluation:
         self._contents = itertools.count()
         self._numbers = itertools.count(1)
         self._gang: Gang | None = None
+        self._second: Gang | None = None
         self._oracle: OracleGang | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
@@ -116,7 +118,7 @@ class Evaluation:
             self._start(take_oracle, take_gang)
             self._import()
             self._run_sizes()
-            self._run_second_gang(take_gang)
+            self._run_second_gang()
             self._conclude()
         except Ended:
             pass
@@ -139,9 +141,11 @@ class Evaluation:
 
     def close(self) -> None:
         """End the gang; raises EvaluatorError where something of it stays."""
-        gang, self._gang = self._gang, None
-        if gang is not None:
-            gang.close()
+        held, self._gang, self._second = (self._gang, self._second), None, None
+        with contextlib.ExitStack() as stack:
+            for gang in held:
+                if gang is not None:
+                    stack.callback(gang.close)
 
     # ---- stages -----------------------------------------------------------------------------------------------
 
@@ -188,6 +192,9 @@ class Evaluation:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
             self._oracle = take_oracle()
             self._gang = take_gang()
+            if self._second_share:
+                # Starts while the first gang imports and is verified; it stands ready before anything is timed.
+                self._second = take_gang()
             self._gang.wait_until_ready(cancelled=self._cancelled)
 
     def _import(self) -> None:
@@ -207,7 +214,7 @@ class Evaluation:
                 problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key
             )
             self._slots = opened.slots
-            reference_s = self._reference_s(opened)
+            reference_s, turn_s = self._reference_s(opened)
         at_size = self._evidence.open_size(size, opened.dims)
         caller = Caller(
             self._ready_gang(),
@@ -228,7 +235,15 @@ class Evaluation:
             with self._troubles(size=size):
                 self._verify(size, caller)
                 if self._request.mode.is_timed:
-                    self._time(caller, opened, series, size=size, reference_s=reference_s, blocks=blocks)
+                    blocks = blocks or self._blocks
+                    calls = leg_calls(
+                        reference_s,
+                        turn_s,
+                        self._settings,
+                        blocks=self._blocks,
+                        is_practice=not self._plan.profile.is_ranked_by_speed,
+                    )
+                    self._time(caller, opened, series, size=size, calls=calls, blocks=blocks)
                 if gang == 1 and self._settings.audit:
                     wire = self._count_links(size, opened, caller)
                     if size == self._sizes[-1]:
@@ -246,11 +261,13 @@ class Evaluation:
         may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
 
-    def _reference_s(self, opened: OpenedSize) -> float:
-        """The reference's time in seconds, from a few calls after its first."""
+    def _reference_s(self, opened: OpenedSize) -> tuple[float, float]:
+        """The reference's time in seconds, and what a call of it takes with its contents, after its first."""
         count = _REFERENCE_OPENING_CALLS if self._plan.profile.is_ranked_by_speed else _OPENING_CALLS
-        times = [self._time_reference(opened).longest_ns for _ in range(count)]
-        return median(times[1:]) * 1e-9
+        self._time_reference(opened)
+        start = time.monotonic()
+        times = [self._time_reference(opened).longest_ns for _ in range(count - 1)]
+        return median(times) * 1e-9, (time.monotonic() - start) / (count - 1)
 
     def _time_reference(self, opened: OpenedSize) -> ReferenceTime:
         return self._ready_oracle().time_reference(Content(index=next(self._contents)), groups=opened.groups)
@@ -269,13 +286,13 @@ class Evaluation:
         series: timing.Series,
         *,
         size: str,
-        reference_s: float,
-        blocks: int | None,
+        calls: int,
+        blocks: int,
     ) -> None:
-        """Every block at one size; special calls lie between the timed ones and look the same from inside."""
+        """Every block at one size, `calls` calls a leg; special calls lie between the timed ones and look the same."""
         profile = self._plan.profile
-        calls = leg_calls(reference_s, self._settings, is_practice=not profile.is_ranked_by_speed)
-        blocks = blocks or self._blocks
+        if self._second is not None:
+            self._second.wait_until_ready(cancelled=self._cancelled)
         total = 2 * calls * blocks
         # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
         least = self._settings.full_checks if profile.is_ranked_by_speed else total
@@ -290,9 +307,9 @@ class Evaluation:
                 caller.call(verify=True, kind=special[place])
             return caller.call(verify=place in checked)
 
-        # Looking at every process takes milliseconds, so it is done around a secret third of the blocks.
+        # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
-        watched = timing.secret_subset(blocks, least=max(2, -(-blocks // 3))) if is_watched else frozenset()
+        watched = timing.secret_subset(blocks, least=max(2, -(-blocks // 2))) if is_watched else frozenset()
         gpus = self._plan.gpus
         series.gpus = gpu_state.readings(gpus, moment="before")
         for block in range(blocks):
@@ -343,23 +360,27 @@ class Evaluation:
     def _blocks(self) -> int:
         return self._settings.blocks or self._plan.profile.blocks
 
-    def _run_second_gang(self, take_gang: Callable[[], Gang]) -> None:
-        """Run part of a ranked series again in a fresh gang with other secrets, and all of it where ratios differ."""
+    @property
+    def _second_share(self) -> float:
+        """The share of the series that a second gang runs; 0 where there is none."""
+        if self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GANG):
+            return 0.0
         share = self._settings.second_gang_share
-        share = self._plan.profile.vigilance.second_gang_share if share is None else share
-        is_off = not share or self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GANG)
-        if is_off:
+        return self._plan.profile.vigilance.second_gang_share if share is None else share
+
+    def _run_second_gang(self) -> None:
+        """Run part of a ranked series again in a fresh gang with other secrets, and all of it where ratios differ."""
+        second, self._second = self._second, None
+        if second is None:
             return
         first = judging.conclude(self._records, self._rules)[0]
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         self.close()
+        self._gang = second
         self._key = hashlib.sha256(self._key + b"second gang").digest()
-        with self._stage(Stage.STARTING, "starting a second gang"):
-            self._gang = take_gang()
-            self._gang.wait_until_ready(cancelled=self._cancelled)
         try:
             self._import()
-            again = self._run_sizes(gang=2, blocks=max(1, round(share * self._blocks)))
+            again = self._run_sizes(gang=2, blocks=max(1, round(self._second_share * self._blocks)))
             if not judging.agrees(again, first, self._rules):
                 del self._records[-len(again) :]
                 self._run_sizes(gang=2)

@@ -58,9 +58,14 @@ def cpu_ticks(pid: int) -> int:
 
 
 def owned_by(user: int) -> list[int]:
-    """Every process that runs as the host user `user`, zombies too."""
+    """Every process of the host user `user` that can still run; the dead may wait for a parent that never asks."""
     mark = f"\nUid:\t{user}\t"
-    return [pid for pid in _pids() if mark in _status(pid)]
+    return [pid for pid in _pids() if mark in (status := _status(pid)) and not _is_dead(status)]
+
+
+def _is_dead(status: str) -> bool:
+    """Whether a process has ended with all its threads: its first thread may end before the others."""
+    return "\nState:\tZ" in status and "\nThreads:\t1\n" in status
 
 
 def _status(pid: int) -> str:

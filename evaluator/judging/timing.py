@@ -16,8 +16,8 @@ _SAME = 0.02
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
 
-_BUSY_NS = 20_000_000
-"""Processor time that nobody is blamed for: it is counted in ticks of ten milliseconds."""
+_BUSY_NS = 10_000_000
+"""Processor time that nobody is blamed for: it is counted in ticks of 10 ms, and honest programs use none."""
 
 
 def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:

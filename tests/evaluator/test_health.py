@@ -4,13 +4,14 @@ import dataclasses
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from evaluator.contract import Assignment, EvaluationReport, SlotState, Verdict
-from evaluator.host import Judge
+from evaluator.host import Judge, processes
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -53,6 +54,35 @@ def test_a_process_that_stays_puts_the_slot_into_quarantine(slot: Slot) -> None:
     slot.prepare()
     assert slot.status.state is SlotState.QUARANTINED
     assert judged(slot, "correct").verdict is Verdict.JUDGE_FAILURE
+
+
+def test_a_dead_process_that_nobody_has_waited_for_is_not_left_over(slot: Slot) -> None:
+    command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "true"]
+    with subprocess.Popen(command) as dead:
+        os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+        assert judged(slot, "correct").verdict is Verdict.PASSED
+
+
+NOBODYS = 1_900_900_900
+"""A user number that no judge takes."""
+
+THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(100,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
+def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
+    command = ["setpriv", "--reuid", str(NOBODYS), "--clear-groups", "/usr/bin/python3", "-c", THREAD]
+    with subprocess.Popen(command) as left:
+        deadline = time.monotonic() + 20
+        while "State:\tZ" not in Path(f"/proc/{left.pid}/status").read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert processes.owned_by(NOBODYS) == [left.pid]
+        left.kill()
 
 
 CANARY = """

@@ -62,6 +62,8 @@ def test_anyone_can_compute_score_interval_and_verdict_again(
     path.write_text(reports[0].to_json())
     assert cli.main(["recompute", str(path)]) == 0
     assert "the report agrees with its record" in capsys.readouterr().out
+    path.write_text(json.dumps({"id": 1, "state": "finished", "report": json.loads(reports[0].to_json())}))
+    assert cli.main(["recompute", str(path)]) == 0
     changed = json.loads(reports[0].to_json())
     changed["timing"]["low"] *= 0.99
     path.write_text(json.dumps(changed))
