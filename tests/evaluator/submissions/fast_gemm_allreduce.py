@@ -3,7 +3,7 @@
 Large: the rows of C are owned in blocks by the ranks, and every block is cut into pieces. A rank computes the pieces
 owed to its peers first; copy engines push each finished piece into the owner's memory while the next is computed. The
 owner adds the ranks' pieces in float32, in rank order, and the others pull the sums, again by copy engine. Streams wait
-on words that peers write, so no SM spins beside the product.
+on words that peers write, so no SM spins beside the product. The last pieces have the SMs for themselves.
 
 Small: one kernel. Every block computes a tile on the tensor cores, pushes its rows to their owners (two ranks: the whole
 tile), adds what comes, and pushes the sums; blocks meet their twins on the other ranks by flags.
@@ -17,6 +17,7 @@ import torch.distributed._symmetric_memory as symm_mem
 from utils.cuda_helpers import compile_cuda_extension
 
 HEADER = 32768  # bytes of flags at the start of symmetric memory
+MEETING = 16384  # where in them blocks meet their twins
 BLOCKS = 132
 OVERLAP_OPERATIONS = 5e10  # from here the product takes longer than the launches of its pieces
 TILE = 128
@@ -37,6 +38,7 @@ CUDA = r"""
 constexpr int kMaxRanks = 8;
 constexpr int kPieceThreads = 256;
 constexpr int kPieceRounds = 4;
+constexpr int kShareThreads = 512;
 
 struct Peers { char* base[kMaxRanks]; };
 
@@ -334,6 +336,33 @@ __global__ void __launch_bounds__(kPieceThreads) add_pieces(
     }
 }
 
+// The last pieces, when no product is left to run beside: adds as above, meets the twins, then reads the peers' sums.
+template <typename T, int W>
+__global__ void __launch_bounds__(kShareThreads) add_and_share(
+    Vector<T>* out, const __grid_constant__ Peers pieces, const __grid_constant__ Peers sums,
+    const __grid_constant__ Peers flags, int64_t words, int64_t block_words, int rank, uint32_t epoch) {
+    const int64_t first = blockIdx.x * static_cast<int64_t>(kShareThreads) + threadIdx.x;
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * kShareThreads;
+    Vector<T>* own = reinterpret_cast<Vector<T>*>(sums.base[rank]);
+    for (int64_t i = first; i < words; i += stride) {
+        const Vector<T> sum = sum_at<T, W>(pieces, 0, i);
+        own[i] = sum;
+        out[rank * block_words + i] = sum;
+    }
+    meet<W>(flags, rank, 0, epoch);
+    for (int64_t i = first; i < words; i += stride) {
+        uint4 held[W];
+#pragma unroll
+        for (int step = 1; step < W; ++step) {
+            const int peer = (rank + step) % W;
+            held[step] = __ldcg(reinterpret_cast<const uint4*>(sums.base[peer]) + i);
+        }
+#pragma unroll
+        for (int step = 1; step < W; ++step)
+            reinterpret_cast<uint4*>(out)[(rank + step) % W * block_words + i] = held[step];
+    }
+}
+
 struct Pieces {
     int64_t sums, output, words;
     cudaStream_t stream;
@@ -348,6 +377,23 @@ struct Add {
     }
 };
 
+struct Shared {
+    int64_t out, words, block_words;
+    Peers sums, flags;
+    int rank, blocks;
+    uint32_t epoch;
+    cudaStream_t stream;
+};
+
+template <typename T, int W>
+struct Share {
+    static void launch(const Shared& call, const Peers& pieces) {
+        add_and_share<T, W><<<call.blocks, kShareThreads, 0, call.stream>>>(
+            reinterpret_cast<Vector<T>*>(call.out), pieces, call.sums, call.flags, call.words, call.block_words,
+            call.rank, call.epoch);
+    }
+};
+
 template <template <typename, int> class Kernel, typename T, typename Arguments>
 void dispatch_world(const Arguments& call, const Peers& peers, int world) {
     switch (world) {
@@ -358,11 +404,17 @@ void dispatch_world(const Arguments& call, const Peers& peers, int world) {
     }
 }
 
+Peers peers_of(const std::vector<int64_t>& addresses, int64_t offset) {
+    Peers peers{};
+    for (size_t i = 0; i < addresses.size() && i < kMaxRanks; ++i)
+        peers.base[i] = reinterpret_cast<char*>(addresses[i] + offset);
+    return peers;
+}
+
 template <template <typename, int> class Kernel, typename Arguments>
 void dispatch(const Arguments& call, const std::vector<int64_t>& addresses, const std::string& dtype) {
-    Peers peers{};
+    const Peers peers = peers_of(addresses, 0);
     const int world = static_cast<int>(addresses.size());
-    for (int i = 0; i < world && i < kMaxRanks; ++i) peers.base[i] = reinterpret_cast<char*>(addresses[i]);
     if (dtype == "torch.bfloat16") dispatch_world<Kernel, __nv_bfloat16>(call, peers, world);
     else if (dtype == "torch.float16") dispatch_world<Kernel, __half>(call, peers, world);
     else if (dtype == "torch.float32") dispatch_world<Kernel, float>(call, peers, world);
@@ -374,6 +426,14 @@ void dispatch(const Arguments& call, const std::vector<int64_t>& addresses, cons
 void add(int64_t sums, int64_t output, const std::vector<int64_t>& pieces, int64_t words, const std::string& dtype,
          int64_t stream) {
     dispatch<Add>(Pieces{sums, output, words, reinterpret_cast<cudaStream_t>(stream)}, pieces, dtype);
+}
+
+// `bases` are the ranks' symmetric memories; `out` and `sums` are where the last piece begins in a block of rows.
+void share(int64_t out, int64_t block_words, const std::vector<int64_t>& pieces, const std::vector<int64_t>& bases,
+           int64_t sums, int64_t flags, int64_t words, int rank, uint32_t epoch, const std::string& dtype, int blocks,
+           int64_t stream) {
+    dispatch<Share>(Shared{out, words, block_words, peers_of(bases, sums), peers_of(bases, flags), rank, blocks, epoch,
+                           reinterpret_cast<cudaStream_t>(stream)}, pieces, dtype);
 }
 
 void copy(int64_t target, int64_t source, int64_t bytes, int64_t stream) {
@@ -418,6 +478,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         .def(pybind11::init<const std::vector<int64_t>&, int, int, int, int, int64_t, int64_t, int>())
         .def("run", &Small::run);
     m.def("add", &add);
+    m.def("share", &share);
     m.def("copy", &copy);
     m.def("raise_flags", &raise);
     m.def("await_flags", &await);
@@ -496,7 +557,6 @@ class Large:
         self.pulls = [torch.cuda.Stream() for _ in range(min(2, world - 1))]
         self.done = [[torch.cuda.Event() for _ in range(world)] for _ in self.pieces]
         self.ends = [torch.cuda.Event() for _ in range(2 + len(self.pulls))]
-        self.begun = torch.cuda.Event()
         self.epoch = 0
 
     def flag(self, rank, kind, source, piece):
@@ -506,45 +566,74 @@ class Large:
 
     def run(self, left, right):
         self.epoch += 1
-        kernels, shared, main = extension(), self.shared, torch.cuda.current_stream()
-        rank, world = shared.rank, shared.world
+        main = torch.cuda.current_stream()
+        rank, world = self.shared.rank, self.shared.world
         others = [(rank + step) % world for step in range(1, world)]
-        out = torch.empty((world * self.block, self.columns), dtype=self.dtype, device=left.device)
-        self.begun.record(main)
-        for stream in (self.push, self.sum, *self.pulls):
-            stream.wait_event(self.begun)
-        for piece, (start, count) in enumerate(self.pieces):
+        out = left.new_empty((world * self.block, self.columns))
+        for piece in range(len(self.pieces)):
             for owner in (*others, rank):
-                target = self.targets[owner][start : start + count]
-                first = owner * self.block + start
-                torch.mm(left[first : first + count], right, out=target)
+                self.multiply(left, right, piece, owner)
                 self.done[piece][owner].record(main)
                 if owner != rank:
-                    self.push.wait_event(self.done[piece][owner])
-                    place = shared.bases[owner] + self.areas[rank] + start * self.row_bytes
-                    kernels.copy(place, target.data_ptr(), count * self.row_bytes, self.push.cuda_stream)
-                    kernels.raise_flags([self.flag(owner, 0, rank, piece)], self.epoch, self.push.cuda_stream)
-        for piece, (start, count) in enumerate(self.pieces):
-            self.sum.wait_event(self.done[piece][rank])
-            stream, at = self.sum.cuda_stream, start * self.row_bytes
-            kernels.await_flags([self.flag(rank, 0, peer, piece) for peer in others], self.epoch, stream)
-            here = shared.bases[rank]
-            kernels.add(
-                here + self.areas[world] + at, out.data_ptr() + rank * self.block * self.row_bytes + at,
-                [here + area + at for area in self.areas[:world]], count * self.row_bytes // 16, self.name, stream,
-            )
-            kernels.raise_flags([self.flag(peer, 1, rank, piece) for peer in others], self.epoch, stream)
-        for piece, (start, count) in enumerate(self.pieces):
+                    self.push_piece(piece, owner)
+        for stream in self.pulls:  # not before what wrote to this memory earlier on the main stream
+            stream.wait_event(self.done[0][others[0]])
+        for piece in range(len(self.pieces) - 1):
+            self.add_piece(piece, others, out)
             for turn, peer in enumerate(others):
-                stream = self.pulls[turn % len(self.pulls)].cuda_stream
-                kernels.await_flags([self.flag(rank, 1, peer, piece)], self.epoch, stream)
-                place = out.data_ptr() + (peer * self.block + start) * self.row_bytes
-                source = shared.bases[peer] + self.areas[world] + start * self.row_bytes
-                kernels.copy(place, source, count * self.row_bytes, stream)
+                self.pull_piece(piece, peer, out, self.pulls[turn % len(self.pulls)].cuda_stream)
+        self.share_last(others, out, main.cuda_stream)
         for end, stream in zip(self.ends, (self.push, self.sum, *self.pulls), strict=True):
             end.record(stream)
             main.wait_event(end)
         return out
+
+    def multiply(self, left, right, piece, owner):
+        start, count = self.pieces[piece]
+        first = owner * self.block + start
+        torch.mm(left[first : first + count], right, out=self.targets[owner][start : start + count])
+
+    def push_piece(self, piece, owner):
+        kernels, stream = extension(), self.push.cuda_stream
+        start, count = self.pieces[piece]
+        self.push.wait_event(self.done[piece][owner])
+        target = self.shared.bases[owner] + self.areas[self.shared.rank] + start * self.row_bytes
+        source = self.targets[owner].data_ptr() + start * self.row_bytes
+        kernels.copy(target, source, count * self.row_bytes, stream)
+        kernels.raise_flags([self.flag(owner, 0, self.shared.rank, piece)], self.epoch, stream)
+
+    def add_piece(self, piece, others, out):
+        kernels, stream, rank = extension(), self.sum.cuda_stream, self.shared.rank
+        start, count = self.pieces[piece]
+        at = start * self.row_bytes
+        self.sum.wait_event(self.done[piece][rank])
+        kernels.await_flags([self.flag(rank, 0, peer, piece) for peer in others], self.epoch, stream)
+        here = self.shared.bases[rank]
+        kernels.add(
+            here + self.areas[-1] + at, out.data_ptr() + rank * self.block * self.row_bytes + at,
+            [here + area + at for area in self.areas[:-1]], count * self.row_bytes // 16, self.name, stream,
+        )
+        kernels.raise_flags([self.flag(peer, 1, rank, piece) for peer in others], self.epoch, stream)
+
+    def pull_piece(self, piece, peer, out, stream):
+        kernels = extension()
+        start, count = self.pieces[piece]
+        kernels.await_flags([self.flag(self.shared.rank, 1, peer, piece)], self.epoch, stream)
+        target = out.data_ptr() + (peer * self.block + start) * self.row_bytes
+        source = self.shared.bases[peer] + self.areas[-1] + start * self.row_bytes
+        kernels.copy(target, source, count * self.row_bytes, stream)
+
+    def share_last(self, others, out, stream):
+        """Add the last piece and read the peers' on the main stream, with all SMs."""
+        kernels, rank = extension(), self.shared.rank
+        start, count = self.pieces[-1]
+        at = start * self.row_bytes
+        kernels.await_flags([self.flag(rank, 0, peer, len(self.pieces) - 1) for peer in others], self.epoch, stream)
+        pieces = [self.shared.bases[rank] + area + at for area in self.areas[:-1]]
+        kernels.share(
+            out.data_ptr() + at, self.block * self.row_bytes // 16, pieces, self.shared.bases, self.areas[-1] + at,
+            MEETING, count * self.row_bytes // 16, rank, self.epoch, self.name, BLOCKS, stream,
+        )
 
 
 def cut(rows):

@@ -17,6 +17,7 @@ import torch.distributed._symmetric_memory as symm_mem
 from utils.cuda_helpers import compile_cuda_extension
 
 SHORT = 256  # positions of the whole sequence that one block of the short kernel takes
+AHEAD = 384  # keys fewer for the one that helps, whose result has to travel while the other is still at work
 HEADER = 65536  # bytes of flags at the start of symmetric memory
 
 CUDA = r"""
@@ -341,13 +342,14 @@ class Short:
 
 
 class Plan:
-    """Which keys of the whole sequence a rank gets, beside its own block."""
+    """Which keys of the whole sequence a rank gets, beside its own block: positions `first` to `end` - 1."""
 
     def __init__(self, rank, world, length):
         self.partner = world - 1 - rank
-        self.is_early, self.is_late = rank < self.partner, rank > self.partner
         early = min(rank, self.partner)
-        self.help = (world - 2 * early - 1) * length // 2  # the first keys, taken off the late one by the early one
+        even = (world - 2 * early - 1) * length // 2  # the first keys, which the early one takes off the late one
+        self.help = 0 if rank == self.partner else max(0, even - AHEAD)
+        self.is_early, self.is_late = self.help > 0 and rank == early, self.help > 0 and rank != early
         self.first = self.help if self.is_late else 0
         self.end = max(rank * length, self.help) if self.is_early else rank * length
 
@@ -396,13 +398,11 @@ class Long:
             self.push_keys(k, v, peer, self.own if peer == here else self.pushes[turn % len(self.pushes)])
         parts = [attend(q, k, v, scale, is_causal=True)]
         if plan.is_early:
-            self.help(plan, scale)
-            if here:
-                self.await_keys(0, here * self.length)
-                parts.append(attend(q, *self.held(0, here * self.length), scale))
-        else:
-            self.await_keys(plan.first, plan.end)
-            parts.append(attend(q, *self.held(0, plan.end - plan.first), scale))
+            self.send_help(plan, scale)
+        seen = here * self.length - plan.first
+        if seen:
+            self.await_keys(plan.first, here * self.length)
+            parts.append(attend(q, *self.held(seen), scale))
         if plan.is_late:
             kernels.await_flags([self.flag(here, 3, plan.partner)], self.epoch, main.cuda_stream)
             helped = self.shared.view(self.queries, q.shape, q.dtype)
@@ -442,19 +442,19 @@ class Long:
         flags = [self.flag(self.rank, 1, source) for source in sources]
         extension().await_flags(flags, self.epoch, torch.cuda.current_stream().cuda_stream)
 
-    def held(self, first, end):
-        """Keys and values that were received, by their place in what this rank gets."""
+    def held(self, count):
+        """The first `count` keys and values of what this rank gets."""
         plan = self.plans[self.rank]
         shape = (self.batch, plan.end - plan.first, self.heads, self.size)
-        return [self.shared.view(area, shape, torch.bfloat16)[:, first:end] for area in (self.keys, self.values)]
+        return [self.shared.view(area, shape, torch.bfloat16)[:, :count] for area in (self.keys, self.values)]
 
-    def help(self, plan, scale):
+    def send_help(self, plan, scale):
         """Attend with the partner's queries and push the result."""
         kernels, main, push = extension(), torch.cuda.current_stream(), self.pushes[0]
         kernels.await_flags([self.flag(self.rank, 2, plan.partner)], self.epoch, main.cuda_stream)
         self.await_keys(0, plan.help)
         queries = self.shared.view(self.queries, (self.batch, self.length, self.heads, self.size), torch.bfloat16)
-        out, lse = attend(queries, *self.held(0, plan.help), scale)
+        out, lse = attend(queries, *self.held(plan.help), scale)
         self.helped.record(main)
         push.wait_event(self.helped)
         base = self.shared.bases[plan.partner]
