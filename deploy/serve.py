@@ -52,7 +52,7 @@ def main() -> int:
             with processes(data_dir) as supervisor:
                 wait_until_ready(host, port, data_dir, supervisor)
                 announce(data_dir)
-                supervisor.wait()
+                wait_for_end(supervisor)
         say(f"supervisord ended by itself; see {data_dir / 'log' / 'supervisord.log'}")
     except StartFailure as failure:
         say(str(failure))
@@ -216,6 +216,19 @@ def processes(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
             supervisor.wait()
         kill_what_is_left()
         (data_dir / "run" / "supervisord.pid").unlink(missing_ok=True)
+
+
+def wait_for_end(supervisor: subprocess.Popen[bytes]) -> None:
+    """Return when supervisord ends. Orphans become this process's children: each is waited for when it ends.
+
+    Otherwise it would stay in the list of processes, and a node would take a dead rank for one that refuses to go.
+    """
+    while sys.platform == "linux":
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        if ended is None or ended.si_pid == supervisor.pid:
+            break
+        os.waitpid(ended.si_pid, 0)
+    supervisor.wait()
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

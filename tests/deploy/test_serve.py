@@ -42,3 +42,25 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, port: str) -> None:
     assert ended.returncode == 1
     assert ended.stdout == f"PORT={port} is not a port number; give one between 1 and 65535\n"
     assert ended.stderr == ""
+
+
+ADOPTS = """
+import ctypes, os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+import serve
+ctypes.CDLL(None).prctl(36, 1)
+with subprocess.Popen(["sh", "-c", "(true &); sleep 0.5"]) as supervisor:
+    serve.wait_for_end(supervisor)
+    print(supervisor.returncode)
+try:
+    print(os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print("nobody is left")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+def test_orphans_of_the_site_are_waited_for_while_it_runs() -> None:
+    command = [sys.executable, "-c", ADOPTS, str(ROOT / "deploy")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "0\nnobody is left\n"
