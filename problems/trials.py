@@ -1,6 +1,7 @@
 """One program on one call on this rank, compared with the oracle: the task that tests and calibration give to ranks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 import torch.distributed as dist
@@ -65,10 +66,17 @@ def attempt(trial: Trial) -> Outcome:
     call = call_of(trial, implementation, rank=dist.get_rank(), world_size=dist.get_world_size())
     try:
         outputs, changed = _outputs(trial.program, implementation, call)
-        comparisons = implementation.check(call, outputs, implementation.expected(call))
+        comparisons = implementation.check(call, outputs, _expected(replace(trial, program=REFERENCE), call.rank))
     except WrongStructure as error:
         return Outcome(wrong_structure=str(error))
     return Outcome(comparisons=comparisons, changed_arguments=changed)
+
+
+@lru_cache(maxsize=4)
+def _expected(trial: Trial, rank: int) -> Outputs:
+    """What `rank` owes in the call of `trial`: kept, because many programs are tried on the same few calls."""
+    implementation = load(trial.slug)
+    return implementation.expected(call_of(trial, implementation, rank=rank, world_size=dist.get_world_size()))
 
 
 def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
