@@ -390,9 +390,15 @@ def _special_kinds(conduct: Conduct) -> list[CallKind]:
     return [kind for kind, check in needs.items() if conduct.does(check)]
 
 
-def leg_calls(reference_s: float, settings: JudgeSettings, *, is_practice: bool) -> int:
-    """How many calls a leg has: about `leg_s` of reference time within the settings' bounds."""
+def leg_calls(reference_s: float, turn_s: float, settings: JudgeSettings, *, blocks: int, is_practice: bool) -> int:
+    """How many calls a leg has: about `leg_s` of reference time within the settings' bounds.
+
+    A call of the reference takes `reference_s` seconds, and holds the ranks for `turn_s` with the contents made for it;
+    all `blocks` where speed is ranked hold them no longer than about `series_s`.
+    """
     least, most = settings.min_leg_calls, settings.max_leg_calls
     if is_practice:
         least, most = settings.practice_min_leg_calls, settings.practice_max_leg_calls
+    else:
+        most = min(most, round(settings.series_s / (4 * blocks * max(turn_s, 1e-9))))
     return max(least, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))

@@ -35,6 +35,8 @@ class JudgeSettings:
         blocks: A B B A blocks per size in a timed mode; None for the profile's number.
         leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
+        series_s: a series where speed is ranked lasts about so long at most, down to `min_leg_calls`: where making
+            contents takes much longer than a call, more calls would hold the GPUs for nothing.
         full_checks: at least so many timed calls per size are compared in full (all, on a practice board).
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
         evaluation_s: deadline of a whole evaluation, asked between calls.
@@ -60,8 +62,9 @@ class JudgeSettings:
     check_calls: int = 5
     blocks: int | None = None
     leg_s: float = 0.02
-    min_leg_calls: int = 3
+    min_leg_calls: int = 2
     max_leg_calls: int = 20
+    series_s: float = 2.0
     practice_min_leg_calls: int = 3
     practice_max_leg_calls: int = 8
     full_checks: int = 8
