@@ -3,26 +3,22 @@
 The recorder is torch's (kineto; CUPTI below it on a GPU). A submission can see that it runs, and forge what it says.
 """
 
+import json
 import os
-import re
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch._C._autograd import (
-    DeviceType,
-    _disable_profiler,
-    _enable_profiler,
-    _prepare_profiler,
-    _profiler_enabled,
-)
+from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler, _profiler_enabled
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 
 from evaluator.arena.audit_records import Row, RowKind, pack
 
 _OPERATORS = ("c10d::", "_c10d_functional::", "symm_mem::", "gloo:", "nccl:")
-_BYTES = re.compile(r'"bytes": (\d+)')
-_COPY, _FILL = "Memcpy", "Memset"
+_ON_DEVICE = {"kernel": RowKind.KERNEL, "gpu_memcpy": RowKind.COPY, "gpu_memset": RowKind.FILL}
+_ON_HOST = ("cpu_op", "user_annotation")
 
 
 def recorded(
@@ -45,11 +41,7 @@ def recorded(
         value = function(*arguments)
         if device.type == "cuda":
             torch.cuda.synchronize()
-        if _profiler_enabled():
-            content = pack(rows(_disable_profiler().events()))
-        else:
-            content = pack([], note="the submission used the profiler itself, which there is once in a process")
-        os.pwrite(descriptor, content, 0)
+        os.pwrite(descriptor, _end(), 0)
         return value
 
     return call
@@ -64,34 +56,37 @@ def _start(device: torch.device) -> None:
     _enable_profiler(config, activities)
 
 
-def rows(events: Iterable[Any]) -> list[Row]:
-    """The events of kineto that matter here, those of one name together."""
-    found: dict[tuple[RowKind, str], list[int]] = {}
+def _end() -> bytes:
+    """The file's content. The trace tells kinds and bytes, which kineto's events in memory do not in every torch."""
+    if not _profiler_enabled():
+        return pack([], note="the submission used the profiler itself, which there is once in a process")
+    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+        path = Path(folder, "trace.json")
+        _disable_profiler().save(str(path))
+        try:
+            return pack(rows(json.loads(path.read_bytes())["traceEvents"]))
+        except (OSError, ValueError, LookupError) as error:
+            return pack([], note=f"the profiler's trace cannot be read: {error}")
+
+
+def rows(events: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The events of a trace that matter here, those of one name together."""
+    found: dict[tuple[RowKind, str], list[float]] = {}
     for event in events:
         kind = _kind(event)
         if kind is not None:
-            total = found.setdefault((kind, event.name()), [0, 0, 0])
+            total = found.setdefault((kind, event["name"]), [0, 0.0, 0])
             total[0] += 1
-            total[1] += event.duration_ns()
-            total[2] += _bytes(event) if kind in (RowKind.COPY, RowKind.FILL) else 0
+            total[1] += event["dur"] * 1000
+            total[2] += event.get("args", {}).get("bytes", 0) if kind is not RowKind.OPERATOR else 0
     return [
-        Row(kind=kind, name=name, count=count, nanoseconds=nanoseconds, bytes=copied)
-        for (kind, name), (count, nanoseconds, copied) in found.items()
+        Row(kind=kind, name=name, count=int(count), nanoseconds=round(nanoseconds), bytes=int(size))
+        for (kind, name), (count, nanoseconds, size) in found.items()
     ]
 
 
-def _kind(event: Any) -> RowKind | None:
-    name = event.name()
-    if event.device_type() == DeviceType.CPU:
-        return RowKind.OPERATOR if name.startswith(_OPERATORS) else None
-    if name.startswith(_OPERATORS):  # an annotation of what the kernels below it are for
-        return None
-    if name.startswith(_COPY):
-        return RowKind.COPY
-    return RowKind.FILL if name.startswith(_FILL) else RowKind.KERNEL
-
-
-def _bytes(event: Any) -> int:
-    told = getattr(event, "metadata_json", None)
-    found = _BYTES.search(told()) if told is not None else None
-    return int(found[1]) if found else 0
+def _kind(event: Mapping[str, Any]) -> RowKind | None:
+    category = event.get("cat")
+    if category in _ON_HOST and event["name"].startswith(_OPERATORS):
+        return RowKind.OPERATOR
+    return _ON_DEVICE.get(category or "")

@@ -13,7 +13,7 @@ _ALL_LINKS = 0xFFFFFFFF
 _UNIT = 1024
 """The counters count whole KiB of payload."""
 
-_CALLS = 3
+_CALLS = 2
 
 
 class LinksNotOffered(Exception):

@@ -12,9 +12,10 @@ _SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
     (Primitive.NVLS, WorkKind.KERNEL, re.compile(r"\bmultimem_\w+|\bncclSymk?DevKernel\w*(?:LDMC|STMC)\w*|_NVLS\w*")),
     (Primitive.NVSHMEM, WorkKind.KERNEL, re.compile(r"nvshmem|_on_stream_kernel_threadgroup\b", re.IGNORECASE)),
     (Primitive.NCCL, WorkKind.KERNEL, _LIBRARY),
+    (Primitive.SM_LOAD_STORE, WorkKind.KERNEL, re.compile(r"\bc10d::symmetric_memory::(?!barrier|multimem)\w+_kernel")),
     (Primitive.COPY_ENGINE, WorkKind.COPY, re.compile(r"\bMemcpy PtoP|\bMemcpy Peer", re.IGNORECASE)),
 )
-"""What the names show; loads, stores and bulk copies inside kernels have no name here."""
+"""What the names show: libraries' kernels and copies. Loads, stores and bulk copies inside others have no name here."""
 
 
 def sightings(works: Sequence[AuditedWork]) -> tuple[Sighting, ...]:

@@ -96,6 +96,11 @@ class TestNames:
             ("ncclSymkDevKernel_AllGather_LL(ncclSymkDevWorkArgs4K)", WorkKind.KERNEL, Primitive.NCCL),
             ("void barrier_on_stream_kernel_threadgroup<nvshmemi_team>(...)", WorkKind.KERNEL, Primitive.NVSHMEM),
             ("multimem_all_reduce_kernel<c10::BFloat16, 16>", WorkKind.KERNEL, Primitive.NVLS),
+            (
+                "void c10d::symmetric_memory::one_shot_all_reduce_kernel<c10::BFloat16>(...)",
+                WorkKind.KERNEL,
+                Primitive.SM_LOAD_STORE,
+            ),
             ("Memcpy PtoP (Device -> Device)", WorkKind.COPY, Primitive.COPY_ENGINE),
         ],
     )
@@ -105,7 +110,15 @@ class TestNames:
         assert seen.detail.startswith(name[:80])
         assert seen.detail.endswith("3 such in the audited call")
 
-    @pytest.mark.parametrize("name", ["gather(uint4 const*)", "Memcpy DtoD (Device -> Device)", "sm90_xmma_gemm_bf16"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "gather(uint4 const*)",
+            "Memcpy DtoD (Device -> Device)",
+            "sm90_xmma_gemm_bf16",
+            "c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int, int, unsigned long)",
+        ],
+    )
     def test_other_names_show_none(self, name):
         kind = WorkKind.COPY if name.startswith("Memcpy") else WorkKind.KERNEL
         assert auditing.sightings([work(name, kind=kind)]) == ()
@@ -157,6 +170,24 @@ class TestWire:
 
 
 class TestRecorder:
+    def test_a_trace_of_a_gpu_becomes_kernels_copies_and_operators(self):
+        peer = {"cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)", "dur": 2.25, "args": {"bytes": 7680}}
+        trace = [
+            {"ph": "M", "name": "process_name"},
+            {"cat": "cpu_op", "name": "c10d::barrier", "dur": 19.0, "args": {}},
+            {"cat": "cpu_op", "name": "aten::copy_", "dur": 3.0},
+            {"cat": "cuda_runtime", "name": "cudaMemcpyAsync", "dur": 4.0},
+            {"cat": "gpu_user_annotation", "name": "nccl:all_reduce", "dur": 60.0},
+            {"cat": "kernel", "name": "c10d::symmetric_memory::barrier_kernel", "dur": 86.75, "args": {"device": 0}},
+            peer,
+            peer,
+        ]
+        assert recording.rows(trace) == [
+            Row(kind=RowKind.OPERATOR, name="c10d::barrier", count=1, nanoseconds=19000),
+            Row(kind=RowKind.KERNEL, name="c10d::symmetric_memory::barrier_kernel", count=1, nanoseconds=86750),
+            Row(kind=RowKind.COPY, name="Memcpy PtoP (Device -> Device)", count=2, nanoseconds=4500, bytes=15360),
+        ]
+
     def test_the_operators_of_a_call_are_recorded_and_its_value_returned(self):
         file = audit.create()
         call = recording.recorded(lambda x: x + 1, descriptor=file, device=CPU, line_up=nobody)
