@@ -60,7 +60,7 @@ def main():
     os.environ |= NO_MULTICAST
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="gpu_try_"))
-    os.environ["PKB_EXTENSION_CACHE"] = str(folder / "extensions")
+    os.environ.setdefault("PKB_EXTENSION_CACHE", str(folder / "extensions"))  # set it to keep builds between runs
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
     triples = [arguments.jobs[start : start + 3] for start in range(0, len(arguments.jobs), 3)]
     try:
