@@ -9,7 +9,7 @@ from portal.accounts.models import Membership, Organisation, Role, User
 from portal.refusals import Refusal
 
 MAX_OWNED = 10
-_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+SHORT_NAME = r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$"
 
 
 def own_organisations(user: User) -> QuerySet[Organisation]:
@@ -64,7 +64,7 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
     Raises:
         Refusal: the short name is malformed or taken (409), the name is empty, or they own too many (409).
     """
-    if not _SLUG.fullmatch(slug):
+    if not re.fullmatch(SHORT_NAME, slug) or slug.endswith("\n"):
         raise Refusal(
             field="slug",
             value=slug,

@@ -31,6 +31,21 @@ class Text(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class ProfileName(Text):
+    """A profile; the document lists them, and the action behind it says which there are."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 40, **options})
+
+
+class Patterned(Text):
+    """Text whose form the document describes by a regular expression; the action behind it says what is wrong."""
+
+    def __init__(self, *, pattern: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.pattern = pattern
+
+
 class Choice(serializers.ChoiceField):
     """One of a few words; the message lists them."""
 
@@ -76,7 +91,7 @@ def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
 class BoardQuery(Query):
     """Which board of a problem."""
 
-    profile = Text(max_length=40, help_text="A profile's name, such as h200x8-nomc.")
+    profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     backend = Choice(choices=_values(Backend), required=False, help_text="Only entries in this backend.")
     primitive = Choice(choices=_values(Primitive), required=False, help_text="Only entries that use this path.")
     after = Text(max_length=500, required=False, help_text="From `next` of a page: the entries behind it.")
@@ -105,7 +120,7 @@ class NoQuery(Query):
 class EvaluationInput(Strict):
     """How to judge a submission."""
 
-    profile = Text(max_length=40, help_text="Where to judge it: a name from /api/v1/profiles/.")
+    profile = ProfileName(help_text="Where to judge it: a name from /api/v1/profiles/.")
     mode = Choice(
         choices=_values(Mode),
         default=Mode.RANKED.value,

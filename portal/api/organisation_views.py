@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -22,7 +21,7 @@ from portal.api.run_outputs import (
     QuotaOutput,
     WebhookOutput,
 )
-from portal.api.schema import answers
+from portal.api.schema import NUMBER, answers
 from portal.runs import actions, queries, quotas
 from portal.runs.models import Webhook
 
@@ -30,8 +29,8 @@ _READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
 _WRITE = {"POST": TokenScope.RUNS_WRITE}
 _BOTH = frozenset({"GET", "HEAD", "POST"})
 _ORGANISATION = OpenApiParameter("slug", str, "path", description="An organisation's short name.")
-_WEBHOOK_ID = OpenApiParameter("webhook_id", OpenApiTypes.INT64, "path", description="The `id` of a webhook.")
-_INVITATION_ID = OpenApiParameter("invitation_id", OpenApiTypes.INT64, "path", description="The `id` of an invitation.")
+_WEBHOOK_ID = OpenApiParameter("webhook_id", NUMBER, "path", description="The `id` of a webhook.")
+_INVITATION_ID = OpenApiParameter("invitation_id", NUMBER, "path", description="The `id` of an invitation.")
 _JSON: tuple[type[BaseParser], ...] = (JSONParser,)
 _LOGGED = 200
 

@@ -32,7 +32,7 @@ class NewestFirst(CursorPagination):
         """One page.
 
         Raises:
-            Refusal: the cursor is not one of ours.
+            Refusal: the cursor is not one of ours (404).
         """
         try:
             return super().paginate_queryset(queryset, request, view)
@@ -42,6 +42,7 @@ class NewestFirst(CursorPagination):
                 value=request.query_params.get("cursor", ""),
                 message="This cursor cannot be read.",
                 remedy="Take next or previous from a page as it is, or leave the cursor out to start anew.",
+                status=404,
             ) from error
 
 

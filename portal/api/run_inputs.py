@@ -4,10 +4,12 @@ from rest_framework import serializers
 
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
-from portal.api.inputs import Choice, Query, Strict, Text
+from portal.accounts.organisations import SHORT_NAME
+from portal.api.inputs import Choice, Patterned, ProfileName, Query, Strict, Text
 from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 
+_ADDRESS = r'^https?://[A-Za-z0-9._~-]+(:[1-5]?[0-9]{1,4})?([/?][!"$-~]*)?$'
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62
 
@@ -16,7 +18,7 @@ class PromptQuery(Query):
     """In which backend and for which profile."""
 
     backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
-    profile = Text(max_length=40, default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
+    profile = ProfileName(default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
 
 
 class RunInput(Strict):
@@ -28,7 +30,7 @@ class RunInput(Strict):
     provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name if left out.")
     mode = Choice(choices=RunMode.values, help_text="How the attempts come about.")
     backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
-    profile = Text(max_length=40, help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
+    profile = ProfileName(help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
     k = serializers.IntegerField(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
     sampling = serializers.DictField(required=False, help_text="Temperature, token limits and the like; 4096 bytes.")
     prompt_version = Text(max_length=80, default="", allow_blank=True)
@@ -108,7 +110,7 @@ class TreeUpload(Strict):
     model = Text(max_length=80, required=False)
     version = Text(max_length=40, required=False)
     provider = Text(max_length=80, required=False)
-    profile = Text(max_length=40, required=False)
+    profile = ProfileName(required=False)
     backend = Choice(choices=[member.value for member in Backend], required=False)
     notes = Text(max_length=4000, required=False)
 
@@ -116,14 +118,14 @@ class TreeUpload(Strict):
 class ModelBoardQuery(Query):
     """Which model board."""
 
-    profile = Text(max_length=40, help_text="A profile's name, such as h200x8-nomc.")
+    profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     p = serializers.FloatField(min_value=0, max_value=100, default=1.0, help_text="The speedup that fast_p asks for.")
 
 
 class OrganisationInput(Strict):
     """A new organisation."""
 
-    slug = Text(max_length=60, help_text="Lower-case letters, digits and hyphens.")
+    slug = Patterned(pattern=SHORT_NAME, max_length=60, help_text="Lower-case letters, digits and hyphens.")
     name = Text(max_length=120)
 
 
@@ -143,7 +145,7 @@ class UsernameInput(Strict):
 class WebhookInput(Strict):
     """An address that is told."""
 
-    url = Text(max_length=300, help_text="https, without user name or fragment.")
+    url = Patterned(pattern=_ADDRESS, max_length=300, help_text="https, without user name or fragment.")
     events = serializers.ListField(
         child=Choice(choices=EventKind.values),
         min_length=1,

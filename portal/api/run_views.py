@@ -32,7 +32,7 @@ from portal.api.run_outputs import (
     RunDetail,
     TrajectoryOutput,
 )
-from portal.api.schema import answers
+from portal.api.schema import NUMBER, answers
 from portal.refusals import Refusal
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Run, RunEvent
@@ -44,7 +44,7 @@ _WRITE = {"POST": TokenScope.RUNS_WRITE}
 _SLUG = OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`.")
 _MODEL = OpenApiParameter("slug", str, "path", description="A model's short name.")
 _RUN_ID = OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run.")
-_ATTEMPT_ID = OpenApiParameter("attempt_id", OpenApiTypes.INT64, "path", description="The `id` of an attempt.")
+_ATTEMPT_ID = OpenApiParameter("attempt_id", NUMBER, "path", description="The `id` of an attempt.")
 _LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, "header", response=[201], description="The address of what was created."
 )

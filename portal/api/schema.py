@@ -6,15 +6,20 @@ from inspect import cleandoc
 from typing import Any
 
 import msgspec
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework import serializers
 
 from evaluator.contract import EvaluationReport
+from evaluator.hardware import profiles
 from portal.api.problem_details import KINDS, MEDIA_TYPE, Kind
 
 _REFERENCES = "#/components/schemas/{name}"
+
+
+NUMBER = {"type": "integer", "format": "int64", "minimum": 0}
+"""The `id` of what is numbered, in an address."""
 
 
 class FieldErrorOutput(serializers.Serializer[Any]):
@@ -140,12 +145,32 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         }
 
 
+class ProfileNameSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
+    """Says which profiles there are."""
+
+    target_class = "portal.api.inputs.ProfileName"
+
+    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
+        """A choice among their names."""
+        return {"type": "string", "enum": list(profiles.profiles())}
+
+
+class PatternedSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
+    """Says of which form a text is."""
+
+    target_class = "portal.api.inputs.Patterned"
+
+    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
+        """A string with its pattern and greatest length."""
+        return {"type": "string", "pattern": self.target.pattern, "maxLength": self.target.max_length}
+
+
 def close_bodies(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Say of every body that unknown fields are refused, and that a JSON submission has one of two fields (a hook)."""
+    """Say of every body that unknown fields are refused, and that a source comes in one of two fields (a hook)."""
     for name, schema in result["components"]["schemas"].items():
         if name.endswith("Request"):
             schema["additionalProperties"] = False
-        if name == "SubmissionInputRequest":
+        if name in {"SubmissionInputRequest", "AttemptInputRequest"}:
             schema["oneOf"] = [{"required": ["source"]}, {"required": ["files"]}]
     return result
 
