@@ -40,7 +40,12 @@ def measure(name: str) -> Ceilings:
     profile = profiles.get(name)
     gpus.gpus_for(profile)
     with tempfile.TemporaryDirectory(prefix="pkb-ceilings-") as folder:
-        environment = {**os.environ, **sandbox.environment(profile, home=folder), "PYTHONPATH": str(_root())}
+        environment = {
+            **os.environ,
+            **sandbox.environment(profile, home=folder),
+            **gpus.environment(profile),
+            "PYTHONPATH": str(_root()),
+        }
         ranks = [_start(name, rank, folder=folder, environment=environment) for rank in range(profile.world_size)]
         try:
             text = _wait(ranks, folder=Path(folder))

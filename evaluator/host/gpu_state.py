@@ -25,6 +25,10 @@ _REASONS = {
 _Seen = TypeVar("_Seen")
 
 
+_MOST_GPUS = 256
+"""Minor numbers of devices end below."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
     """One GPU: its use over the last moments in percent, its memory in use, and that of each process by its number.
@@ -46,6 +50,11 @@ class GpuState:
 def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     """The state of the GPUs with these minor numbers; empty where there are none or the library cannot be used."""
     return _each(gpus, _state)
+
+
+def order() -> tuple[int, ...]:
+    """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
+    return tuple(item.index for item in _each(range(_MOST_GPUS), _state))
 
 
 def readings(gpus: Sequence[int], *, moment: str) -> tuple[GpuReading, ...]:

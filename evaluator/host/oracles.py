@@ -19,7 +19,7 @@ from evaluator.arena.records import BARRIER_BYTES
 from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import processes, sandbox
+from evaluator.host import gpus, processes, sandbox
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
 from evaluator.oracle import wire
@@ -293,8 +293,10 @@ def _environment(profile: Profile) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     ours = sandbox.environment(profile)
     return {
-        name: value for name, value in ours.items() if name.startswith(("NCCL", "GLOO", "TORCH_SYMM", "NVSHMEM"))
-    } | kept
+        **{name: value for name, value in ours.items() if name.startswith(("NCCL", "GLOO", "TORCH_SYMM", "NVSHMEM"))},
+        **gpus.environment(profile),
+        **kept,
+    }
 
 
 def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:

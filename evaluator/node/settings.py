@@ -96,6 +96,12 @@ def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:
             profiles.get(name)
         except profiles.UnknownProfile as error:
             raise Misconfigured(f"PKB_NODE_PROFILES: {error}") from error
+    on_gpus = [name for name in chosen if profiles.get(name).device == "cuda"]
+    if len(on_gpus) > 1:
+        raise Misconfigured(
+            f"PKB_NODE_PROFILES={','.join(chosen)} has {len(on_gpus)} slots that would share GPUs and spoil each "
+            "other's times; start a node of its own for each, with PKB_NODE_GPUS=0,1,2,3 and so on"
+        )
     return chosen
 
 

@@ -172,6 +172,7 @@ def test_a_node_reads_its_settings():
         ({"PKB_NODE_KEY": ""}, "PKB_NODE_KEY"),
         ({"PKB_NODE_PROFILES": " , "}, "PKB_NODE_PROFILES"),
         ({"PKB_NODE_PROFILES": "cpux3"}, "cpux3"),
+        ({"PKB_NODE_PROFILES": "h200x4-nomc,cpux2,h200x4-nomc"}, "PKB_NODE_GPUS"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "soon"}, "PKB_NODE_HEARTBEAT_SECONDS"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "0"}, "PKB_NODE_HEARTBEAT_SECONDS"),
         ({"PKB_NODE_USERS": "1000"}, "PKB_NODE_USERS"),
