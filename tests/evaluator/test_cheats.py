@@ -181,11 +181,12 @@ def test_what_compiles_gets_no_further_than_its_own_folder(
     assert {path.name for path in cache.rglob("*") if path.is_file()} <= {"record.json", "tables.so"}
 
 
-def test_every_row_has_its_program() -> None:
-    """But 25, 35 and 38, whose tests are elsewhere, and 37, 39 and 41, which are no programs (docs/judge.md)."""
-    rows = {name.partition("_")[0] for name in programs()}
+def test_every_row_has_its_program_and_its_twin() -> None:
+    """But 25, 35, 38, 39 and 41, whose tests are elsewhere, and 37, which is no program (docs/judge.md)."""
     elsewhere = {25, 35, 37, 38, 39, 41}
-    assert {f"r{row:02}" for row in range(1, 43) if row not in elsewhere} | {f"m{row}" for row in range(1, 10)} == rows
+    rows = {f"r{row:02}" for row in range(1, 43) if row not in elsewhere} | {f"m{row}" for row in range(1, 10)}
+    for is_twin in (False, True):
+        assert {name.partition("_")[0] for name, program in programs().items() if program.is_twin is is_twin} == rows
 
 
 def test_slow_first_calls_leave_the_number_of_timed_calls_as_it_is(bench: Bench) -> None:
