@@ -87,31 +87,23 @@ def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
     assert ends == {"dispatcher": 0, "alpha": 0, "worker": 0}
 
 
-def test_killing_the_sites_worker_loses_nothing(stack, running):
+def test_killing_the_sites_worker_and_then_the_dispatcher_loses_nothing(stack, running):
     stack.kill("worker")
     stack.start_worker()
-    assert_passed_once(finish(running, stack))
-
-
-def test_killing_the_dispatcher_loses_nothing(stack, running):
     stack.kill("dispatcher")
     stack.start_dispatcher()
     assert_passed_once(finish(running, stack))
     assert running.attempt == 1
 
 
-def test_killing_the_node_loses_nothing(stack, running):
-    stack.kill("alpha")
-    stack.start_node("alpha")
-    assert_passed_once(finish(running, stack))
-    assert running.attempt == 2
-
-
-def test_killing_the_node_leaves_no_rank_behind(stack, running):
+def test_killing_the_node_loses_nothing_and_leaves_no_rank_behind(stack, running):
     family = stack.descendants("alpha")
     assert len(family) >= 4, "two ranks of the submission and two of the oracle"
     stack.kill("alpha")
     wait_until(lambda: not alive(family), what="every process of the judge has ended", seconds=30)
+    stack.start_node("alpha")
+    assert_passed_once(finish(running, stack))
+    assert running.attempt == 2
 
 
 def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
