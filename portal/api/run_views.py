@@ -136,7 +136,7 @@ class Runs(Endpoint):
         summary="List runs",
         tags=["Runs"],
         parameters=[run_inputs.RunsQuery],
-        responses=answers({200: NewestFirst().page_of(RunBrief)}, 403, 422),
+        responses=answers({200: NewestFirst().page_of(RunBrief)}, 403, 404, 422),
     )
     def get(self, request: Request) -> Response:
         """Published runs and those of own organisations, the newest first, by cursor."""

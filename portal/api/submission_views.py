@@ -84,7 +84,7 @@ class Submissions(Endpoint):
         summary="List own submissions",
         tags=["Submissions"],
         parameters=[inputs.SubmissionsQuery],
-        responses=answers({200: NewestFirst().page_of(SubmissionBrief)}, 403, 422),
+        responses=answers({200: NewestFirst().page_of(SubmissionBrief)}, 403, 404, 422),
     )
     def get(self, request: Request) -> Response:
         """Own submissions, the newest first, by cursor: follow `next` until it is null."""

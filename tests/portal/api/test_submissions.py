@@ -353,8 +353,6 @@ def _gemm():
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("cursor=nonsense", "cursor"),
-        ("cursor=cD1ub3QtYS1kYXRl", "cursor"),
         ("page_size=0", "page_size"),
         ("page_size=many", "page_size"),
         ("state=lost", "state"),
@@ -364,6 +362,11 @@ def _gemm():
 )
 def test_a_bad_query_is_refused_by_name(alices, query, field):
     problem_of(alices.get(f"{SUBMISSIONS}?{query}"), status=422, field=field)
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "cD1ub3QtYS1kYXRl"])
+def test_a_cursor_that_leads_nowhere_is_not_found(alices, cursor):
+    problem_of(alices.get(f"{SUBMISSIONS}?cursor={cursor}"), status=404, field="cursor")
 
 
 def test_the_number_of_queries_does_not_grow_with_the_list(alice, alices, django_assert_num_queries):
