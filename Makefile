@@ -58,10 +58,10 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 	@$(VENV)/python deploy/try_full_stack.py --profile $(or $(PROFILE),cpux2) $(ARGS)
 
 # judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
-# in PostgreSQL. intake: submissions a second. runs, client: an 870-attempt run, exports, the agent loop. links: bytes of
-# the references on NVLink.
+# in PostgreSQL. pages: weight, paint and queries in Chromium. intake: submissions a second. runs, client: an 870-attempt
+# run, exports, the agent loop. links: bytes of the references on NVLink.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), launches, boards, intake, runs, client or links; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), launches, boards, pages, intake, runs, client or links; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")

@@ -27,6 +27,8 @@ def roofline(request: HttpRequest) -> HttpResponse:
     chosen = _points(view)
     bars = rooflines.distribution_bars(chosen)
     figure = rooflines.explorer_figure(chosen, profile=profile, axis=axis, window=window)
+    reached = rooflines.reached(profile)
+    curves = rooflines.collectives_figure(profile, reached) if reached else None
     context = {
         "view": view,
         "profile": profile,
@@ -42,7 +44,8 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": figure_data(distribution(bars, bins=rooflines.BINS)) if bars else None,
         "baselines": measurements.baselines(view.profile),
-        "measured": measurements.ceilings(view.profile),
+        "reached": reached,
+        "collectives": figure_data(curves) if curves else None,
         "public": measurements.public_references(view.profile),
         "query": view.query(),
     }

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from django.urls import reverse
 
 from evaluator.hardware import profiles
+from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Peaks, Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
@@ -16,6 +17,7 @@ from portal.catalog.costs import ELEMENT_BYTES
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
+from portal.charts.collectives import Curve, bus_bandwidths
 from portal.ranking.leaders import Leader
 from portal.ranking.queries import BoardRow
 from portal.ranking.sizes import SizeTime
@@ -246,6 +248,56 @@ def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
     table = measurements.public_references(profile.name)
     reached = min(pairs) if pairs else table.ceilings.peer_copy_bytes_s if table else None
     return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """What a profile's hardware reached in simple programs, as the explorer shows it.
+
+    `sizes` has a row per message size: its bytes, and (microseconds, bus bytes a second) per collective of `names`,
+    None where it was not measured.
+    """
+
+    ceilings: Ceilings
+    names: tuple[str, ...]
+    sizes: tuple[tuple[int, tuple[tuple[float, float] | None, ...]], ...]
+    slowest_pair: float | None
+    fastest_pair: float | None
+
+
+def reached(profile: Profile) -> Reached | None:
+    """The measured ceilings of `profile`; None where there are none."""
+    found = measurements.ceilings(profile.name)
+    if found is None:
+        return None
+    names = tuple(dict.fromkeys(rate.name for rate in found.collectives))
+    rates = {(rate.name, rate.message_bytes): (rate.median_us, rate.bus_bytes_s) for rate in found.collectives}
+    sizes = sorted({size for _, size in rates})
+    pairs = [pair.bytes_s for pair in found.pairs]
+    return Reached(
+        ceilings=found,
+        names=names,
+        sizes=tuple((size, tuple(rates.get((name, size)) for name in names)) for size in sizes),
+        slowest_pair=min(pairs, default=None),
+        fastest_pair=max(pairs, default=None),
+    )
+
+
+def collectives_figure(profile: Profile, found: Reached) -> go.Figure | None:
+    """Collectives over message sizes below the wire's rates; None where no collective was measured."""
+    curves = [
+        Curve(
+            name=name.replace("_", "-"),
+            points=tuple((size, rates[1], rates[0]) for size, row in found.sizes if (rates := row[place]) is not None),
+        )
+        for place, name in enumerate(found.names)
+    ]
+    if not curves or profile.peaks is None:
+        return None
+    wire = profile.peaks.wire_bytes_s
+    levels = [(f"wire {wire / 1e9:.0f} GB/s one way (datasheet)", wire)]
+    levels += [(f"{name} (measured)", rate) for name, rate in _measured_wire(profile)]
+    return bus_bandwidths(curves, levels)
 
 
 def explorer_figure(

@@ -1,5 +1,7 @@
-// Draws every <div data-plot="ID"> from the JSON in <script type="application/json" id="ID">, in the site's colours.
+// Draws every <div data-plot="ID"> from the JSON in <script type="application/json" id="ID">, in the site's colours, once
+// it comes near the window; the library, which this script's data-library names, is loaded for the first one.
 (() => {
+  const address = document.currentScript.dataset.library;
   const probe = document.createElement("span");
   probe.hidden = true;
   const colour = (name) => {
@@ -76,16 +78,37 @@
     if ("plotWindow" in box.dataset) box.on("plotly_relayout", () => rememberWindow(box));
   };
 
-  const draw = () => {
-    if (!window.Plotly) return;
-    for (const box of document.querySelectorAll("[data-plot]")) {
-      const { data, layout: shown } = read(box.dataset.plot);
-      if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
-      window.Plotly.react(box, data, shown, config);
-      wire(box);
-      box.setAttribute("role", "img");
-    }
+  const draw = (box) => {
+    const { data, layout: shown } = read(box.dataset.plot);
+    if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
+    window.Plotly.react(box, data, shown, config);
+    wire(box);
+    box.setAttribute("role", "img");
   };
+  let loading = null;
+  const library = () => {
+    loading ??= new Promise((loaded, failed) => {
+      const script = document.createElement("script");
+      script.src = address;
+      script.onload = loaded;
+      script.onerror = failed;
+      document.head.append(script);
+    });
+    return loading;
+  };
+  const show = (box) => library().then(() => draw(box), () => box.setAttribute("data-failed", ""));
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+        near.unobserve(target);
+        show(target);
+      }
+    },
+    { rootMargin: "500px" },
+  );
+  const boxes = () => document.querySelectorAll("[data-plot]");
+  const watch = () => boxes().forEach((box) => near.observe(box));
+  const redraw = () => boxes().forEach((box) => box.dataset.wired && draw(box));
 
   // Saves a plot as it is shown, on the page's own ground: a picture has no page behind it.
   document.addEventListener("click", (event) => {
@@ -99,11 +122,12 @@
   });
   const start = () => {
     document.body.append(probe);
-    draw();
+    watch();
   };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
-  document.addEventListener("pkb:theme", draw);
-  document.addEventListener("htmx:afterSwap", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  document.addEventListener("pkb:theme", redraw);
+  document.addEventListener("htmx:afterSwap", watch);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  addEventListener("beforeprint", () => window.Plotly && boxes().forEach(draw));
 })();

@@ -25,12 +25,22 @@ def problems_of(page: Page, address: str, *, picture: str) -> list[str]:
     """What is wrong with the look of a page; its picture is kept under the name `picture`."""
     page.goto(address)
     page.wait_for_load_state("networkidle")
+    draw_plots(page)
     save_screenshot(page, picture)
     overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     found = [f"{picture}: wider than the screen by {overflow} px"] if overflow > 0 else []
     if not picture.endswith(LOOKS_FOR_AXE):
         return found
     return found + [f"{picture}: {violation}" for violation in _accessibility(page)]
+
+
+def draw_plots(page: Page) -> None:
+    """Bring every plot near the window, so that it is drawn, and return to the top."""
+    plots = page.locator("[data-plot]")
+    for number in range(plots.count()):
+        plots.nth(number).scroll_into_view_if_needed()
+        plots.nth(number).locator(".main-svg").first.wait_for(state="attached")
+    page.evaluate("scrollTo(0, 0)")
 
 
 def _accessibility(page: Page) -> list[str]:

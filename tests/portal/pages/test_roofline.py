@@ -240,7 +240,11 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
             ceilings.PairRate(source=0, target=1, bytes_s=380e9),
             ceilings.PairRate(source=1, target=0, bytes_s=370e9),
         ),
-        collectives=(),
+        collectives=(
+            ceilings.CollectiveRate(name="all_reduce", message_bytes=2**20, median_us=50.0, bus_bytes_s=30e9),
+            ceilings.CollectiveRate(name="all_reduce", message_bytes=2**24, median_us=90.0, bus_bytes_s=200e9),
+            ceilings.CollectiveRate(name="all_gather", message_bytes=2**24, median_us=70.0, bus_bytes_s=150e9),
+        ),
         empty_collective_us=12.0,
     )
     (tmp_path / "h100x4.json").write_text(found.to_json())
@@ -249,3 +253,12 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
     assert {"peer copy 370 GB/s (measured)", "bf16 700 TFLOP/s (measured)", "wire 450 GB/s (datasheet)"} <= wire
     memory = {trace["name"] for trace in _figure(client, profile="h100x4", axis="memory")["data"]}
     assert {"memory 3 TB/s (measured)", "memory 3.35 TB/s (datasheet)"} <= memory
+    page = client.get("/roofline/", {"profile": "h100x4"}).content.decode()
+    curves = json.loads(re.search(r'<script id="collectives-figure"[^>]*>(.*?)</script>', page)[1])
+    assert {trace["name"]: trace["y"] for trace in curves["data"] if "(" not in trace["name"]} == {
+        "all-reduce": [30e9, 200e9],
+        "all-gather": [150e9],
+    }
+    reached = page.split('id="reached"')[1]
+    assert "370 GB/s" in reached
+    assert re.search(r">1.00 MiB</th><td[^>]*>50.0 µs<.*?>30.0 GB/s<.*?>none<", reached)
