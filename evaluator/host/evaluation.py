@@ -99,7 +99,7 @@ class Evaluation:
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
-        self._rules = plan.profile.timing_rules
+        self._rules = plan.profile.timing_rules(self._slots)
         self._conduct = Conduct(
             vigilance=plan.profile.vigilance,
             settings=plan.settings,
@@ -214,6 +214,7 @@ class Evaluation:
                 problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key
             )
             self._slots = opened.slots
+            self._rules = self._plan.profile.timing_rules(opened.slots)
             reference_s, turn_s = self._reference_s(opened)
         at_size = self._evidence.open_size(size, opened.dims)
         caller = Caller(

@@ -17,6 +17,7 @@ from evaluator.contract import (
     Record,
     ReferenceCall,
     SizeRecord,
+    SlotKind,
     TimingRules,
     Verdict,
 )
@@ -164,7 +165,7 @@ def test_honest_times_stand(record):
 
 
 def test_practice_boards_judge_neither_drift_nor_floor():
-    rules = profiles.get("cpux2").timing_rules
+    rules = profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY)
     noisy = series(reference_us=(100.0,) * 6 + (300.0,) * 6, gap_us=20_000.0)
     assert timing.settle([noisy], rules)[1] == []
 

@@ -13,6 +13,7 @@ from evaluator.contract import (
     RankState,
     Record,
     SizeRecord,
+    SlotKind,
     Verdict,
     Wire,
     WorkKind,
@@ -76,7 +77,7 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         submission,
         local,
         canaries=(Canary(at="2026-11-21T02:00:00Z", is_full=True), Canary(at="2026-11-21T02:01:00Z", is_full=False)),
-        record=Record(rules=profiles.get("cpux2").timing_rules, sizes=(size,)),
+        record=Record(rules=profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY), sizes=(size,)),
         audit=Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)),
     )
     page = page_of(as_alice, submission)
