@@ -343,6 +343,8 @@ class Evaluation:
                 caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
             self._audit = audit.read(files, size=size)
         except GangTrouble as trouble:
+            if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
+                raise
             # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
             self._audit = Audit(size=size, note=f"the ranks did not come through the recorded call: {trouble}")
         finally:

@@ -89,7 +89,7 @@ class JudgeSettings:
     cores: int = 32
     users: tuple[int, int] = DEFAULT_RANGE
     second_gang_share: float | None = None
-    audit: bool = False
+    audit: bool = True
     without: frozenset[Check] = NOTHING_OFF
 
     def as_record(self) -> dict[str, str]:

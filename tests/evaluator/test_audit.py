@@ -17,7 +17,7 @@ from evaluator.judging import audit as auditing
 from evaluator.judging import wire
 from evaluator.presentation import report_text
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for, request_for_text
+from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 ROWS = st.builds(
@@ -207,7 +207,7 @@ class TestRecorder:
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), audit=True)
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"))
     with Judge(settings) as judge:
         yield judge
 
@@ -251,3 +251,28 @@ def test_a_wrong_answer_in_the_recorded_call_counts(judge):
     report = judge.evaluate(request_for_text(text, mode=Mode.CHECK))
     assert report.verdict is Verdict.NONDETERMINISTIC, report.message  # repeated without the profiler it is right
     assert any("the profiler recorded it" in finding.message for finding in report.findings)
+
+
+def test_a_submission_that_dies_in_the_recorded_call_is_not_blamed_and_leaves_no_record(judge):
+    text = (
+        "import os\nimport torch\nimport torch.distributed as dist\n\n\ndef solution(tensor):\n"
+        "    if torch.autograd._profiler_enabled():\n        os.abort()\n    out = tensor.clone()\n"
+        "    dist.all_reduce(out)\n    return out\n"
+    )
+    report = judge.evaluate(request_for_text(text))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert "did not come through the recorded call" in report.audit.note
+    assert report.audit.works == ()
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_a_forged_record_in_the_recorded_call_is_still_tampering(judge):
+    text = (SUBMISSIONS / "forges_a_record.py").read_text()
+    assert "def solution(tensor):\n" in text
+    late = text.replace(
+        "def solution(tensor):\n",
+        "def solution(tensor):\n    import torch\n    if not torch.autograd._profiler_enabled():\n"
+        "        out = tensor.clone()\n        torch.distributed.all_reduce(out)\n        return out\n",
+    )
+    report = judge.evaluate(request_for_text(late))
+    assert report.verdict is Verdict.TAMPERED, report.message

@@ -152,7 +152,7 @@ def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     assert recompute(EvaluationReport.from_json(report.to_json())).agrees
     assert report.record is not None
     kinds = {call.kind for call in report.record.sizes[0].calls}
-    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR}
+    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.AUDITED}
 
 
 def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:
