@@ -33,6 +33,8 @@ from problems import registry
 DATASET = "pkb-dataset.zip"
 EVERY = timedelta(minutes=10)
 """How old the files are before they are made anew, unless that takes long: then 20 times as long as it takes."""
+FIRST_AFTER_S = 20.0
+"""How long a process that has just started leaves the machine to the others that start with it."""
 LOOK_EVERY_S = 5.0
 AGAIN_AFTER_S = 60.0
 """How long to wait after the files could not be made."""
@@ -191,6 +193,7 @@ def keep_exports_fresh(stop: threading.Event) -> None:
 
     In a process of its own, at low priority: neither its work nor the libraries that Parquet needs are the caller's.
     """
+    stop.wait(FIRST_AFTER_S)
     while not stop.is_set():
         try:
             if _is_due() and not _make_apart(stop):

@@ -17,6 +17,7 @@ from portal.submissions import actions
 logger = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 2.0
+EXPORT_END_S = 5.0
 
 
 class Command(BaseCommand):
@@ -34,12 +35,18 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
-        for chore in (Teller().run, keep_exports_fresh):
-            threading.Thread(target=chore, args=(stop,), daemon=True).start()
-        since_sweep = SWEEP_EVERY_S
-        while not stop.is_set():
-            since_sweep = self._look(since_sweep) + options["interval"]
-            stop.wait(options["interval"])
+        threading.Thread(target=Teller().run, args=(stop,), daemon=True).start()
+        exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
+        exporting.start()
+        try:
+            since_sweep = SWEEP_EVERY_S
+            while not stop.is_set():
+                since_sweep = self._look(since_sweep) + options["interval"]
+                stop.wait(options["interval"])
+        finally:
+            stop.set()
+            # It has a process of its own to end.
+            exporting.join(EXPORT_END_S)
 
     def _look(self, since_sweep: float) -> float:
         close_old_connections()
