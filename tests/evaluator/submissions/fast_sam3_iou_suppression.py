@@ -95,6 +95,13 @@ __global__ void __launch_bounds__(kOfferThreads) offer(
     }
 }
 
+// One thread per peer. What the kernels before this one wrote is there; block 0 says so for its rank.
+__device__ __forceinline__ void meet(const Peers& peers, int rank, int peer, uint32_t call) {
+    if (blockIdx.x == 0) store_release(reinterpret_cast<uint32_t*>(peers.base[peer]) + rank, call);
+    const uint32_t* flag = reinterpret_cast<const uint32_t*>(peers.base[rank]) + peer;
+    while (static_cast<int32_t>(load_acquire(flag) - call) < 0) {}
+}
+
 // Whether an overlap reaches the threshold, rounded as the quotient of two floats.
 __device__ __forceinline__ bool reaches(unsigned both, unsigned sizes, float threshold) {
     const unsigned either = sizes - both;
@@ -106,17 +113,10 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     const uint4* own_masks, const int64_t* last, float4* masks, float* scores, uint8_t* suppressed,
     const __grid_constant__ Peers peers, const __grid_constant__ Counts counts, Layout layout, Shape shape,
     float threshold, bool reverse, uint32_t call) {
-    __shared__ int gives_way;
+    __shared__ int gives_way, rivals, rival[kCollectThreads];
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    if (tid == 0) gives_way = 0;
-    if (tid < shape.world) {
-        // What the kernels before this one wrote is there; block 0 says so for its rank.
-        if (blockIdx.x == 0) store_release(reinterpret_cast<uint32_t*>(peers.base[tid]) + shape.rank, call);
-        const uint32_t* flag = reinterpret_cast<const uint32_t*>(peers.base[shape.rank]) + tid;
-        while (static_cast<int32_t>(load_acquire(flag) - call) < 0) {}
-    }
+    if (tid == 0) gives_way = rivals = 0;
     __syncthreads();
-
     const char* here = peers.base[shape.rank];
     const int splits = gridDim.x / shape.objects, part = blockIdx.x % splits;
     int first_own = 0;
@@ -127,29 +127,40 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     const uint4* bits = reinterpret_cast<const uint4*>(here + layout.bits);
     const int words = shape.stretches * kBitVectors;
     const int64_t mine = last[object];
-    for (int other = warp; other < shape.objects; other += kCollectThreads / 32) {
-        const int64_t its = last[other];
-        if (other == object || its <= -1 || (reverse ? mine >= its : mine <= its)) continue;
-        unsigned sizes = 0, most = 0;
-        for (int s = lane; s < shape.stretches; s += 32) {
-            const unsigned a = __ldcg(pixels + object * shape.stretches + s);
-            const unsigned b = __ldcg(pixels + other * shape.stretches + s);
-            sizes += a + b;
-            most += min(a, b);
+    for (int start = 0; start < shape.objects; start += kCollectThreads) {
+        const int candidate = start + tid;
+        if (candidate < shape.objects && candidate != object) {
+            const int64_t its = last[candidate];
+            if (its > -1 && (reverse ? mine < its : mine > its)) rival[atomicAdd(&rivals, 1)] = candidate;
         }
-        sizes = __reduce_add_sync(kAll, sizes);
-        most = __reduce_add_sync(kAll, most);
-        if (!reaches(most, sizes, threshold) || *static_cast<volatile int*>(&gives_way)) continue;
-        unsigned both = 0;
-        for (int w = lane; w < words; w += 32) {
-            const uint4 a = __ldcg(bits + static_cast<int64_t>(object) * words + w);
-            const uint4 b = __ldcg(bits + static_cast<int64_t>(other) * words + w);
-            both += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
+        if (start == 0 && tid < shape.world) meet(peers, shape.rank, tid, call);
+        __syncthreads();
+        for (int r = warp; r < rivals; r += kCollectThreads / 32) {
+            if (__any_sync(kAll, *static_cast<volatile int*>(&gives_way))) break;
+            const int other = rival[r];
+            unsigned sizes = 0, most = 0;
+            for (int s = lane; s < shape.stretches; s += 32) {
+                const unsigned a = __ldcg(pixels + object * shape.stretches + s);
+                const unsigned b = __ldcg(pixels + other * shape.stretches + s);
+                sizes += a + b;
+                most += min(a, b);
+            }
+            sizes = __reduce_add_sync(kAll, sizes);
+            most = __reduce_add_sync(kAll, most);
+            if (!reaches(most, sizes, threshold)) continue;
+            unsigned both = 0;
+            for (int w = lane; w < words; w += 32) {
+                const uint4 a = __ldcg(bits + static_cast<int64_t>(object) * words + w);
+                const uint4 b = __ldcg(bits + static_cast<int64_t>(other) * words + w);
+                both += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
+            }
+            both = __reduce_add_sync(kAll, both);
+            if (lane == 0 && reaches(both, sizes, threshold)) gives_way = 1;
         }
-        both = __reduce_add_sync(kAll, both);
-        if (lane == 0 && reaches(both, sizes, threshold)) gives_way = 1;
+        __syncthreads();
+        if (tid == 0) rivals = 0;
+        __syncthreads();
     }
-    __syncthreads();
     if (part == 0 && tid == 0) {
         suppressed[object] = gives_way;
         scores[object] = __ldcg(reinterpret_cast<const float*>(here + layout.scores) + object);
