@@ -29,6 +29,7 @@ for number in range({authors}):
     user = actions.sign_up(username=f"author{{number}}", password="a long pass phrase")
     print(actions.create_token(user, name="bench", scopes=["submit", "read"], lifetime_days=1)[1])
 """
+_WARM_UP = 40
 _COUNT = "from portal.submissions.models import Submission; print(Submission.objects.count())"
 
 
@@ -52,13 +53,13 @@ def processor_seconds(root: int) -> float:
 class Load:
     """Clients that send submissions until all are sent."""
 
-    def __init__(self, url: str, tokens: list[str], *, submissions: int, clients: int) -> None:
+    def __init__(self, url: str, tokens: list[str], *, submissions: int, clients: int, first: int = 0) -> None:
         self.refused: list[tuple[int, str]] = []
         self.seconds: list[float] = []
         self._address = urlsplit(url).netloc
         self._tokens = tokens
-        self._submissions = submissions
-        self._numbers = count()
+        self._end = first + submissions
+        self._numbers = count(first)
         self._threads = [threading.Thread(target=self._send_all) for _ in range(clients)]
 
     def run(self) -> float:
@@ -72,7 +73,7 @@ class Load:
 
     def _send_all(self) -> None:
         connection = http.client.HTTPConnection(self._address, timeout=60)
-        while (number := next(self._numbers)) < self._submissions:
+        while (number := next(self._numbers)) < self._end:
             start = time.perf_counter()
             status, text = self._send(connection, number)
             self.seconds.append(time.perf_counter() - start)
@@ -98,19 +99,25 @@ def main() -> None:
     parser.add_argument("--authors", type=int, default=20)
     parser.add_argument("--web", type=int, default=2, help="web processes")
     chosen = parser.parse_args()
-    environment = {"PKB_MAX_QUEUED_PER_AUTHOR": str(chosen.submissions), "PKB_GPU_SECONDS_PER_30_DAYS": "1e9"}
+    environment = {
+        "PKB_MAX_QUEUED_PER_AUTHOR": str(chosen.submissions + _WARM_UP),
+        "PKB_GPU_SECONDS_PER_30_DAYS": "1e9",
+    }
     with tempfile.TemporaryDirectory() as folder, servers.postgresql() as database:
         url = database.create_database("intake")
         with Stack(Path(folder), database_url=url, environment=environment) as stack:
             stack.migrate()
             stack.start_web(workers=chosen.web)
             printed = stack.manage("shell", "--no-imports", "-c", _MAKE_AUTHORS.format(authors=chosen.authors))
-            load = Load(stack.url, printed.split(), submissions=chosen.submissions, clients=chosen.clients)
+            tokens = printed.split()
+            # The first requests of a web process load the problems, once for all that follow.
+            Load(stack.url, tokens, submissions=_WARM_UP, clients=chosen.clients).run()
+            load = Load(stack.url, tokens, submissions=chosen.submissions, clients=chosen.clients, first=_WARM_UP)
             processes = {"web": stack.pid("web"), "PostgreSQL": database.process.pid}
             before = {name: processor_seconds(pid) for name, pid in processes.items()}
             seconds = load.run()
             spent = {name: processor_seconds(pid) - before[name] for name, pid in processes.items()}
-            kept = int(stack.manage("shell", "--no-imports", "-c", _COUNT).split()[-1])
+            kept = int(stack.manage("shell", "--no-imports", "-c", _COUNT).split()[-1]) - _WARM_UP
     taken = chosen.submissions - len(load.refused)
     cuts = quantiles(load.seconds, n=100)
     print(f"{taken} of {chosen.submissions} accepted in {seconds:.1f} s: {taken / seconds:.0f} a second")
