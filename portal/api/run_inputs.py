@@ -58,7 +58,9 @@ class AttemptInput(Strict):
     source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
         required=False, allow_blank=True, help_text="The text of solution.py."
     )
-    files = serializers.DictField(child=Text(allow_blank=True), required=False, help_text="Text by path.")
+    files = serializers.DictField(
+        child=Text(allow_blank=True), required=False, allow_empty=False, help_text="Text by path."
+    )
     tokens_in = serializers.IntegerField(min_value=0, max_value=_MOST, required=False, allow_null=True)
     tokens_out = serializers.IntegerField(min_value=0, max_value=_MOST, required=False, allow_null=True)
     cost_usd = serializers.FloatField(min_value=0, max_value=999_999_999, required=False, allow_null=True)

@@ -144,7 +144,9 @@ def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
     members = [
         member
         for member in archive.infolist()
-        if not member.is_dir() and "__MACOSX" not in member.filename and not member.filename.endswith(".DS_Store")
+        if not uploads.is_folder(member)
+        and "__MACOSX" not in member.filename
+        and not member.filename.endswith(".DS_Store")
     ]
     if len(members) > MAX_ARCHIVED_FILES:
         message = f"The archive holds {len(members)} files."

@@ -79,7 +79,7 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
     _check_total(len(content), name)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
+            members = [member for member in archive.infolist() if not is_folder(member)]
             _check_members(name, members)
             files = _read_members(name, archive, members)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, ValueError) as error:
@@ -91,6 +91,11 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
             name, "The archive has no solution.py at its root.", "Put solution.py at the top, outside any folder."
         )
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
+
+
+def is_folder(member: zipfile.ZipInfo) -> bool:
+    """Whether an entry of an archive is a folder; `ZipInfo.is_dir` fails where it has no name at all."""
+    return member.filename.endswith("/")
 
 
 def check_packing(member: zipfile.ZipInfo) -> None:

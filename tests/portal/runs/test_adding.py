@@ -149,6 +149,19 @@ def test_a_packing_that_cannot_be_stopped_at_a_size_is_refused():
     assert "unusual" in parsed.refusal.message
 
 
+def test_a_file_without_a_name_is_refused_by_itself(alices, alice):
+    run = make_run(alice)
+    attempt = {"problem": "allreduce", "files": {"": "x = 1"}}
+    problem_of(alices.post(f"/api/v1/runs/{run.pk}/attempts/", attempt, format="json"), status=422)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("allreduce/0/solution.py", line()["source"])
+        archive.writestr(zipfile.ZipInfo(""), "x = 1")
+    taken, stranger = uploads.read_archive(packed)
+    assert taken.refusal is None
+    assert "names no attempt" in stranger.refusal.message
+
+
 @pytest.mark.parametrize("piece", ["a.", "a-", "-eyJ", "-eyJaaaa"])
 def test_a_trajectory_made_to_be_slow_is_not(piece):
     """Each took a web process ten seconds once, which shows here as the slowest test."""
