@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from evaluator.contract import CallRecord, Finding, SizeRecord, SizeTiming, Timing, TimingRules, Verdict
+from evaluator.contract import CallRecord, Finding, ReferenceCall, SizeRecord, SizeTiming, Timing, TimingRules, Verdict
 from evaluator.judging import statistics
 from evaluator.judging.checks import NOTHING_OFF, Check
 
@@ -47,9 +47,9 @@ def gap_us(record: SizeRecord) -> float:
     return median(call.answer_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
 
 
-def halves(record: SizeRecord) -> tuple[float, float]:
-    """The reference's time in the first and in the last half of a series, each the median of its blocks' medians."""
-    medians = [median(call.longest_ns for call in block) / 1000 for block in record.reference]
+def halves(blocks: Sequence[Sequence[CallRecord | ReferenceCall]]) -> tuple[float, float]:
+    """The time of a call in the first and in the last half of a series, in us: medians of the blocks' medians."""
+    medians = [median(call.longest_ns for call in block) / 1000 for block in blocks]
     half = max(1, len(medians) // 2)
     return median(medians[:half]), median(medians[-half:])
 
@@ -195,12 +195,18 @@ def _throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
 
 
 def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    """Whether the reference's medians of the two halves of a series differ by more than the profile allows."""
+    """Whether the reference took longer in one half of a series than in the other, and the submission did not.
+
+    A host that is slower for a while, to both, leaves the ratios of the blocks as they are.
+    """
     if rules.baseline_drift is None or len(record.reference) < 2:
         return
-    first_us, last_us = halves(record)
+    first_us, last_us = halves(record.reference)
+    their_first_us, their_last_us = halves(timed_blocks(record))
     drift = abs(first_us / last_us - 1)
-    if drift > rules.baseline_drift and abs(first_us - last_us) > rules.baseline_jitter_us:
+    apart = abs(first_us / last_us * their_last_us / max(their_first_us, 1e-3) - 1)
+    is_alone = apart > rules.baseline_drift
+    if drift > rules.baseline_drift and is_alone and abs(first_us - last_us) > rules.baseline_jitter_us:
         message = (
             f"the reference drifted from {first_us:.1f} to {last_us:.1f} us ({drift:.1%}) at size {record.size} "
             "while it was measured"

@@ -79,7 +79,7 @@ def margins(report: EvaluationReport, record: SizeRecord) -> str:
     calls = [call for block in timing.timed_blocks(record) for call in block]
     late = sorted((max(call.settled_ns) - call.longest_ns) / 1000 for call in calls)
     theirs = sorted((call.answer_ns - call.longest_ns) / 1000 for block in record.reference for call in block)
-    first, last = timing.halves(record)
+    first, last = timing.halves(record.reference)
     return (
         f"{record.size} gang {record.gang}: {shown.candidate.median_us:.1f} against {shown.baseline.median_us:.1f}, "
         f"gap {shown.gap_us or 0:.0f} (reference {theirs[len(theirs) // 2]:.0f}, band {shown.band_us or 0:.0f}), "

@@ -56,12 +56,16 @@ def series(
     busy_ms: float = 0.0,
     gang: int = 1,
     seed: int = 1,
+    late_factor: float = 1.0,
 ) -> SizeRecord:
-    """Four calls a block on two ranks; rank 1 is the slower one. The reference is answered 30 us after its end."""
+    """Four calls a block on two ranks; rank 1 is the slower one. The reference is answered 30 us after its end.
+
+    In the second half of the blocks the submission takes `late_factor` times as long.
+    """
     dice = random.Random(seed)
     calls = []
     for number in range(1, 4 * len(reference_us) + 1):
-        own_us = candidate_us * dice.uniform(0.99, 1.01)
+        own_us = candidate_us * dice.uniform(0.99, 1.01) * (late_factor if number > 2 * len(reference_us) else 1.0)
         calls.append(
             CallRecord(
                 number=number,
@@ -155,6 +159,8 @@ HONEST = {
     "a slow call whose device settles within the ratio": series(candidate_us=10_000.0, late_us=400.0),
     "a tick of processor time": series(busy_ms=10.0),
     "a GPU at its power cap": msgspec.structs.replace(series(), gpus=reading("sw_power_cap", "gpu_idle")),
+    "a host that was slower to both": series(reference_us=(200.0,) * 6 + (250.0,) * 6, late_factor=1.25),
+    "a submission that warms up": series(late_factor=0.8),
     "drift within the jitter of a launch": series(reference_us=(100.0,) * 6 + (104.0,) * 6),
 }
 
