@@ -22,7 +22,7 @@ grep -v '^pyarrow' "$here/requirements.txt" >"$work/requirements.txt"
 # The site speaks English.
 find "$work/site/django" "$work/site/rest_framework" -path '*/locale/*' -name '*.[mp]o' -delete
 
-initdb=$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb | tail -1)
+for initdb in /usr/lib/postgresql/*/bin/initdb "$(command -v initdb)"; do [ ! -x "$initdb" ] || break; done
 programs=$(dirname "$(readlink -f "$initdb")")
 modules=$("$programs/pg_config" --pkglibdir)
 redis=$(readlink -f "$(command -v redis-server)")
@@ -42,6 +42,7 @@ cp -L /usr/share/zoneinfo/UTC "$work/servers/UTC"
 for name in initdb postgres redis-server; do
 	real=\$here$programs/$name
 	[ "$name" = redis-server ] && real=\$here/bin/redis-server.real
+	# shellcheck disable=SC2016  # for the wrapper's own shell
 	printf '#!/bin/sh\nhere=$(dirname "$(dirname "$(readlink -f "$0")")")\nLD_LIBRARY_PATH=$here/lib exec "%s" "$@"\n' \
 		"$real" >"$work/servers/bin/$name"
 	chmod 755 "$work/servers/bin/$name"
