@@ -32,7 +32,7 @@ from evaluator.contract import (
     Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host import audit, gpu_state, links, probe
+from evaluator.host import audit, backends, gpu_state, links, probe
 from evaluator.host import builder as building
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
@@ -169,6 +169,8 @@ class Evaluation:
             found = source_rules.check_source(
                 problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
             )
+            if self._plan.profile.gpu is not None:
+                found += backends.missing(request.source, backend=request.backend, node=backends.Node.this())
         self._evidence.findings += found
         self._evidence.warnings += source_rules.warnings(request.source, backend=request.backend, mode=request.mode)
         if self._plan.profile.gpu is not None:
