@@ -5,6 +5,7 @@ import pytest
 
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, SourceFile, Verdict, Witness, WorkKind
 from evaluator.host import Judge, JudgeSettings
+from evaluator.host.backends import Node, missing
 from evaluator.judging import primitives, wire
 from tests.evaluator.test_gpu import PROFILE, WORLD_SIZE, on_gpus, request
 
@@ -22,7 +23,7 @@ pytestmark = on_gpus
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
-    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=5.0, audit=True)
+    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=5.0)
     with Judge(settings) as judge:
         yield judge
 
@@ -62,6 +63,30 @@ def test_multicast_is_refused_before_a_gpu_is_touched(reports):
     assert report.verdict is Verdict.UNSUPPORTED
     assert not report.ranks
     assert primitives.names(report.primitives) == (Primitive.NVLS,)
+
+
+@pytest.mark.parametrize(
+    ("backend", "text", "piece"),
+    [
+        (Backend.PARALLELKITTENS, "def solution(tensor):\n    return tensor\n", "kittens.cuh"),
+        (Backend.NCCL_DEVICE, "A = 'ncclGin'\n\n\ndef solution(tensor):\n    return tensor\n", "RDMA network card"),
+    ],
+)
+def test_what_a_backend_lacks_on_this_node_is_named(judge, backend, text, piece):
+    bundle = SourceBundle(files=(SourceFile(path="solution.py", text=text),))
+    if not missing(bundle, backend=backend, node=Node.this()):
+        pytest.skip(f"this node has what {backend} needs")
+    asked = request("primitive_nccl", "allgather", backend, Mode.CHECK)
+    report = judge.evaluate(msgspec.structs.replace(asked, source=bundle))
+    assert report.verdict is Verdict.UNSUPPORTED, report.message
+    assert piece in report.message
+
+
+def test_a_copy_is_recorded_with_its_bytes(reports):
+    audit = reports("primitive_copy_engine", Backend.CUDA).audit
+    (peers,) = [work for work in audit.works if work.kind is WorkKind.COPY and "PtoP" in work.name]
+    assert peers.count == WORLD_SIZE - 1
+    assert peers.bytes == (WORLD_SIZE - 1) * 1024 * 1024 * 2
 
 
 def test_multicast_that_the_text_does_not_name_is_found_in_the_compiled_code(judge):
