@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,15 @@ PROGRAMS = [
 ]
 
 
+Judged = Callable[[str], EvaluationReport]
+
+
+@pytest.fixture(scope="module")
+def judged(judge: Judge) -> Judged:
+    """The report on a program in check mode, from one evaluation for all tests that read it."""
+    return cache(lambda name: judge.evaluate(request_for(name)))
+
+
 def shared_files() -> set[str]:
     # A database that other tests started at the same time keeps its own files there.
     return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("PostgreSQL.")}
@@ -66,10 +77,10 @@ def open_descriptors() -> int:
 
 @pytest.mark.parametrize(("name", "verdict", "rank", "words"), PROGRAMS, ids=[program[0] for program in PROGRAMS])
 def test_program_gets_its_verdict(
-    judge: Judge, work_dir: Path, *, name: str, verdict: Verdict, rank: int | None, words: str
+    judged: Judged, work_dir: Path, *, name: str, verdict: Verdict, rank: int | None, words: str
 ) -> None:
     shared = shared_files()
-    report = judge.evaluate(request_for(name))
+    report = judged(name)
     assert report.verdict is verdict, report.message
     assert words in report.message
     decided = next(finding for finding in report.findings if finding.verdict is verdict)
@@ -79,8 +90,8 @@ def test_program_gets_its_verdict(
     assert gang_directories(work_dir) <= 1  # the next gang's
 
 
-def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judge: Judge) -> None:
-    report = judge.evaluate(request_for("deadlock"))
+def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
+    report = judged("deadlock")
     assert "stood still" in report.message
     assert "(collective 1 of the call, all_reduce of bfloat16[" in report.message
     assert "rank 1 waits at the end of call 1 (no collective in the call)" in report.message
@@ -107,23 +118,23 @@ def test_a_sleeping_rank_is_slow_and_not_deadlocked(judge: Judge) -> None:
     assert report.verdict is Verdict.PASSED, report.message
 
 
-def test_traceback_shows_the_authors_lines_only(judge: Judge) -> None:
-    report = judge.evaluate(request_for("raises_on_rank_one"))
+def test_traceback_shows_the_authors_lines_only(judged: Judged) -> None:
+    report = judged("raises_on_rank_one")
     error = report.ranks[1].error
     assert error is not None
     assert 'solution.py", line 6' in error
     assert "arena" not in error
 
 
-def test_sandbox_refuses_what_a_submission_must_not_reach(judge: Judge) -> None:
-    log = judge.evaluate(request_for("explores")).ranks[0].log
+def test_sandbox_refuses_what_a_submission_must_not_reach(judged: Judged) -> None:
+    log = judged("explores").ranks[0].log
     attempts = re.findall(r"^(\w+): (\w+)", log, flags=re.MULTILINE)
     assert len(attempts) == 14
     assert {outcome for _, outcome in attempts} == {"refused"}, log
 
 
-def test_output_is_kept_head_and_tail_without_control_characters(judge: Judge) -> None:
-    log = judge.evaluate(request_for("prints_a_lot")).ranks[0].log
+def test_output_is_kept_head_and_tail_without_control_characters(judged: Judged) -> None:
+    log = judged("prints_a_lot").ranks[0].log
     assert log.startswith("first words")
     assert log.rstrip().endswith("last words")
     assert "bytes left out" in log
@@ -165,22 +176,18 @@ def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:
     assert report.timing is None
 
 
-def test_report_survives_json_and_records_what_was_enforced(judge: Judge) -> None:
-    report = judge.evaluate(request_for("correct"))
+def test_report_survives_json_and_records_what_was_enforced(judged: Judged) -> None:
+    report = judged("correct")
     assert EvaluationReport.from_json(report.to_json()) == report
     assert report.sandbox is not SandboxLevel.NONE
     assert re.fullmatch(r"[0-9a-f]{64}", report.commitment)
     assert report.environment["judge.check_calls"] == "5"
 
 
-def test_two_evaluations_never_share_a_secret(judge: Judge) -> None:
-    first, second = (judge.evaluate(request_for("correct")).commitment for _ in range(2))
-    assert first != second
-
-
-def test_progress_follows_the_stages(judge: Judge) -> None:
+def test_progress_follows_the_stages_and_no_two_evaluations_share_a_secret(judge: Judge, judged: Judged) -> None:
     seen: list[Stage] = []
-    judge.evaluate(request_for("correct"), progress=lambda stage, _detail, _fraction: seen.append(stage))
+    again = judge.evaluate(request_for("correct"), progress=lambda stage, _detail, _fraction: seen.append(stage))
+    assert again.commitment != judged("correct").commitment
     order = list(Stage)
     assert seen[0] is Stage.PREPARING
     assert seen[-1] is Stage.REPORTING
