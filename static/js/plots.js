@@ -81,7 +81,7 @@
   const draw = (box) => {
     const { data, layout: shown } = read(box.dataset.plot);
     if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
-    window.Plotly.react(box, data, shown, config);
+    window.Plotly.react(box, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
     wire(box);
     box.setAttribute("role", "img");
   };

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import save_screenshot
 
@@ -39,7 +39,7 @@ def draw_plots(page: Page) -> None:
     plots = page.locator("[data-plot]")
     for number in range(plots.count()):
         plots.nth(number).scroll_into_view_if_needed()
-        plots.nth(number).locator(".main-svg").first.wait_for(state="attached")
+        expect(plots.nth(number)).to_have_attribute("data-drawn", "")
     page.evaluate("scrollTo(0, 0)")
 
 
