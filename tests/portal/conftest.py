@@ -11,6 +11,12 @@ from portal.nodes.models import Node, Slot
 from problems import registry
 
 
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings):
+    """Hashing that takes a quarter of a second, on purpose, is what tests with many people do not need."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def alice(db):
     return User.objects.create_user("alice", password="a long pass phrase")

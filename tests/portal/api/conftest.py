@@ -16,12 +16,6 @@ def _fresh_rates():
     cache.clear()
 
 
-@pytest.fixture(autouse=True)
-def _quick_passwords(settings):
-    """Nobody signs in with a password here, so none needs to cost a tenth of a second."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 @pytest.fixture
 def anonymous(db):
     return APIClient()

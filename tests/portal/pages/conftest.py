@@ -7,9 +7,7 @@ from tests.portal.pages import scenes
 
 @pytest.fixture(autouse=True)
 def quick_pages(settings):
-    """Static addresses without the manifest that only `collectstatic` writes, and quick passwords."""
-    # Slow hashing is what tests that sign in many people do not need.
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    """Static addresses without the manifest that only `collectstatic` writes."""
     settings.STORAGES = {
         **settings.STORAGES,
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
