@@ -94,8 +94,13 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
-    # What the text decides is found before the lock is taken: parsing is what takes the time.
-    faults = {line.number: _fault(run, line.attempt) for line in batch if line.attempt and _is_known(line.attempt)}
+    # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
+    held = _held(run, batch)
+    faults = {
+        line.number: _fault(run, line.attempt)
+        for line in batch
+        if line.attempt and (line.attempt.key, line.attempt.source_digest) not in held and _is_known(line.attempt)
+    }
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
         organisation = quotas.locked(run.model.organisation_id)
@@ -111,6 +116,12 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
     ]
+
+
+def _held(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
+    """Key and digest of what the run holds already under the keys of a batch."""
+    keys = [line.attempt.key for line in batch if line.attempt is not None]
+    return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
 
 
 def _is_known(attempt: NewAttempt) -> bool:
