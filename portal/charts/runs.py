@@ -85,13 +85,19 @@ def by_mode(verdicts: Mapping[str, int]) -> dict[str, int]:
     return {**counted, OTHER: rest} if rest else counted
 
 
-def fast_curves(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> go.Figure:
+def fast_curves(
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, chosen: float | None = None, address: str = ""
+) -> go.Figure:
     """fast_p over p for several runs; at p = 0 a curve is correct@1.
 
     Args:
         curves: a name, and (p, share of problems) in the order of p, for each run.
+        chosen: the p that the page's board is ordered by, marked by a line; None where it has none.
+        address: where a click on a curve leads, with the p clicked at the end; empty where it leads nowhere.
     """
-    traces = [
+    top = max((share for _, points in curves for _, share in points), default=0.0)
+    traces = [] if chosen is None else [_chosen_p(chosen, top=top)]
+    traces += [
         go.Scatter(
             x=[p for p, _ in points],
             y=[share for _, share in points],
@@ -99,6 +105,7 @@ def fast_curves(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> 
             name=name,
             line={"shape": "hv", "width": 2, "dash": _LINES[number % len(_LINES)][1]},
             hovertemplate="p = %{x}: %{y:.1%}<extra>%{fullData.name}</extra>",
+            customdata=[[f"{address}{p}"] for p, _ in points] if address else None,
             meta={"tone": _LINES[number % len(_LINES)][0]},
         )
         for number, (name, points) in enumerate(curves)
@@ -107,6 +114,18 @@ def fast_curves(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> 
     figure.update_yaxes(rangemode="tozero", tickformat=".1~%")
     figure.update_xaxes(range=[0, 3])
     return figure
+
+
+def _chosen_p(p: float, *, top: float) -> go.Scatter:
+    return go.Scatter(
+        x=[p, p],
+        y=[0, top or 1],
+        mode="lines",
+        name=f"p = {p:g}",
+        line={"dash": "dot", "width": 1.5},
+        hoverinfo="name",
+        meta={"tone": "text-muted"},
+    )
 
 
 def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:

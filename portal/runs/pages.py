@@ -71,10 +71,12 @@ def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Esti
     return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
 
 
-def curve_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:
-    """The fast_p curves of several runs as a figure."""
+def curve_plot(
+    named: Iterable[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
+) -> dict[str, object]:
+    """The fast_p curves of several runs as a figure, with the chosen p and where another one is chosen."""
     curves = [(name, [(p, estimate.value) for p, estimate in figures.fast]) for name, figures in named]
-    return figure_data(charts.fast_curves(curves))
+    return figure_data(charts.fast_curves(curves, chosen=chosen, address=address))
 
 
 def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:

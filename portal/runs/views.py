@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -50,7 +51,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "p": p,
         "rows": rows,
         "total": len(queries.supported_problems(profile)),
-        **_figures(named),
+        **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
         "published": published.RESULTS,
         "published_total": published.PROBLEMS,
         "published_setting": published.SETTING,
@@ -58,8 +59,13 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/leaderboard.html", context)
 
 
-def _figures(named: Sequence[tuple[str, RunFigures]]) -> dict[str, Any]:
-    """The plots of runs side by side and the tables beside them; two runs of one name are told apart."""
+def _figures(
+    named: Sequence[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
+) -> dict[str, Any]:
+    """The plots of runs side by side and the tables beside them; two runs of one name are told apart.
+
+    `chosen` is the p that the curves mark, and `address` where a click on them leads, the p at its end.
+    """
     seen: dict[str, int] = {}
     titled = []
     for name, figures in named:
@@ -67,7 +73,7 @@ def _figures(named: Sequence[tuple[str, RunFigures]]) -> dict[str, Any]:
         titled.append((name if seen[name] == 1 else f"{name} ({seen[name]})", figures))
     few = titled[:CURVES]
     return {
-        "curve": pages.curve_plot(few) if few else None,
+        "curve": pages.curve_plot(few, chosen=chosen, address=address) if few else None,
         "curve_names": [name for name, _ in few],
         "curve_rows": pages.curve_rows(dict(few)),
         "failures": pages.failure_plot(titled) if titled else None,

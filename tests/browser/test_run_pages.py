@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.browser.conftest import Visit, sign_up
-from tests.browser.looks import LOOKS, problems_of
+from tests.browser.looks import LOOKS, draw_plots, problems_of
 from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1
 
 
@@ -128,6 +128,27 @@ def test_a_stranger_reads_what_a_model_reached_without_scripts(visit: Visit, ven
     expect(page.get_by_role("row").filter(has_text="Passed")).to_have_count(1)
     page.get_by_role("link", name="Trajectory of sample 0, step 1").click()
     expect(page.get_by_role("main")).to_contain_text("I read the statement")
+
+
+PLACE_OF_A_POINT = """(p) => {
+  const box = document.querySelector("[data-plot=curve-figure]");
+  const { xaxis, yaxis } = box._fullLayout;
+  const curve = box.data.find((trace) => trace.customdata);
+  const { left, top } = box.querySelector(".main-svg").getBoundingClientRect();
+  return [left + xaxis._offset + xaxis.d2p(p), top + yaxis._offset + yaxis.d2p(curve.y[curve.x.indexOf(p)])];
+}"""
+
+
+def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
+    page = visit(state=vendor.state).page
+    page.goto("/leaderboards/models/?profile=cpux2")
+    draw_plots(page)
+    page.locator("[data-plot=curve-figure]").scroll_into_view_if_needed()
+    page.mouse.move(*page.evaluate(PLACE_OF_A_POINT, 0.5))
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**p=0.5")
+    expect(page.get_by_label("p of fast_p")).to_have_value("0.5")
 
 
 def test_a_private_run_is_nobody_elses(visit: Visit, vendor: Vendor) -> None:

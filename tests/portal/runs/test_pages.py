@@ -1,6 +1,7 @@
 """The pages of models and runs, as a vendor, a colleague and a stranger meet them."""
 
 import io
+import json
 import re
 import zipfile
 
@@ -112,6 +113,16 @@ def test_p_moves_the_board_without_a_script(client, published):
         row = page.split("<tbody>")[1].split("</tr>")[0]
         assert share in row.split('class="num"')[4]
     assert client.get("/leaderboards/models/?p=x").status_code == 422
+
+
+def test_a_click_on_a_curve_moves_p(client, published):
+    page = client.get("/leaderboards/models/?profile=cpux2&p=1.2").content.decode()
+    figure = json.loads(re.search(r'<script id="curve-figure"[^>]*>(.*?)</script>', page)[1])
+    marked, curve = figure["data"][0], figure["data"][1]
+    assert (marked["name"], marked["x"]) == ("p = 1.2", [1.2, 1.2])
+    (address,) = curve["customdata"][curve["x"].index(2.0)]
+    assert address == "?profile=cpux2&p=2.0"
+    assert 'value="2.0"' in client.get(f"/leaderboards/models/{address}").content.decode()
 
 
 def test_a_stranger_sees_no_draft_and_no_owners_forms(client, alice, published):
