@@ -78,6 +78,7 @@ class Gang:
         self._group = sandbox.new_group(plan.confinement, plan.settings, name=self._private.name)
         self._namespace: str | None = None
         self._namespace_held: int | None = None
+        self._is_ready = False
         self._incidents: list[Incident] = []
         self._ranks: list[HeldRank] = []
         ends = _Ends()
@@ -165,11 +166,13 @@ class Gang:
     # ---- the conversation -------------------------------------------------------------------------------------
 
     def wait_until_ready(self, *, cancelled: Callable[[], bool]) -> None:
-        """Return once every rank has formed the process group.
+        """Return once every rank has formed the process group; at once where that has been seen before.
 
         Raises:
             EvaluatorError: it did not come to that; no submission was involved.
         """
+        if self._is_ready:
+            return
         try:
             self._collect("starting", seconds=self.plan.settings.start_s, cancelled=cancelled)
         except GangTrouble as trouble:
@@ -178,6 +181,7 @@ class Gang:
                 f"the sandbox ranks did not start: {trouble} {self._launcher_text()} {texts}"
             ) from trouble
         self._hold_namespace()
+        self._is_ready = True
 
     def _hold_namespace(self) -> None:
         """Remember the sandbox's PID namespace, and keep it open: a freed number is given to the next sandbox."""

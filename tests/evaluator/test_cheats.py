@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch.distributed as dist
 
@@ -22,6 +23,7 @@ from evaluator.judging.checks import Check
 from problems import registry
 from tests.evaluator.cheat_corpus import Program, programs, varied
 from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for
 
 QUICK = dataclasses.replace(SETTINGS, blocks=2)
 """Two blocks show what twelve would; the long tests judge as a site does."""
@@ -258,14 +260,16 @@ def test_without_the_check_the_cheat_gets_through(tmp_path: Path, check: Check, 
 
 
 @pytest.mark.slow
-def test_second_gang_repeats_part_of_a_ranked_series(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_second_gang_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25)
+    request = msgspec.structs.replace(request_for("correct", mode=Mode.RANKED), sizes=("tiny", "base"))
     with Judge(settings) as judge:
-        report = judge.evaluate(JUDGED["r24_phase_detection_twin"].request())
+        report = judge.evaluate(request)
     assert report.verdict is Verdict.PASSED, refused(report)
     assert report.record is not None
-    assert [len(size.blocks) for size in report.record.sizes if size.gang == 1] == [12]
-    assert [len(size.blocks) for size in report.record.sizes if size.gang == 2] in ([3], [12])
+    assert [len(size.blocks) for size in report.record.sizes if size.gang == 1] == [12, 12]
+    assert [len(size.blocks) for size in report.record.sizes if size.gang == 2] in ([3, 3], [12, 12])
 
 
 @pytest.mark.slow
