@@ -14,7 +14,7 @@ from tests.problems.honest_margins import Margin, margins
 MOST = 0.9
 """Part of a bound that an honest program may use; errors grow with the number of elements and of calls."""
 CALLS = {SizeName.TINY: 100, SizeName.BASE: 20}
-BUDGET_S = 15.0
+BUDGET_S = 10.0
 """After this no further call begins: a problem gets as many calls as fit."""
 
 
