@@ -14,6 +14,7 @@ import msgspec
 from evaluator import presentation
 from evaluator.contract import (
     Backend,
+    Baseline,
     BaselineTable,
     ContractError,
     EvaluationReport,
@@ -87,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("problems", nargs="*", metavar="SLUG", help="default: every problem")
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
+    baseline.add_argument(
+        "--missing", action="store_true", help="only what the file lacks, or has of an older revision of the problem"
+    )
     baseline.set_defaults(command=measure_baselines)
     again = commands.add_parser("recompute", help="score and verdict again from a report; exit 0 if they agree, else 1")
     again.add_argument(
@@ -242,6 +246,8 @@ def measure_baselines(options: argparse.Namespace) -> int:
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
     path = options.output or registry.CATALOG.parent / "baselines" / f"{profile.name}.json"
     known = dict(BaselineTable.from_json(path.read_bytes()).baselines) if path.is_file() else {}
+    if options.missing:
+        slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]
     waiting, failed = deque(slugs), []
     while waiting:
         # Ranks that one problem brought down, say for want of memory, are replaced for the problems after it.
@@ -260,6 +266,12 @@ def measure_baselines(options: argparse.Namespace) -> int:
                 table = baseline_table(profile.name, known).to_json().encode()
                 _replace(path, msgspec.json.format(table, indent=1) + b"\n")
     return 1 if failed else 0
+
+
+def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile) -> bool:
+    """Whether the present revision has a baseline at every size that is ranked."""
+    found, revision = known.get(slug, {}), registry.revision(slug)
+    return all(size in found and found[size].revision == revision for size in profile.sizes[Mode.RANKED])
 
 
 def examine(options: argparse.Namespace) -> int:

@@ -125,6 +125,8 @@ def test_baseline_is_measured_and_merged(tmp_path: Path) -> None:
     baselines = json.loads(path.read_text())["baselines"]
     assert set(baselines) == {"allreduce", "gemm_allreduce"}
     assert baselines["allreduce"]["tiny"]["median_us"] > 0
+    again = evaluator("baseline", "allreduce", "reduce", "--missing", "--output", str(path))
+    assert (again.returncode, "allreduce" in again.stdout, "reduce  " in again.stdout) == (0, False, True)
 
 
 def test_a_command_told_to_end_takes_its_ranks_with_it_and_keeps_what_it_had(tmp_path: Path) -> None:
