@@ -31,6 +31,26 @@ class Text(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class Whole(serializers.IntegerField):
+    """A whole number of a JSON body: neither `true` nor "1" is one."""
+
+    def to_internal_value(self, data: Any) -> int:
+        """The number; raises ValidationError for any other type."""
+        if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
+            self.fail("invalid")
+        return super().to_internal_value(int(data))
+
+
+class Number(serializers.FloatField):
+    """A number of a JSON body: neither `true` nor "1.5" is one."""
+
+    def to_internal_value(self, data: Any) -> float:
+        """The number; raises ValidationError for any other type."""
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class ProfileName(Text):
     """A profile; the document lists them, and the action behind it says which there are."""
 

@@ -5,7 +5,7 @@ from rest_framework import serializers
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
-from portal.api.inputs import Choice, Patterned, ProfileName, Query, Strict, Text
+from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
 from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 
@@ -31,10 +31,10 @@ class RunInput(Strict):
     mode = Choice(choices=RunMode.values, help_text="How the attempts come about.")
     backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
     profile = ProfileName(help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
-    k = serializers.IntegerField(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
+    k = Whole(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
     sampling = serializers.DictField(required=False, help_text="Temperature, token limits and the like; 4096 bytes.")
     prompt_version = Text(max_length=80, default="", allow_blank=True)
-    cost_usd = serializers.FloatField(min_value=0, max_value=999_999_999, required=False, allow_null=True)
+    cost_usd = Number(min_value=0, max_value=999_999_999, required=False, allow_null=True)
     notes = Text(max_length=4000, default="", allow_blank=True)
 
 
