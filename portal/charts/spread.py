@@ -1,7 +1,8 @@
 """How the times of an evaluation spread: every timed call of submission and reference, and what they come to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -23,15 +24,22 @@ class Series:
     reference: tuple[float, ...] = ()
 
 
-def timed_calls(record: Record | None) -> dict[str, Series]:
-    """The timed calls of a record by size; empty where the report holds none."""
-    found = {}
+def timed_calls(record: Record | None) -> dict[str, list[Series]]:
+    """The timed calls of a record by size, a series for each gang of ranks; empty where the report holds none."""
+    found: dict[str, list[Series]] = {}
     for size in record.sizes if record else ():
         calls = {call.number: call for call in size.calls}
         ours = [calls[number].longest_ns for block in size.blocks for number in block if number in calls]
         theirs = [call.longest_ns for block in size.reference for call in block]
-        found[size.size] = Series(submission=_thinned(ours), reference=_thinned(theirs))
+        if ours:
+            series = Series(submission=_thinned(ours), reference=_thinned(theirs))
+            found.setdefault(size.size, []).append(series)
     return found
+
+
+def _counted(series: Sequence[Series], size: SizeTiming) -> Series:
+    """The series that the timing is of: the slower gang's counts, and the report does not say which that was."""
+    return min(series, key=lambda each: abs(median(each.submission) - size.candidate.median_us), default=Series())
 
 
 def _thinned(times_ns: Sequence[int]) -> tuple[float, ...]:
@@ -48,46 +56,39 @@ class _Row(NamedTuple):
     calls: tuple[float, ...]
 
 
-def times_spread(sizes: Sequence[SizeTiming], calls: Mapping[str, Series]) -> go.Figure:
-    """Every timed call, the median with 10 % and 90 %, and the submission's median on every rank.
+def times_spread(size: SizeTiming, calls: Sequence[Series]) -> go.Figure:
+    """Every timed call at one size, the median with 10 % and 90 %, and the submission's median on every rank.
 
     Args:
-        sizes: what was measured.
-        calls: the calls by size, as of `timed_calls`; sizes without any show their summaries alone.
+        size: what was measured.
+        calls: the size's series, as of `timed_calls`; without any its summaries stand alone.
     """
-    ours, theirs = [], []
-    for number, size in enumerate(sizes):
-        held = calls.get(size.size, Series())
-        ours.append(_Row(f"{size.size}, submission", 2 * number, size.candidate, held.submission))
-        theirs.append(_Row(f"{size.size}, reference", 2 * number + 1, size.baseline, held.reference))
-    rows = sorted((*ours, *theirs), key=lambda row: row.height)
+    held = _counted(calls, size)
+    ours = _Row("submission", 0, size.candidate, held.submission)
+    theirs = _Row("reference", 1, size.baseline, held.reference)
     figure = go.Figure(
         data=[
-            *_points("reference, one call", theirs, tone="text-faint"),
-            *_points("submission, one call", ours, tone="accent"),
-            _summaries("reference, median with 10 % and 90 %", theirs, tone="text-muted", symbol="diamond"),
-            _summaries("submission, median with 10 % and 90 %", ours, tone="accent-strong", symbol="circle"),
-            _ranks(sizes),
+            *_points(theirs, tone="text-faint"),
+            *_points(ours, tone="accent"),
+            _summary(theirs, tone="text-muted", symbol="diamond"),
+            _summary(ours, tone="accent-strong", symbol="circle"),
+            _ranks(size),
         ],
-        layout=base_layout(x_title="Time of a call, us", y_title="", height=200 + 90 * len(rows)),
+        layout=base_layout(x_title=f"Time of a call at size {size.size}, us", y_title="", height=330),
     )
     figure.update_layout(legend={"itemsizing": "constant"})
     figure.update_xaxes(type="log")
-    figure.update_yaxes(
-        tickvals=[row.height for row in rows],
-        ticktext=[row.label for row in rows],
-        range=[len(rows) - 0.4, -0.6],
-        fixedrange=True,
-    )
+    figure.update_yaxes(tickvals=[0, 1], ticktext=[ours.label, theirs.label], range=[1.6, -0.6], fixedrange=True)
     return figure
 
 
-def _points(name: str, rows: Sequence[_Row], *, tone: str) -> Iterator[go.Scatter]:
-    if not any(row.calls for row in rows):
+def _points(row: _Row, *, tone: str) -> Iterator[go.Scatter]:
+    if not row.calls:
         return
+    name = f"{row.label}, one call"
     yield go.Scatter(
-        x=[time for row in rows for time in row.calls],
-        y=[height for row in rows for height in _heights(row.height, len(row.calls))],
+        x=list(row.calls),
+        y=_heights(row.height, len(row.calls)),
         mode="markers",
         name=name,
         marker={"size": 4, "opacity": 0.45},
@@ -101,39 +102,34 @@ def _heights(middle: float, count: int) -> list[float]:
     return [round(middle - _BAND / 2 + step * index, 3) for index in range(count)]
 
 
-def _summaries(name: str, rows: Sequence[_Row], *, tone: str, symbol: str) -> go.Scatter:
+def _summary(row: _Row, *, tone: str, symbol: str) -> go.Scatter:
+    time = row.summary
     return go.Scatter(
-        x=[row.summary.median_us for row in rows],
-        y=[row.height for row in rows],
+        x=[time.median_us],
+        y=[row.height],
         mode="markers",
-        name=name,
+        name=f"{row.label}, median with 10 % and 90 %",
         marker={"size": 11, "symbol": symbol},
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [row.summary.p90_us - row.summary.median_us for row in rows],
-            "arrayminus": [row.summary.median_us - row.summary.p10_us for row in rows],
+            "array": [time.p90_us - time.median_us],
+            "arrayminus": [time.median_us - time.p10_us],
             "thickness": 2,
         },
-        text=[row.label for row in rows],
-        hovertemplate="%{text}: median %{x:.4~g} us<extra></extra>",
+        hovertemplate=f"{row.label}: median %{{x:.4~g}} us<extra></extra>",
         meta={"tone": tone},
     )
 
 
-def _ranks(sizes: Sequence[SizeTiming]) -> go.Scatter:
-    medians = [
-        (time_us, 2 * number, f"{size.size}, rank {rank}")
-        for number, size in enumerate(sizes)
-        for rank, time_us in enumerate(size.rank_medians_us)
-    ]
+def _ranks(size: SizeTiming) -> go.Scatter:
     return go.Scatter(
-        x=[time_us for time_us, _, _ in medians],
-        y=[height for _, height, _ in medians],
+        x=list(size.rank_medians_us),
+        y=[0] * len(size.rank_medians_us),
         mode="markers",
         name="submission, one rank's median",
         marker={"size": 15, "symbol": "line-ns-open", "line": {"width": 1.5}},
-        text=[rank for _, _, rank in medians],
+        text=[f"rank {rank}" for rank in range(len(size.rank_medians_us))],
         hovertemplate="%{text}: %{x:.4~g} us<extra></extra>",
         meta={"tone": "text"},
     )

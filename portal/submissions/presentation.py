@@ -110,7 +110,10 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "figure": figure_data(block_ratios(timing)) if timing else None,
-        "spread": figure_data(times_spread(timing.sizes, calls)) if timing and timing.sizes else None,
+        "spreads": [
+            (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, ()))))
+            for size in (timing.sizes if timing else ())
+        ],
         "has_calls": bool(calls),
         **_roofline(live.evaluation, timing),
         "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
