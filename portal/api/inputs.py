@@ -36,7 +36,10 @@ class Whole(serializers.IntegerField):
 
     def to_internal_value(self, data: Any) -> int:
         """The number; raises ValidationError for any other type."""
-        if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
+        is_whole = (
+            data.is_integer() if isinstance(data, float) else isinstance(data, int) and not isinstance(data, bool)
+        )
+        if not is_whole:
             self.fail("invalid")
         return super().to_internal_value(int(data))
 

@@ -155,6 +155,16 @@ def test_the_same_idempotency_key_makes_one_run(alices):
 
 
 @pytest.mark.parametrize(
+    ("text", "field"),
+    [("1e999", "k"), ("1e999", "cost_usd"), (f"1{'0' * 400}", "k"), (f"1{'0' * 400}", "cost_usd")],
+    ids=["infinite-k", "infinite-cost", "huge-k", "huge-cost"],
+)
+def test_a_number_beyond_all_bounds_is_refused(alices, text, field):
+    body = f'{{"model": "writer", "mode": "best_of_k", "profile": "cpux2", "{field}": {text}}}'
+    problem_of(alices.generic("POST", "/api/v1/runs/", body, content_type="application/json"), status=422, field=field)
+
+
+@pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"profile": "h900x8"}, "profile"),
