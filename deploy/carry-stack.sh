@@ -23,6 +23,7 @@ grep -v '^pyarrow' "$here/requirements.txt" >"$work/requirements.txt"
 find "$work/site/django" "$work/site/rest_framework" -path '*/locale/*' -name '*.[mp]o' -delete
 
 for initdb in /usr/lib/postgresql/*/bin/initdb "$(command -v initdb)"; do [ ! -x "$initdb" ] || break; done
+[ -x "$initdb" ] || { echo "PostgreSQL is not installed here; on Debian: apt-get install postgresql" >&2; exit 1; }
 programs=$(dirname "$(readlink -f "$initdb")")
 modules=$("$programs/pg_config" --pkglibdir)
 redis=$(readlink -f "$(command -v redis-server)")
