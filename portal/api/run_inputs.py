@@ -8,8 +8,8 @@ from portal.accounts.organisations import SHORT_NAME
 from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
 from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
+from portal.runs.posting import ADDRESS
 
-_ADDRESS = r'^https?://[A-Za-z0-9._~-]+(:[1-5]?[0-9]{1,4})?([/?][!"$-~]*)?$'
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62
 
@@ -147,7 +147,7 @@ class UsernameInput(Strict):
 class WebhookInput(Strict):
     """An address that is told."""
 
-    url = Patterned(pattern=_ADDRESS, max_length=300, help_text="https, without user name or fragment.")
+    url = Patterned(pattern=ADDRESS, max_length=300, help_text="https, without user name or fragment.")
     events = serializers.ListField(
         child=Choice(choices=EventKind.values),
         min_length=1,

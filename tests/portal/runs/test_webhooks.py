@@ -276,11 +276,29 @@ def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
     assert listener.heard == []
 
 
-@pytest.mark.parametrize("url", ["ftp://a/", "https://user:pw@a/", "https://", "https://a/#x", "https://a b/", "x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://0*",
+        "https://a:99999/",
+        "https://a\n",
+        "ftp://a/",
+        "https://user:pw@a/",
+        "https://",
+        "https://a/#x",
+        "https://a b/",
+        "x",
+    ],
+)
 def test_what_is_no_address_is_refused(told, alice, url):
     with pytest.raises(Refusal) as refused:
         actions.add_webhook(told[0].organisation, url=url, events=["run.completed"], by=alice)
     assert refused.value.field == "url"
+
+
+@pytest.mark.parametrize("url", ["https://a.example", "https://[2606:4700::1]:65001/x?y=%20", "http://127.0.0.1:1/?q"])
+def test_an_ordinary_address_is_taken(told, alice, url):
+    assert actions.add_webhook(told[0].organisation, url=url, events=["run.completed"], by=alice).url == url
 
 
 def test_members_who_do_not_own_add_no_webhooks(told, bob):
