@@ -46,7 +46,7 @@
 
   // A finger that drags over a plot wants to scroll the page.
   const isTouch = matchMedia("(pointer: coarse)").matches;
-  const config = { displayModeBar: false, responsive: true, showTips: false };
+  const config = { displayModeBar: false, responsive: false, showTips: false };
   const read = (id) => {
     const figure = JSON.parse(document.getElementById(id).textContent);
     const shown = layout(figure.layout);
@@ -78,10 +78,15 @@
     if ("plotWindow" in box.dataset) box.on("plotly_relayout", () => rememberWindow(box));
   };
 
-  const draw = (box) => {
+  const draw = (box, how = "react") => {
     const { data, layout: shown } = read(box.dataset.plot);
+    shown.width = parseFloat(getComputedStyle(box).width);
+    for (const name of ["xaxis", "yaxis"]) {
+      const held = box.layout?.[name];
+      if (how === "newPlot" && held?.autorange === false) shown[name].range = held.range; // keeps the zoom
+    }
     if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
-    window.Plotly.react(box, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
+    window.Plotly[how](box, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
     wire(box);
     box.setAttribute("role", "img");
   };
@@ -96,7 +101,14 @@
     });
     return loading;
   };
-  const show = (box) => library().then(() => draw(box), () => box.setAttribute("data-failed", ""));
+  const show = (box) =>
+    library().then(
+      () => {
+        draw(box);
+        sizes.observe(box);
+      },
+      () => box.setAttribute("data-failed", ""),
+    );
   const near = new IntersectionObserver(
     (entries) => {
       for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
@@ -106,6 +118,18 @@
     },
     { rootMargin: "500px" },
   );
+  // Only a new plot puts its legend right at another width. The library's own watch follows the height as well, which
+  // changes whenever a phone hides its address bar.
+  const widths = new WeakMap();
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const before = widths.get(target);
+      widths.set(target, contentRect.width);
+      if (before === undefined || before === contentRect.width) continue;
+      delete target.dataset.wired; // a new plot forgets who listened to the old one
+      draw(target, "newPlot");
+    }
+  });
   const boxes = () => document.querySelectorAll("[data-plot]");
   const watch = () => boxes().forEach((box) => near.observe(box));
   const redraw = () => boxes().forEach((box) => box.dataset.wired && draw(box));
@@ -129,5 +153,5 @@
   document.addEventListener("pkb:theme", redraw);
   document.addEventListener("htmx:afterSwap", watch);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => window.Plotly && boxes().forEach(draw));
+  addEventListener("beforeprint", () => window.Plotly && boxes().forEach((box) => draw(box)));
 })();

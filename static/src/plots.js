@@ -21,4 +21,4 @@ for (const [name, fn] of Object.entries({ ...plots, toImage, downloadImage })) {
   registry.register({ moduleType: "apiMethod", name, fn });
 }
 registry.register([scatter, bar, errorBars, legend, fx, absent.shapes, absent.modebar, english, american]);
-window.Plotly = { react: plots.react, downloadImage };
+window.Plotly = { newPlot: plots.newPlot, react: plots.react, downloadImage };

@@ -48,6 +48,10 @@ def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Vi
     page.locator(POINTS).first.wait_for(state="attached")
     restored = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
     assert restored == pytest.approx(shown, abs=0.001)
+    page.set_viewport_size({"width": 800, "height": 900})
+    page.wait_for_function("document.querySelector('[data-plot=roofline-figure]').layout.width < 800")
+    narrower = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
+    assert narrower == pytest.approx(shown, abs=0.001)
 
 
 def test_a_point_opens_its_problem_and_a_picture_can_be_saved(visit: Visit) -> None:
