@@ -65,7 +65,7 @@ def _end() -> bytes:
         _disable_profiler().save(str(path))
         try:
             return pack(rows(json.loads(path.read_bytes())["traceEvents"]))
-        except (OSError, ValueError, LookupError) as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:
             return pack([], note=f"the profiler's trace cannot be read: {error}")
 
 
