@@ -17,7 +17,6 @@ import torch.distributed._symmetric_memory as symm_mem
 from utils.cuda_helpers import compile_cuda_extension
 
 SHORT = 256  # positions of the whole sequence that one block of the short kernel takes
-AHEAD = 384  # keys fewer for the one that helps, whose result has to travel while the other is still at work
 HEADER = 65536  # bytes of flags at the start of symmetric memory
 
 CUDA = r"""
@@ -215,34 +214,22 @@ void check(cudaError_t error, const char* what) {
     if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// What stays the same from call to call of one short shape.
-class ShortAttention {
-  public:
-    ShortAttention(const std::vector<int64_t>& bases, int rank, int batch, int length, int heads, int size,
-                   int64_t epochs, int64_t header)
-        : blocks_(batch * heads), bytes_((rank + 1) * length * (2 * (size / 8) + 1) * 16) {
-        if (bases.size() > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
-        for (size_t peer = 0; peer < bases.size(); ++peer) peers_.base[peer] = reinterpret_cast<char*>(bases[peer]);
-        call_ = Short{nullptr, nullptr, nullptr, nullptr, reinterpret_cast<uint32_t*>(epochs), header, rank,
-                      static_cast<int>(bases.size()), length, heads, size, 0.0f};
-        check(cudaFuncSetAttribute(attend_short, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes_), "shared memory");
-    }
-
-    void run(int64_t q, int64_t k, int64_t v, int64_t out, double scale, int64_t stream) {
-        call_.q = reinterpret_cast<const bf16*>(q);
-        call_.k = reinterpret_cast<const bf16*>(k);
-        call_.v = reinterpret_cast<const bf16*>(v);
-        call_.out = reinterpret_cast<bf16*>(out);
-        call_.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
-        attend_short<<<blocks_, kThreads, bytes_, reinterpret_cast<cudaStream_t>(stream)>>>(call_, peers_);
-        check(cudaGetLastError(), "launch of attend_short");
-    }
-
-  private:
-    Short call_{};
-    Peers peers_{};
-    int blocks_, bytes_;
-};
+void attend(int64_t q, int64_t k, int64_t v, int64_t out, int64_t epochs, const std::vector<int64_t>& bases, int rank,
+            int batch, int length, int heads, int size, double scale, int64_t header, int64_t stream) {
+    Peers peers{};
+    const int world = static_cast<int>(bases.size());
+    if (world > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
+    for (int peer = 0; peer < world; ++peer) peers.base[peer] = reinterpret_cast<char*>(bases[peer]);
+    const Short call{reinterpret_cast<const bf16*>(q), reinterpret_cast<const bf16*>(k),
+                     reinterpret_cast<const bf16*>(v), reinterpret_cast<bf16*>(out),
+                     reinterpret_cast<uint32_t*>(epochs), header, rank, world, length, heads, size,
+                     static_cast<float>(scale * 1.4426950408889634)};
+    const int keys = (rank + 1) * length;
+    const int bytes = keys * (2 * (size / 8) + 1) * 16;
+    check(cudaFuncSetAttribute(attend_short, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
+    attend_short<<<batch * heads, kThreads, bytes, reinterpret_cast<cudaStream_t>(stream)>>>(call, peers);
+    check(cudaGetLastError(), "launch of attend_short");
+}
 
 void merge(int64_t merged, const std::vector<int64_t>& outs, const std::vector<int64_t>& lses, int batch, int length,
            int heads, int size, int64_t stream) {
@@ -301,9 +288,7 @@ void await(const std::vector<int64_t>& flags, uint32_t value, int64_t stream) {
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-    pybind11::class_<ShortAttention>(m, "ShortAttention")
-        .def(pybind11::init<const std::vector<int64_t>&, int, int, int, int, int, int64_t, int64_t>())
-        .def("run", &ShortAttention::run);
+    m.def("attend", &attend);
     m.def("merge", &merge);
     m.def("copy", &copy);
     m.def("raise_flags", &raise);
@@ -344,14 +329,14 @@ class Short:
             raise ValueError(f"batch {batch} times heads {heads} needs more flags than {HEADER} bytes hold")
         self.shared = Symmetric(HEADER + 4 * world * batch * length * heads * size * 2)
         self.epochs = torch.zeros(batch * heads, dtype=torch.int32, device=self.shared.memory.device)
-        self.kernel = extension().ShortAttention(
-            self.shared.bases, self.shared.rank, batch, length, heads, size, self.epochs.data_ptr(), HEADER
-        )
 
     def run(self, q, k, v, scale):
         out = torch.empty_like(q)
-        stream = torch.cuda.current_stream().cuda_stream
-        self.kernel.run(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), scale, stream)
+        batch, length, heads, size = q.shape
+        extension().attend(
+            q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), self.epochs.data_ptr(), self.shared.bases,
+            self.shared.rank, batch, length, heads, size, scale, HEADER, torch.cuda.current_stream().cuda_stream,
+        )
         return out
 
 
@@ -361,8 +346,7 @@ class Plan:
     def __init__(self, rank, world, length):
         self.partner = world - 1 - rank
         early = min(rank, self.partner)
-        even = (world - 2 * early - 1) * length // 2  # the first keys, which the early one takes off the late one
-        self.help = 0 if rank == self.partner else max(0, even - AHEAD)
+        self.help = (world - 2 * early - 1) * length // 2  # the first keys, which the early one takes off the late one
         self.is_early, self.is_late = self.help > 0 and rank == early, self.help > 0 and rank != early
         self.first = self.help if self.is_late else 0
         self.end = max(rank * length, self.help) if self.is_early else rank * length
