@@ -3,9 +3,9 @@
 Only two of the four streams travel. Two channels make one complex signal; its transform of N = N1 * N2 points is taken
 as columns of N1 and rows of N2 in float32, so it passes through device memory twice, without the zeros:
 
-    spread    u = x2 * v into the owner's symmetric memory, in the order of the sequence; meanwhile columns of the
-              filters and, after the ranks have met, of u
-    multiply  rows of both, their product channel by channel, and the rows of the inverse
+    spread    u = x2 * v into the owner's symmetric memory, in the order of the sequence
+    columns   of filters and, after the ranks have met, of u
+    rows      of both, their product channel by channel, and the rows of the inverse
     finish    columns of the inverse, bias * u, rounding: y in symmetric memory
     gate      after another meeting: y from its owners times x1, channels last
 """
@@ -31,9 +31,9 @@ CUDA = r"""
 #include <pybind11/stl.h>
 
 constexpr int kMaxRanks = 8;
+constexpr int kSpreadThreads = 256;
 constexpr int kUnroll = 4;
 constexpr int kColumnThreads = 512;
-constexpr int kSpreadVectors = kUnroll * kColumnThreads;  // of 16 bytes, sent by one block
 constexpr int kRowThreads = 128;
 constexpr int kTile = 64;  // channels and positions of a block of `gate`
 constexpr int kGateThreads = 256;
@@ -65,24 +65,9 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* address) {
     return value;
 }
 
-// Says that this rank's part is done; one block does so.
+// Says that the kernels before this one have ended here; one block does so.
 __device__ __forceinline__ void arrive(const Peers& peers, int rank, int world, uint32_t epoch) {
     if (threadIdx.x < world) store_release(reinterpret_cast<uint32_t*>(peers.base[threadIdx.x]) + rank, epoch);
-}
-
-// The same after the last of `blocks` blocks, which is not known beforehand.
-__device__ __forceinline__ void arrive_last(
-    const Peers& peers, int rank, int world, uint32_t epoch, unsigned* done, unsigned blocks) {
-    __shared__ bool is_last;
-    __threadfence_system();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(done, 1u) == blocks - 1;
-        if (is_last) *done = 0;
-        __threadfence_system();
-    }
-    __syncthreads();
-    if (is_last) arrive(peers, rank, world, epoch);
 }
 
 __device__ __forceinline__ void await(const Peers& peers, int rank, int world, uint32_t epoch) {
@@ -199,72 +184,54 @@ __device__ __forceinline__ void transform(float2 (&v)[8], float2* shared, int t)
     }
 }
 
-// --- the four kernels ------------------------------------------------------------------------------------------------
+// --- the five kernels -----------------------------------------------------------------------------------------------
 
-// What the first kernel does, by blocks: sending u and columns of filters by turns, then what is left of either, and last
-// columns of u, which wait for all ranks and so must not come before anything that sends.
-struct Work { unsigned sends, filters, strips; };  // numbers of blocks; strips: blocks per pair of channels
-
-struct Source {
-    const uint4 *x2, *v;
-    const Half *filters, *u;
-    int taps, group_channels;
-};
-
-__device__ __forceinline__ void spread(const Source& source, const Peers& peers, int64_t offset, const Shape& shape,
-                                       unsigned block) {
-    const unsigned vectors = shape.positions() / 8, half = shape.half / 8;
-    const unsigned own = shape.own_channels, channels = shape.channels, total = shape.batch * channels * vectors;
-    uint4 sent[kUnroll];
-    uint4* target[kUnroll];
+__global__ void __launch_bounds__(kSpreadThreads) spread(
+    const uint4* x2, const uint4* v, const __grid_constant__ Peers peers, int64_t offset, Shape shape) {
+    const int vectors = shape.positions() / 8, half = shape.half / 8, length = shape.length() / 8;
+    // Every rank starts with its own channels, so that not all send to the same rank at a time.
+    const int channel = (blockIdx.y + shape.rank * shape.own_channels) % shape.channels;
+    const int owner = channel / shape.own_channels;
+    const int64_t source = (static_cast<int64_t>(blockIdx.z) * shape.channels + channel) * vectors;
+    const int64_t row = static_cast<int64_t>(blockIdx.z) * shape.own_channels + channel % shape.own_channels;
+    uint4* target = reinterpret_cast<uint4*>(peers.base[owner] + offset) + row * length;
+    const int first = blockIdx.x * kUnroll * kSpreadThreads + threadIdx.x;
+    uint4 left[kUnroll], right[kUnroll];
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
-        const unsigned place = block * kSpreadVectors + i * kColumnThreads + threadIdx.x;
-        target[i] = nullptr;
-        if (place >= total) continue;
-        const unsigned row = place / vectors, vector = place % vectors, batch = row / channels;
-        // Every rank starts with its own channels, so that not all send to the same rank at a time.
-        const unsigned channel = (row % channels + shape.rank * own) % channels;
-        const int64_t from = static_cast<int64_t>(batch * channels + channel) * vectors + vector;
-        const int64_t to = static_cast<int64_t>(batch * own + channel % own) * (shape.length() / 8) +
-                           shape.chunk(vector >= half) * half + (vector >= half ? vector - half : vector);
-        sent[i] = product(__ldcs(source.x2 + from), __ldcs(source.v + from));
-        target[i] = reinterpret_cast<uint4*>(peers.base[channel / own] + offset) + to;
+    for (int u = 0; u < kUnroll; ++u) {
+        const int i = first + u * kSpreadThreads;
+        if (i < vectors) {
+            left[u] = __ldcs(x2 + source + i);
+            right[u] = __ldcs(v + source + i);
+        }
     }
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i)
-        if (target[i]) *target[i] = sent[i];
+    for (int u = 0; u < kUnroll; ++u) {
+        const int i = first + u * kSpreadThreads;
+        if (i < vectors) target[shape.chunk(i >= half) * half + (i >= half ? i - half : i)] = product(left[u], right[u]);
+    }
 }
 
-// A column is every n2-th point of a signal.
+// A column is every n2-th point of a signal. Pairs of filters come first, then pairs of channels of u.
 template <int kSize>
 __global__ void __launch_bounds__(kColumnThreads, 2) columns(
-    Source source, float2* filter_points, float2* points, int rows, Work work, unsigned* done,
-    const __grid_constant__ Peers peers, int64_t offset, uint32_t epoch, Shape shape) {
+    const Half* filters, int taps, int group_channels, const Half* u, float2* filter_points, float2* points, int rows,
+    const __grid_constant__ Peers peers, uint32_t epoch, Shape shape) {
     constexpr int kColumns = kColumnThreads * 8 / kSize;
     __shared__ float2 shared[padded(kSize) * kColumns];
-    const unsigned turns = min(work.sends, work.filters), last_send = turns + work.sends;
-    const bool is_turn = blockIdx.x < 2 * turns;
-    if (is_turn ? blockIdx.x % 2 == 0 : blockIdx.x < last_send) {
-        spread(source, peers, offset, shape, is_turn ? blockIdx.x / 2 : blockIdx.x - turns);
-        arrive_last(peers, shape.rank, shape.world, epoch, done, work.sends);
-        return;
-    }
-    unsigned block = is_turn ? blockIdx.x / 2 : blockIdx.x - work.sends;
-    const bool is_filter = block < work.filters;
-    if (!is_filter) {
-        block -= work.filters;
-        await(peers, shape.rank, shape.world, epoch);
-    }
-    const int pair = block / work.strips;
+    if (blockIdx.x == 0 && blockIdx.y == 0) arrive(peers, shape.rank, shape.world, epoch);
+    const int filter_pairs = shape.own_channels / 2;
+    const bool is_filter = blockIdx.y < filter_pairs;
+    const int pair = is_filter ? blockIdx.y : blockIdx.y - filter_pairs;
+    if (!is_filter) await(peers, shape.rank, shape.world, epoch);
     const int column = threadIdx.x % kColumns, t = threadIdx.x / kColumns;
-    const int n2 = block % work.strips * kColumns + column;
-    const int length = is_filter ? source.taps : shape.length();
-    const Half *first = source.u + 2 * static_cast<int64_t>(pair) * length, *second = first + length;
+    const int n2 = blockIdx.x * kColumns + column;
+    const int length = is_filter ? taps : shape.length();
+    const Half *first = u + 2 * static_cast<int64_t>(pair) * length, *second = first + length;
     if (is_filter) {
         const int channel = shape.rank * shape.own_channels + 2 * pair;
-        first = source.filters + static_cast<int64_t>(channel / source.group_channels) * length;
-        second = source.filters + static_cast<int64_t>((channel + 1) / source.group_channels) * length;
+        first = filters + static_cast<int64_t>(channel / group_channels) * taps;
+        second = filters + static_cast<int64_t>((channel + 1) / group_channels) * taps;
     }
     float2 v[8];
 #pragma unroll
@@ -415,89 +382,66 @@ __global__ void __launch_bounds__(kGateThreads) gate(
 
 // --- from the host --------------------------------------------------------------------------------------------------
 
-void check_launch() {
+struct Layer {
+    const Half *filters, *bias, *u;
+    Half* y;
+    float2 *filter_points, *points;
+    int taps, group_channels;
+};
+
+template <int kColumnSize, int kRowSize>
+void convolve(const Layer& layer, const Shape& shape, const Peers& peers, uint32_t epoch, cudaStream_t stream) {
+    const unsigned filter_pairs = shape.own_channels / 2, pairs = shape.batch * filter_pairs;
+    const unsigned blocks = kRowSize / (kColumnThreads * 8 / kColumnSize);
+    constexpr unsigned kPairs = kRowThreads / (kRowSize / 4);
+    columns<kColumnSize><<<dim3(blocks, filter_pairs + pairs), kColumnThreads, 0, stream>>>(
+        layer.filters, layer.taps, layer.group_channels, layer.u, layer.filter_points, layer.points, kRowSize, peers,
+        epoch, shape);
+    multiply<kRowSize><<<dim3(kColumnSize / 2, (pairs + kPairs - 1) / kPairs), kRowThreads, 0, stream>>>(
+        layer.filter_points, layer.points, kColumnSize, pairs, filter_pairs);
+    finish<kColumnSize><<<dim3(blocks, pairs), kColumnThreads, 0, stream>>>(
+        layer.points, layer.u, layer.bias, layer.y, kRowSize, shape);
+}
+
+void hyena(int64_t x1, int64_t x2, int64_t v, int64_t filters, int64_t bias, int64_t filter_points, int64_t points,
+           int64_t z, const std::vector<int64_t>& bases, int64_t u_offset, int64_t y_offset,
+           const std::vector<int>& sizes, int rank, bool zigzag, int point_count, int64_t call, int64_t stream_address) {
+    Peers peers{};
+    const int world = static_cast<int>(bases.size());
+    if (world > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
+    for (int peer = 0; peer < world; ++peer) peers.base[peer] = reinterpret_cast<char*>(bases[peer]);
+    const int batch = sizes.at(0), channels = sizes.at(1), positions = sizes.at(2);
+    const Shape shape{batch, channels, channels / world, positions / 2, rank, world, zigzag};
+    const Layer layer{reinterpret_cast<const Half*>(filters),
+                      reinterpret_cast<const Half*>(bias),
+                      reinterpret_cast<const Half*>(peers.base[rank] + u_offset),
+                      reinterpret_cast<Half*>(peers.base[rank] + y_offset),
+                      reinterpret_cast<float2*>(filter_points),
+                      reinterpret_cast<float2*>(points),
+                      sizes.at(3),
+                      sizes.at(4)};
+    const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
+    const auto epoch = static_cast<uint32_t>(2 * call);
+    const unsigned strips = (positions / 8 + kUnroll * kSpreadThreads - 1) / (kUnroll * kSpreadThreads);
+    spread<<<dim3(strips, channels, batch), kSpreadThreads, 0, stream>>>(
+        reinterpret_cast<const uint4*>(x2), reinterpret_cast<const uint4*>(v), peers, u_offset, shape);
+    switch (point_count) {
+        case 1 << 12: convolve<64, 64>(layer, shape, peers, epoch, stream); break;
+        case 1 << 13: convolve<128, 64>(layer, shape, peers, epoch, stream); break;
+        case 1 << 14: convolve<128, 128>(layer, shape, peers, epoch, stream); break;
+        case 1 << 15: convolve<256, 128>(layer, shape, peers, epoch, stream); break;
+        case 1 << 16: convolve<256, 256>(layer, shape, peers, epoch, stream); break;
+        case 1 << 17: convolve<512, 256>(layer, shape, peers, epoch, stream); break;
+        case 1 << 18: convolve<512, 512>(layer, shape, peers, epoch, stream); break;
+        default: throw std::runtime_error("no transform of " + std::to_string(point_count) + " points");
+    }
+    gate<<<dim3((positions + kTile - 1) / kTile, (channels + kTile - 1) / kTile, batch), kGateThreads, 0, stream>>>(
+        reinterpret_cast<const Half*>(x1), reinterpret_cast<__nv_bfloat162*>(z), peers, y_offset, epoch + 1, shape);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
 }
 
-// One shape, its symmetric memory (flags, u and y) and its transforms. One u and one y are enough: either is written
-// again only after the meeting that follows its last use.
-class Plan {
-  public:
-    Plan(const std::vector<int64_t>& bases, int64_t u_offset, int64_t y_offset, int64_t filter_points, int64_t points,
-         int64_t done, int point_count, const std::vector<int>& sizes, int rank, bool zigzag)
-        : u_offset_(u_offset), y_offset_(y_offset), filter_points_(reinterpret_cast<float2*>(filter_points)),
-          points_(reinterpret_cast<float2*>(points)), done_(reinterpret_cast<unsigned*>(done)),
-          point_count_(point_count), taps_(sizes.at(3)), group_channels_(sizes.at(4)) {
-        const int world = static_cast<int>(bases.size());
-        if (world > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
-        for (int peer = 0; peer < world; ++peer) peers_.base[peer] = reinterpret_cast<char*>(bases[peer]);
-        shape_ = {sizes.at(0), sizes.at(1), sizes.at(1) / world, sizes.at(2) / 2, rank, world, zigzag};
-    }
-
-    void convolve(int64_t x2, int64_t v, int64_t filters, int64_t bias, int64_t stream) {
-        ++call_;
-        const Inputs inputs{{reinterpret_cast<const uint4*>(x2), reinterpret_cast<const uint4*>(v),
-                             reinterpret_cast<const Half*>(filters), own(u_offset_), taps_, group_channels_},
-                            reinterpret_cast<const Half*>(bias),
-                            reinterpret_cast<cudaStream_t>(stream)};
-        switch (point_count_) {
-            case 1 << 12: launch<64, 64>(inputs); break;
-            case 1 << 13: launch<128, 64>(inputs); break;
-            case 1 << 14: launch<128, 128>(inputs); break;
-            case 1 << 15: launch<256, 128>(inputs); break;
-            case 1 << 16: launch<256, 256>(inputs); break;
-            case 1 << 17: launch<512, 256>(inputs); break;
-            case 1 << 18: launch<512, 512>(inputs); break;
-            default: throw std::runtime_error("no transform of " + std::to_string(point_count_) + " points");
-        }
-        check_launch();
-    }
-
-    void finish_with(int64_t x1, int64_t z, int64_t stream) const {
-        const dim3 tiles((shape_.positions() + kTile - 1) / kTile, (shape_.channels + kTile - 1) / kTile, shape_.batch);
-        gate<<<tiles, kGateThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
-            reinterpret_cast<const Half*>(x1), reinterpret_cast<__nv_bfloat162*>(z), peers_, y_offset_, 2 * call_ + 1,
-            shape_);
-        check_launch();
-    }
-
-  private:
-    struct Inputs { Source source; const Half* bias; cudaStream_t stream; };
-
-    Half* own(int64_t offset) const { return reinterpret_cast<Half*>(peers_.base[shape_.rank] + offset); }
-
-    template <int kColumnSize, int kRowSize>
-    void launch(const Inputs& inputs) const {
-        constexpr unsigned kStrips = kRowSize / (kColumnThreads * 8 / kColumnSize);
-        constexpr unsigned kPairs = kRowThreads / (kRowSize / 4);
-        const unsigned filter_pairs = shape_.own_channels / 2, pairs = shape_.batch * filter_pairs;
-        const unsigned vectors = shape_.batch * shape_.channels * (shape_.positions() / 8);
-        const Work work{(vectors + kSpreadVectors - 1) / kSpreadVectors, filter_pairs * kStrips, kStrips};
-        columns<kColumnSize><<<work.sends + work.filters + pairs * kStrips, kColumnThreads, 0, inputs.stream>>>(
-            inputs.source, filter_points_, points_, kRowSize, work, done_, peers_, u_offset_, 2 * call_, shape_);
-        multiply<kRowSize><<<dim3(kColumnSize / 2, (pairs + kPairs - 1) / kPairs), kRowThreads, 0, inputs.stream>>>(
-            filter_points_, points_, kColumnSize, pairs, filter_pairs);
-        finish<kColumnSize><<<dim3(kStrips, pairs), kColumnThreads, 0, inputs.stream>>>(
-            points_, inputs.source.u, inputs.bias, own(y_offset_), kRowSize, shape_);
-    }
-
-    Peers peers_{};
-    int64_t u_offset_, y_offset_;
-    float2 *filter_points_, *points_;
-    unsigned* done_;
-    int point_count_, taps_, group_channels_;
-    Shape shape_{};
-    uint32_t call_ = 0;
-};
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-    pybind11::class_<Plan>(m, "Plan")
-        .def(pybind11::init<const std::vector<int64_t>&, int64_t, int64_t, int64_t, int64_t, int64_t, int,
-                            const std::vector<int>&, int, bool>())
-        .def("convolve", &Plan::convolve)
-        .def("finish_with", &Plan::finish_with);
-}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("hyena", &hyena); }
 """
 
 
@@ -507,33 +451,28 @@ def extension():
 
 
 class Exchange:
-    """What one shape needs: symmetric memory for u and y of the rank's own channels, and room for the transforms."""
+    """Symmetric memory for one shape: flags, u and y of the rank's own channels, all positions.
 
-    def __init__(self, sizes, zigzag, group):
-        batch, channels, positions, taps, _ = sizes
+    One copy of each is enough: u is written again after the meeting that follows its last use, and y likewise.
+    """
+
+    def __init__(self, elements, group):
         device = torch.device("cuda", torch.cuda.current_device())
-        world = dist.get_world_size(group)
-        points = transform_points(positions * world, taps)
-        pairs = channels // world // 2
-        stream_bytes = -(-2 * batch * channels * positions // 256) * 256
+        stream_bytes = -(-2 * elements // 256) * 256
+        self.u_offset, self.y_offset = FLAG_BYTES, FLAG_BYTES + stream_bytes
         self.memory = symm_mem.empty(FLAG_BYTES + 2 * stream_bytes, dtype=torch.uint8, device=device)
         self.memory.zero_()
         self.handle = symm_mem.rendezvous(self.memory, group)
-        bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
-        self.filter_points = torch.empty(pairs, points, 2, dtype=torch.float32, device=device)
-        self.points = torch.empty(batch * pairs, points, 2, dtype=torch.float32, device=device)
-        self.done = torch.zeros(1, dtype=torch.int32, device=device)
-        self.plan = extension().Plan(
-            bases, FLAG_BYTES, FLAG_BYTES + stream_bytes, self.filter_points.data_ptr(), self.points.data_ptr(),
-            self.done.data_ptr(), points, list(sizes), self.handle.rank, zigzag,
-        )
+        world = self.handle.world_size
+        self.bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
+        self.calls = 0
         torch.cuda.synchronize()
         dist.barrier(group)  # no flag may be raised before every rank has cleared its own
 
 
 @functools.cache
-def exchange(sizes, zigzag, group):
-    return Exchange(sizes, zigzag, group or dist.group.WORLD)
+def exchange(elements, group):
+    return Exchange(elements, group)
 
 
 def transform_points(length, taps):
@@ -544,7 +483,10 @@ def transform_points(length, taps):
     return points
 
 
-def solution(x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group=None, with_zigzag_splitting=True):
+def solution(
+    x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group=None, with_zigzag_splitting=True
+):
+    group = group or dist.group.WORLD
     batch, channels, positions = x1_seq.shape
     world = dist.get_world_size(group)
     if x1_seq.dtype != torch.bfloat16 or positions % 16 or channels % (2 * world):
@@ -554,9 +496,17 @@ def solution(x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group=N
         )
     taps = h[:, : positions * world]  # later ones meet no position
     x1, x2, v, filters, bias = (tensor.contiguous() for tensor in (x1_seq, x2_seq, v_seq, taps, conv_bias))
-    plan = exchange((batch, channels, positions, filters.shape[1], group_dim), with_zigzag_splitting, group).plan
-    stream = torch.cuda.current_stream().cuda_stream
-    plan.convolve(x2.data_ptr(), v.data_ptr(), filters.data_ptr(), bias.data_ptr(), stream)
+    state = exchange(x1.numel(), group)
+    state.calls += 1
+    points = transform_points(positions * world, filters.shape[1])
+    filter_pairs = channels // world // 2
+    filter_points = torch.empty(filter_pairs, points, 2, dtype=torch.float32, device=x1.device)
+    pair_points = torch.empty(batch * filter_pairs, points, 2, dtype=torch.float32, device=x1.device)
     z = torch.empty(batch, positions, channels, dtype=x1.dtype, device=x1.device)
-    plan.finish_with(x1.data_ptr(), z.data_ptr(), stream)
+    extension().hyena(
+        x1.data_ptr(), x2.data_ptr(), v.data_ptr(), filters.data_ptr(), bias.data_ptr(), filter_points.data_ptr(),
+        pair_points.data_ptr(), z.data_ptr(), state.bases, state.u_offset, state.y_offset,
+        [batch, channels, positions, filters.shape[1], group_dim], state.handle.rank, with_zigzag_splitting, points,
+        state.calls, torch.cuda.current_stream().cuda_stream,
+    )
     return z

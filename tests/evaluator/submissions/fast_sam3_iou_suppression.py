@@ -95,13 +95,6 @@ __global__ void __launch_bounds__(kOfferThreads) offer(
     }
 }
 
-// One thread per peer. What the kernels before this one wrote is there; block 0 says so for its rank.
-__device__ __forceinline__ void meet(const Peers& peers, int rank, int peer, uint32_t call) {
-    if (blockIdx.x == 0) store_release(reinterpret_cast<uint32_t*>(peers.base[peer]) + rank, call);
-    const uint32_t* flag = reinterpret_cast<const uint32_t*>(peers.base[rank]) + peer;
-    while (static_cast<int32_t>(load_acquire(flag) - call) < 0) {}
-}
-
 // Whether an overlap reaches the threshold, rounded as the quotient of two floats.
 __device__ __forceinline__ bool reaches(unsigned both, unsigned sizes, float threshold) {
     const unsigned either = sizes - both;
@@ -113,10 +106,17 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     const uint4* own_masks, const int64_t* last, float4* masks, float* scores, uint8_t* suppressed,
     const __grid_constant__ Peers peers, const __grid_constant__ Counts counts, Layout layout, Shape shape,
     float threshold, bool reverse, uint32_t call) {
-    __shared__ int gives_way, rivals, rival[kCollectThreads];
+    __shared__ int gives_way;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    if (tid == 0) gives_way = rivals = 0;
+    if (tid == 0) gives_way = 0;
+    if (tid < shape.world) {
+        // What the kernels before this one wrote is there; block 0 says so for its rank.
+        if (blockIdx.x == 0) store_release(reinterpret_cast<uint32_t*>(peers.base[tid]) + shape.rank, call);
+        const uint32_t* flag = reinterpret_cast<const uint32_t*>(peers.base[shape.rank]) + tid;
+        while (static_cast<int32_t>(load_acquire(flag) - call) < 0) {}
+    }
     __syncthreads();
+
     const char* here = peers.base[shape.rank];
     const int splits = gridDim.x / shape.objects, part = blockIdx.x % splits;
     int first_own = 0;
@@ -127,40 +127,29 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     const uint4* bits = reinterpret_cast<const uint4*>(here + layout.bits);
     const int words = shape.stretches * kBitVectors;
     const int64_t mine = last[object];
-    for (int start = 0; start < shape.objects; start += kCollectThreads) {
-        const int candidate = start + tid;
-        if (candidate < shape.objects && candidate != object) {
-            const int64_t its = last[candidate];
-            if (its > -1 && (reverse ? mine < its : mine > its)) rival[atomicAdd(&rivals, 1)] = candidate;
+    for (int other = warp; other < shape.objects; other += kCollectThreads / 32) {
+        const int64_t its = last[other];
+        if (other == object || its <= -1 || (reverse ? mine >= its : mine <= its)) continue;
+        unsigned sizes = 0, most = 0;
+        for (int s = lane; s < shape.stretches; s += 32) {
+            const unsigned a = __ldcg(pixels + object * shape.stretches + s);
+            const unsigned b = __ldcg(pixels + other * shape.stretches + s);
+            sizes += a + b;
+            most += min(a, b);
         }
-        if (start == 0 && tid < shape.world) meet(peers, shape.rank, tid, call);
-        __syncthreads();
-        for (int r = warp; r < rivals; r += kCollectThreads / 32) {
-            if (__any_sync(kAll, *static_cast<volatile int*>(&gives_way))) break;
-            const int other = rival[r];
-            unsigned sizes = 0, most = 0;
-            for (int s = lane; s < shape.stretches; s += 32) {
-                const unsigned a = __ldcg(pixels + object * shape.stretches + s);
-                const unsigned b = __ldcg(pixels + other * shape.stretches + s);
-                sizes += a + b;
-                most += min(a, b);
-            }
-            sizes = __reduce_add_sync(kAll, sizes);
-            most = __reduce_add_sync(kAll, most);
-            if (!reaches(most, sizes, threshold)) continue;
-            unsigned both = 0;
-            for (int w = lane; w < words; w += 32) {
-                const uint4 a = __ldcg(bits + static_cast<int64_t>(object) * words + w);
-                const uint4 b = __ldcg(bits + static_cast<int64_t>(other) * words + w);
-                both += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
-            }
-            both = __reduce_add_sync(kAll, both);
-            if (lane == 0 && reaches(both, sizes, threshold)) gives_way = 1;
+        sizes = __reduce_add_sync(kAll, sizes);
+        most = __reduce_add_sync(kAll, most);
+        if (!reaches(most, sizes, threshold) || *static_cast<volatile int*>(&gives_way)) continue;
+        unsigned both = 0;
+        for (int w = lane; w < words; w += 32) {
+            const uint4 a = __ldcg(bits + static_cast<int64_t>(object) * words + w);
+            const uint4 b = __ldcg(bits + static_cast<int64_t>(other) * words + w);
+            both += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
         }
-        __syncthreads();
-        if (tid == 0) rivals = 0;
-        __syncthreads();
+        both = __reduce_add_sync(kAll, both);
+        if (lane == 0 && reaches(both, sizes, threshold)) gives_way = 1;
     }
+    __syncthreads();
     if (part == 0 && tid == 0) {
         suppressed[object] = gives_way;
         scores[object] = __ldcg(reinterpret_cast<const float*>(here + layout.scores) + object);
@@ -197,71 +186,39 @@ __global__ void __launch_bounds__(kCollectThreads) collect(
     }
 }
 
-void check_launch() {
+void suppress(int64_t own_masks, int64_t own_scores, int64_t last, int64_t masks, int64_t scores, int64_t suppressed,
+              const std::vector<int64_t>& bases, const std::vector<int>& object_counts,
+              const std::vector<int64_t>& offsets, int vectors, int splits, int rank, float threshold, bool reverse,
+              int64_t call, int64_t stream_address) {
+    Peers peers{};
+    Counts counts{};
+    const int world = static_cast<int>(bases.size());
+    if (world > kMaxRanks || object_counts.size() != bases.size())
+        throw std::runtime_error("written for at most 8 ranks, with one number of objects each");
+    int first = 0, objects = 0;
+    for (int peer = 0; peer < world; ++peer) {
+        peers.base[peer] = reinterpret_cast<char*>(bases[peer]);
+        counts.objects[peer] = object_counts[peer];
+        if (peer < rank) first += object_counts[peer];
+        objects += object_counts[peer];
+    }
+    const Layout layout{offsets.at(0), offsets.at(1), offsets.at(2), offsets.at(3)};
+    const Shape shape{vectors, (vectors + kOfferThreads - 1) / kOfferThreads, objects, rank, world};
+    const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
+    const auto* held = reinterpret_cast<const uint4*>(own_masks);
+    if (counts.objects[rank] > 0)
+        offer<<<dim3(shape.stretches, counts.objects[rank]), kOfferThreads, 0, stream>>>(
+            held, reinterpret_cast<const __nv_bfloat16*>(own_scores), peers, layout, shape, first);
+    if (objects > 0)
+        collect<<<objects * splits, kCollectThreads, 0, stream>>>(
+            held, reinterpret_cast<const int64_t*>(last), reinterpret_cast<float4*>(masks),
+            reinterpret_cast<float*>(scores), reinterpret_cast<uint8_t*>(suppressed), peers, counts, layout, shape,
+            threshold, reverse, static_cast<uint32_t>(call));
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
 }
 
-// Calls alternate between two slots: a slot is written again two calls later, when the meeting of the call between has
-// shown that every rank has read it.
-class Plan {
-  public:
-    Plan(const std::vector<int64_t>& bases, const std::vector<int64_t>& offsets, int64_t slot_bytes, int vectors,
-         int rank)
-        : first_slot_{offsets.at(0), offsets.at(1), offsets.at(2), offsets.at(3)}, slot_bytes_(slot_bytes),
-          shape_{vectors, (vectors + kOfferThreads - 1) / kOfferThreads, 0, rank, static_cast<int>(bases.size())} {
-        if (bases.size() > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
-        for (size_t peer = 0; peer < bases.size(); ++peer) peers_.base[peer] = reinterpret_cast<char*>(bases[peer]);
-    }
-
-    void give(int64_t masks, int64_t scores, const std::vector<int>& counts, int64_t stream) {
-        if (static_cast<int>(counts.size()) != shape_.world) throw std::runtime_error("one number of objects per rank");
-        ++call_;
-        shape_.objects = 0;
-        int first = 0;
-        for (int peer = 0; peer < shape_.world; ++peer) {
-            counts_.objects[peer] = counts[peer];
-            if (peer == shape_.rank) first = shape_.objects;
-            shape_.objects += counts[peer];
-        }
-        if (counts_.objects[shape_.rank] > 0)
-            offer<<<dim3(shape_.stretches, counts_.objects[shape_.rank]), kOfferThreads, 0,
-                    reinterpret_cast<cudaStream_t>(stream)>>>(
-                reinterpret_cast<const uint4*>(masks), reinterpret_cast<const __nv_bfloat16*>(scores), peers_, layout(),
-                shape_, first);
-        check_launch();
-    }
-
-    void take(int64_t own_masks, int64_t last, int64_t masks, int64_t scores, int64_t suppressed, float threshold,
-              bool reverse, int splits, int64_t stream) const {
-        if (shape_.objects > 0)
-            collect<<<shape_.objects * splits, kCollectThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
-                reinterpret_cast<const uint4*>(own_masks), reinterpret_cast<const int64_t*>(last),
-                reinterpret_cast<float4*>(masks), reinterpret_cast<float*>(scores),
-                reinterpret_cast<uint8_t*>(suppressed), peers_, counts_, layout(), shape_, threshold, reverse, call_);
-        check_launch();
-    }
-
-  private:
-    Layout layout() const {
-        const int64_t slot = (call_ & 1) * slot_bytes_;
-        return {first_slot_.masks + slot, first_slot_.bits + slot, first_slot_.pixels + slot, first_slot_.scores + slot};
-    }
-
-    Peers peers_{};
-    Counts counts_{};
-    Layout first_slot_;
-    int64_t slot_bytes_;
-    Shape shape_;
-    uint32_t call_ = 0;
-};
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-    pybind11::class_<Plan>(m, "Plan")
-        .def(pybind11::init<const std::vector<int64_t>&, const std::vector<int64_t>&, int64_t, int, int>())
-        .def("give", &Plan::give)
-        .def("take", &Plan::take);
-}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("suppress", &suppress); }
 """
 
 
@@ -271,51 +228,58 @@ def extension():
 
 
 class Exchange:
-    """Symmetric memory for up to `capacity` objects per rank: flags, and two slots."""
+    """Symmetric memory for up to `capacity` objects per rank: flags, and two slots by turns.
+
+    A slot is written again two calls later, when the meeting of the call between has shown that every rank has read it.
+    """
 
     def __init__(self, capacity, pixels, group):
         device = torch.device("cuda", torch.cuda.current_device())
-        everywhere = capacity * dist.get_world_size(group)
+        world = dist.get_world_size(group)
         stretches = -(-pixels // STRETCH)
-        # Masks of this rank; bits, pixels per stretch and scores of all.
-        sizes = (capacity * pixels * 2, everywhere * stretches * STRETCH // 8, everywhere * stretches * 4, everywhere * 4)
-        starts = [FLAG_BYTES]
+        sizes = (capacity * pixels * 2, world * capacity * stretches * STRETCH // 8, world * capacity * stretches * 4,
+                 world * capacity * 4)
+        self.starts = [0]
         for size in sizes:
-            starts.append(starts[-1] + -(-size // 256) * 256)
-        slot_bytes = starts[-1] - FLAG_BYTES
-        self.memory = symm_mem.empty(FLAG_BYTES + 2 * slot_bytes, dtype=torch.uint8, device=device)
+            self.starts.append(self.starts[-1] + -(-size // 256) * 256)
+        self.memory = symm_mem.empty(FLAG_BYTES + 2 * self.starts[-1], dtype=torch.uint8, device=device)
         self.memory.zero_()
         self.handle = symm_mem.rendezvous(self.memory, group)
-        world = self.handle.world_size
-        bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
-        self.plan = extension().Plan(bases, starts[:4], slot_bytes, pixels // 8, self.handle.rank)
+        self.bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
+        self.calls = 0
         torch.cuda.synchronize()
         dist.barrier(group)  # no flag may be raised before every rank has cleared its own
+
+    def next_slot(self):
+        """Offsets of masks, bits, numbers of pixels and scores in the slot of a new call."""
+        self.calls += 1
+        slot = FLAG_BYTES + self.calls % 2 * self.starts[-1]
+        return [slot + start for start in self.starts[:4]]
 
 
 @functools.cache
 def exchange(capacity, pixels, group):
-    return Exchange(capacity, pixels, group or dist.group.WORLD)
+    return Exchange(capacity, pixels, group)
 
 
 def solution(low_res_masks_local, obj_scores_local, num_obj_per_gpu, last_occluded, iou_threshold=0.7, reverse=False,
              group=None):
-    own, scores_own, last = low_res_masks_local.contiguous(), obj_scores_local.contiguous(), last_occluded.contiguous()
+    own, scores_own = low_res_masks_local.contiguous(), obj_scores_local.contiguous()
     height, width = own.shape[1:]
     if own.dtype != torch.bfloat16 or height * width % 8:
         raise ValueError(f"masks are {own.dtype}, {height} x {width}; written for bfloat16, 8 pixels at a time")
     # A power of two, so that changing counts seldom need new symmetric memory.
     capacity = 1 << (max(*num_obj_per_gpu, 1) - 1).bit_length()
-    plan = exchange(capacity, height * width, group).plan
-    stream = torch.cuda.current_stream().cuda_stream
-    plan.give(own.data_ptr(), scores_own.data_ptr(), num_obj_per_gpu, stream)
+    state = exchange(capacity, height * width, group or dist.group.WORLD)
     objects, device = sum(num_obj_per_gpu), own.device
     masks = torch.empty((objects, height, width), dtype=torch.float32, device=device)
     scores = torch.empty(objects, dtype=torch.float32, device=device)
     suppressed = torch.empty(objects, dtype=torch.bool, device=device)
     splits = max(1, min(16, RESIDENT_BLOCKS // max(objects, 1)))
-    plan.take(
-        own.data_ptr(), last.data_ptr(), masks.data_ptr(), scores.data_ptr(), suppressed.data_ptr(), iou_threshold,
-        reverse, splits, stream,
+    slot = state.next_slot()
+    extension().suppress(
+        own.data_ptr(), scores_own.data_ptr(), last_occluded.data_ptr(), masks.data_ptr(), scores.data_ptr(),
+        suppressed.data_ptr(), state.bases, num_obj_per_gpu, slot, height * width // 8, splits,
+        state.handle.rank, iou_threshold, reverse, state.calls, torch.cuda.current_stream().cuda_stream,
     )
     return masks, scores, suppressed

@@ -105,7 +105,7 @@ __device__ __forceinline__ const uint32_t* words(const uint4& vector) {
 
 // One block per part of a row: the part stays in registers while candidates are chosen.
 template <bool kNeedsMass>
-__global__ void __launch_bounds__(kThreads, 5) scan(
+__global__ void __launch_bounds__(kThreads) scan(
     const uint4* logits, const int64_t* target, const __grid_constant__ Peers peers, int64_t offset, Shape shape) {
     __shared__ float group_peak[kGroups];
     __shared__ float warp_mass[kThreads / 32];
@@ -124,8 +124,12 @@ __global__ void __launch_bounds__(kThreads, 5) scan(
     for (int i = 0; i < kVectors; ++i)
         held[i] = tid + i * kThreads < count ? __ldcs(own + tid + i * kThreads)
                                              : make_uint4(kLowest, kLowest, kLowest, kLowest);
-    const int64_t column = target[row] - (static_cast<int64_t>(shape.rank) * shape.vectors + first) * 8;
-    if (tid == 0) found = 0;
+    if (tid == 0) {
+        const int64_t column = target[row] - (static_cast<int64_t>(shape.rank) * shape.vectors + first) * 8;
+        const bool here = column >= 0 && column < static_cast<int64_t>(count) * 8;
+        record.target = here ? value_of(reinterpret_cast<const uint16_t*>(own)[column]) : __int_as_float(0x7fffffff);
+        found = 0;
+    }
 
     __nv_bfloat162 highest = __float2bfloat162_rn(-INFINITY);
 #pragma unroll
@@ -145,24 +149,20 @@ __global__ void __launch_bounds__(kThreads, 5) scan(
         peak = fmaxf(peak, group_peak[g]);
     }
 
-    if (tid == kThreads - 1) {
-        const bool here = column >= 0 && column < static_cast<int64_t>(count) * 8;
-        record.target = here ? value_of(reinterpret_cast<const uint16_t*>(own)[column]) : __int_as_float(0x7fffffff);
-    }
     if (mine >= bound) {
-        const __nv_bfloat162 bounds = __float2bfloat162_rn(bound);
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
             if (tid + i * kThreads >= count) continue;
 #pragma unroll
-            for (int w = 0; w < 4; ++w) {
-                const uint32_t word = words(held[i])[w];
-                const uint32_t chosen = __hge2_mask(reinterpret_cast<const __nv_bfloat162&>(word), bounds);
-                for (uint32_t left = chosen; left; left &= left & 0xffff ? 0xffff0000u : 0) {
-                    const int slot = atomicAdd(&found, 1);
-                    if (slot < kCandidates) candidate[slot] = key_of(left & 0xffff ? word & 0xffff : word >> 16);
+            for (int w = 0; w < 4; ++w)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const uint32_t bits = words(held[i])[w] >> (16 * half) & 0xffff;
+                    if (value_of(bits) >= bound) {
+                        const int slot = atomicAdd(&found, 1);
+                        if (slot < kCandidates) candidate[slot] = key_of(bits);
+                    }
                 }
-            }
         }
     }
     if (kNeedsMass) {
@@ -353,57 +353,29 @@ __global__ void __launch_bounds__(kMergeThreads) merge(
     }
 }
 
-void check_launch() {
+void log_probs(int64_t logits, int64_t target, int64_t output, const std::vector<int64_t>& bases, int64_t epochs,
+               int64_t offset, int64_t call, int64_t rows, int vectors, int parts, int rank, int top_k, float top_p,
+               int64_t stream_address) {
+    Peers peers{};
+    const int world = static_cast<int>(bases.size());
+    for (int peer = 0; peer < world && peer < kMaxRanks; ++peer)
+        peers.base[peer] = reinterpret_cast<char*>(bases[peer]);
+    const Shape shape{rows, vectors, parts, rank, world};
+    const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
+    const auto* values = reinterpret_cast<const uint4*>(logits);
+    const auto* targets = reinterpret_cast<const int64_t*>(target);
+    const unsigned blocks = static_cast<unsigned>(rows * parts);
+    if (top_k > 0) scan<false><<<blocks, kThreads, 0, stream>>>(values, targets, peers, offset, shape);
+    else scan<true><<<blocks, kThreads, 0, stream>>>(values, targets, peers, offset, shape);
+    const int64_t wanted = (rows + kMergeThreads / 32 - 1) / (kMergeThreads / 32);
+    merge<<<static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks), kMergeThreads, 0, stream>>>(
+        values, reinterpret_cast<float*>(output), peers, reinterpret_cast<uint32_t*>(epochs), offset,
+        static_cast<uint32_t>(call), shape, Filters{top_k, top_p});
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
 }
 
-// One shape. Calls alternate between two slots of records: a slot is written again two calls later, when the meeting
-// of the call between has shown that every rank has read it.
-class Plan {
-  public:
-    Plan(const std::vector<int64_t>& bases, int64_t epochs, int64_t offset, int64_t slot_bytes, int64_t rows,
-         int vectors, int parts, int rank)
-        : epochs_(reinterpret_cast<uint32_t*>(epochs)), offset_(offset), slot_bytes_(slot_bytes),
-          shape_{rows, vectors, parts, rank, static_cast<int>(bases.size())} {
-        if (bases.size() > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
-        for (size_t peer = 0; peer < bases.size(); ++peer) peers_.base[peer] = reinterpret_cast<char*>(bases[peer]);
-    }
-
-    void offer(int64_t logits, int64_t target, bool needs_mass, int64_t stream) {
-        ++call_;
-        const auto launched = needs_mass ? scan<true> : scan<false>;
-        launched<<<static_cast<unsigned>(shape_.rows * shape_.parts), kThreads, 0,
-                   reinterpret_cast<cudaStream_t>(stream)>>>(
-            reinterpret_cast<const uint4*>(logits), reinterpret_cast<const int64_t*>(target), peers_, slot(), shape_);
-        check_launch();
-    }
-
-    void choose(int64_t logits, int64_t output, int top_k, float top_p, int64_t stream) const {
-        const int64_t wanted = (shape_.rows + kMergeThreads / 32 - 1) / (kMergeThreads / 32);
-        merge<<<static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks), kMergeThreads, 0,
-                reinterpret_cast<cudaStream_t>(stream)>>>(
-            reinterpret_cast<const uint4*>(logits), reinterpret_cast<float*>(output), peers_, epochs_, slot(), call_,
-            shape_, Filters{top_k, top_p});
-        check_launch();
-    }
-
-  private:
-    int64_t slot() const { return offset_ + (call_ & 1) * slot_bytes_; }
-
-    Peers peers_{};
-    uint32_t* epochs_;
-    int64_t offset_, slot_bytes_;
-    Shape shape_;
-    uint32_t call_ = 0;
-};
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-    pybind11::class_<Plan>(m, "Plan")
-        .def(pybind11::init<const std::vector<int64_t>&, int64_t, int64_t, int64_t, int64_t, int, int, int>())
-        .def("offer", &Plan::offer)
-        .def("choose", &Plan::choose);
-}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("log_probs", &log_probs); }
 """
 
 
@@ -413,42 +385,49 @@ def extension():
 
 
 class Exchange:
-    """Symmetric memory for one shape: flags, notes of the bisection, and two slots of records."""
+    """Symmetric memory for one shape: flags, notes of the bisection, and two slots of records by turns.
+
+    A slot is written again two calls later, when the meeting of the call between has shown that every rank has read it.
+    """
 
     def __init__(self, rows, shard, group):
         device = torch.device("cuda", torch.cuda.current_device())
-        vectors = shard // 8
-        parts = -(-vectors // PART_VECTORS)
-        sources = parts * dist.get_world_size(group)
+        self.vectors = shard // 8
+        self.parts = -(-self.vectors // PART_VECTORS)
+        sources = self.parts * dist.get_world_size(group)
         if shard % 8 or sources > MAX_SOURCES:
             raise ValueError(f"shards of {shard} columns: written for multiples of 8, at most {MAX_SOURCES} parts")
-        offset, slot_bytes = FLAG_BYTES + NOTE_BYTES, rows * sources * RECORD_BYTES
-        self.memory = symm_mem.empty(offset + 2 * slot_bytes, dtype=torch.uint8, device=device)
+        self.slot_bytes = rows * sources * RECORD_BYTES
+        self.memory = symm_mem.empty(FLAG_BYTES + NOTE_BYTES + 2 * self.slot_bytes, dtype=torch.uint8, device=device)
         self.memory.zero_()
         self.handle = symm_mem.rendezvous(self.memory, group)
         world = self.handle.world_size
-        bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
+        self.bases = [self.handle.get_buffer(peer, (1,), torch.uint8).data_ptr() for peer in range(world)]
         self.epochs = torch.zeros(MAX_WARPS, dtype=torch.int32, device=device)
-        self.plan = extension().Plan(
-            bases, self.epochs.data_ptr(), offset, slot_bytes, rows, vectors, parts, self.handle.rank
-        )
+        self.calls = 0
         torch.cuda.synchronize()
         dist.barrier(group)  # no flag may be raised before every rank has cleared its own
+
+    def next_slot(self):
+        self.calls += 1
+        return FLAG_BYTES + NOTE_BYTES + self.calls % 2 * self.slot_bytes
 
 
 @functools.cache
 def exchange(rows, shard, group):
-    return Exchange(rows, shard, group or dist.group.WORLD)
+    return Exchange(rows, shard, group)
 
 
 def solution(vocab_parallel_logits, target, tp_group=None, top_k=None, top_p=1.0):
     if vocab_parallel_logits.dtype != torch.bfloat16:
         raise ValueError(f"vocab_parallel_logits is {vocab_parallel_logits.dtype}; written for bfloat16")
     logits, target = vocab_parallel_logits.contiguous(), target.contiguous()
-    plan = exchange(target.numel(), logits.shape[-1], tp_group).plan
-    stream = torch.cuda.current_stream().cuda_stream
-    top_k, top_p = top_k or 0, 1.0 if top_p is None else top_p
-    plan.offer(logits.data_ptr(), target.data_ptr(), top_k <= 0, stream)
+    state = exchange(target.numel(), logits.shape[-1], tp_group or dist.group.WORLD)
+    slot = state.next_slot()
     out = torch.empty(target.shape, dtype=torch.float32, device=logits.device)
-    plan.choose(logits.data_ptr(), out.data_ptr(), top_k, top_p, stream)
+    extension().log_probs(
+        logits.data_ptr(), target.data_ptr(), out.data_ptr(), state.bases, state.epochs.data_ptr(), slot, state.calls,
+        target.numel(), state.vectors, state.parts, state.handle.rank, top_k or 0,
+        1.0 if top_p is None else top_p, torch.cuda.current_stream().cuda_stream,
+    )
     return out
