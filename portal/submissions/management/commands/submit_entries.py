@@ -1,0 +1,57 @@
+"""The site's own first entries: kernels written by hand for a few problems, public from the start."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluator.contract import Mode, SourceBundle, SourceFile
+from portal.accounts.models import User
+from portal.refusals import Refusal
+from portal.submissions import actions
+from portal.submissions.models import Visibility
+from problems import registry
+
+AUTHOR = "pkb"
+FOLDER = registry.CATALOG.parent / "entries"
+
+
+class Command(BaseCommand):
+    """`manage.py submit_entries --profile PROFILE`: idempotent per profile and text."""
+
+    help = f"Submit the kernels of problems/entries as the public entries of the author {AUTHOR!r}, to be ranked."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The board."""
+        parser.add_argument("--profile", required=True, help="for example h200x8-nomc")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Submit every file; what is refused is named, and the others go on."""
+        author, is_new = User.objects.get_or_create(username=AUTHOR)
+        if is_new:
+            author.set_unusable_password()
+            author.save()
+        refused = [path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, **options)]
+        if refused:
+            raise CommandError(f"{len(refused)} refused: {', '.join(refused)}")
+
+    def _submit(self, path: Path, author: User, *, profile: str, **_options: Any) -> bool:
+        files = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=path.read_text(encoding="utf-8")),))
+        try:
+            submission = actions.create_submission(
+                author,
+                problem=path.stem,
+                backend="cuda",
+                profile=profile,
+                mode=Mode.RANKED.value,
+                files=files,
+                visibility=Visibility.PUBLIC,
+                note="written by hand by this site's authors",
+                idempotency_key=f"entry {profile} {files.digest}"[:100],
+            )
+        except Refusal as refusal:
+            self.stderr.write(f"{path.stem}: {refusal.message} {refusal.remedy}")
+            return False
+        self.stdout.write(f"{path.stem}: {submission.pk}")
+        return True
