@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.api.endpoint import Endpoint
-from portal.api.problem_details import KINDS
+from portal.api.problem_details import KINDS, Kind
 from portal.api.schema import document
 
 Schema = Mapping[str, Any]
@@ -53,6 +53,7 @@ class Operation:
     parameters: tuple[Row, ...]
     bodies: tuple[Body, ...]
     answers: tuple[Row, ...]
+    refusals: tuple[Kind, ...]
     example: str
 
 
@@ -77,6 +78,7 @@ def _operation(schema: Schema, path: str, method: str, described: Schema) -> Ope
         parameters=tuple(_parameter(schema, parameter) for parameter in described.get("parameters", ())),
         bodies=tuple(_bodies(schema, described)),
         answers=tuple(_answers(schema, described)),
+        refusals=tuple(KINDS[int(status)] for status in described["responses"] if _is_refusal(status)),
         example=_example(described),
     )
 
@@ -121,8 +123,15 @@ def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
         yield Body(media_type=media_type, fields=tuple(rows))
 
 
+def _is_refusal(status: str) -> bool:
+    return int(status) >= 400
+
+
 def _answers(schema: Schema, described: Schema) -> Iterator[Row]:
+    """What a call that is carried out answers; refusals mean the same everywhere and are explained once."""
     for status, answer in described["responses"].items():
+        if _is_refusal(status):
+            continue
         kinds = [_kind(schema, media["schema"]) for media in answer.get("content", {}).values()]
         text = _marked(answer.get("description", ""))
         yield Row(name=str(status), kind=", ".join(kinds), is_required=False, text=text)

@@ -86,7 +86,8 @@ def test_the_page_for_people_shows_every_operation_and_runs_no_script_of_its_own
     html = response.content.decode()
     for operation in operations(document()):
         assert f'id="{operation.id}"' in html
-    assert 'id="refused"' in html
+        assert operation.refusals
+        assert all(f'href="#{kind.slug}"' in html and f'id="{kind.slug}"' in html for kind in operation.refusals)
     assert "style=" not in html
     assert all("src=" in tag for tag in html.split("<script")[1:])
 
