@@ -55,14 +55,23 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
-@pytest.fixture(scope="session")
-def site_url() -> Iterator[str]:
-    """The address of a running installation, ended as by Ctrl-C at the end of the session.
+@dataclass(frozen=True)
+class Installation:
+    """A running site: its address and the folder of its data."""
 
-    PKB_TEST_SITE names one that runs already, for a developer who tries again and again.
+    url: str
+    data_dir: Path
+
+
+@pytest.fixture(scope="session")
+def installation() -> Iterator[Installation]:
+    """A running installation, ended as by Ctrl-C at the end of the session.
+
+    PKB_TEST_SITE names one that runs already, for a developer who tries again and again; its data are in PKB_DATA_DIR,
+    or in `var` as those of `make run`.
     """
     if "PKB_TEST_SITE" in os.environ:
-        yield os.environ["PKB_TEST_SITE"]
+        yield Installation(os.environ["PKB_TEST_SITE"], Path(os.environ.get("PKB_DATA_DIR", ROOT / "var")))
         return
     data_dir = tempfile.mkdtemp(prefix="pkb-browser-")
     (port,) = free_ports(1)
@@ -73,7 +82,7 @@ def site_url() -> Iterator[str]:
         said = _collect(site)
         try:
             _wait_for("  ParallelKernelBench is at", said, site)
-            yield f"http://127.0.0.1:{port}"
+            yield Installation(f"http://127.0.0.1:{port}", Path(data_dir))
         finally:
             site.send_signal(signal.SIGINT)
             try:
@@ -82,6 +91,12 @@ def site_url() -> Iterator[str]:
                 site.kill()
     shutil.rmtree(data_dir)
     assert site.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def site_url(installation: Installation) -> str:
+    """The address of the running installation."""
+    return installation.url
 
 
 def _collect(site: subprocess.Popen[str]) -> list[str]:

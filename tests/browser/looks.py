@@ -24,6 +24,11 @@ LOOKS = [
 def problems_of(page: Page, address: str, *, picture: str) -> list[str]:
     """What is wrong with the look of a page; its picture is kept under the name `picture`."""
     page.goto(address)
+    return problems_here(page, picture=picture)
+
+
+def problems_here(page: Page, *, picture: str) -> list[str]:
+    """The same for what the page shows already, such as the answer to a form."""
     page.wait_for_load_state("networkidle")
     draw_plots(page)
     save_screenshot(page, picture)
