@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
@@ -79,6 +79,7 @@ def accept(invitation: Invitation, *, by: User) -> Membership:
     with transaction.atomic():
         _lock(invitation.organisation)
         _end(invitation, InvitationState.ACCEPTED, invited=by)
+        invitation.refresh_from_db(fields=["role"])  # it may have been offered anew since it was read
         if invitation.organisation.memberships.count() >= MAX_MEMBERS:
             raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, the most there can be.")
         membership, _ = Membership.objects.get_or_create(
@@ -102,15 +103,16 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
     """Make a member an owner or an owner a member.
 
     Raises:
-        Refusal: `by` is no owner (403), nobody of that name belongs to it (404), or nobody would own it (409).
+        Refusal: `by` is no owner (403), nobody of that name belongs to it (404), or nobody would own it or stand for
+            its GPU time (409).
     """
     require_owner(by, organisation)
     _check_role(role)
     with transaction.atomic():
-        _lock(organisation)
+        current = _lock(organisation)
         membership = _membership(organisation, username)
         if role != Role.OWNER:
-            _pass_on(organisation, membership)
+            _pass_on(current, membership, by=by)
         membership.role = role
         membership.save(update_fields=["role"])
     return membership
@@ -124,20 +126,45 @@ def remove_member(organisation: Organisation, *, username: str, by: User) -> Non
     if by.username != username:
         require_owner(by, organisation)
     with transaction.atomic():
-        _lock(organisation)
+        current = _lock(organisation)
         membership = _membership(organisation, username)
-        _pass_on(organisation, membership)
+        _pass_on(current, membership, by=by)
         membership.delete()
 
 
-def _pass_on(organisation: Organisation, leaving: Membership) -> None:
-    """See that somebody else owns the organisation, and sponsors it where the one who leaves did."""
+def _pass_on(organisation: Organisation, leaving: Membership, *, by: User) -> None:
+    """See that somebody else owns the organisation, and sponsors it where the one who stops owning it did.
+
+    What that one has offered to others is withdrawn: nobody comes back through an invitation to an account of theirs.
+    """
     if leaving.role != Role.OWNER:
         return
-    heir = organisation.memberships.filter(role=Role.OWNER).exclude(pk=leaving.pk).order_by("pk").first()
-    if heir is None:
+    others = organisation.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(pk=leaving.pk)
+    if not others.exists():
         raise _conflict(leaving.user.username, "The organisation would have no owner.", "Make somebody else an owner.")
-    Organisation.objects.filter(pk=organisation.pk, sponsor=leaving.user_id).update(sponsor=heir.user_id)
+    if organisation.sponsor_id == leaving.user_id:
+        _change_sponsor(organisation, others, by=by)
+    offered = sent_invitations(organisation).filter(invited_by=leaving.user)
+    offered.update(state=InvitationState.WITHDRAWN, ended_at=timezone.now())
+
+
+def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *, by: User) -> None:
+    """Let another owner stand for the organisation's GPU time: who removes its sponsor, or has accepted to be an owner.
+
+    Members whom somebody else made an owner have not been asked, and those who stay would use up their allowance.
+    """
+    accepted = Invitation.objects.filter(
+        organisation=organisation, invited=OuterRef("user"), state=InvitationState.ACCEPTED, role=Role.OWNER
+    )
+    heir = others.filter(user=by).first() or others.filter(Exists(accepted)).order_by("pk").first()
+    if heir is None:
+        raise _conflict(
+            by.username,
+            "No other owner has agreed to stand for the organisation's GPU time.",
+            "Let another owner change your part in it or remove you: whoever does takes it over.",
+        )
+    organisation.sponsor = heir.user
+    organisation.save(update_fields=["sponsor"])
 
 
 def _end(invitation: Invitation, state: InvitationState, *, invited: User) -> None:
@@ -146,8 +173,8 @@ def _end(invitation: Invitation, state: InvitationState, *, invited: User) -> No
         _found(Invitation.objects.none(), invitation.pk)
 
 
-def _lock(organisation: Organisation) -> None:
-    Organisation.objects.select_for_update().get(pk=organisation.pk)
+def _lock(organisation: Organisation) -> Organisation:
+    return Organisation.objects.select_for_update().get(pk=organisation.pk)
 
 
 def _membership(organisation: Organisation, username: str) -> Membership:

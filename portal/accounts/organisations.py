@@ -3,9 +3,9 @@
 import re
 
 from django.db import IntegrityError, transaction
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from portal.accounts.models import Membership, Organisation, Role, User
+from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
 from portal.refusals import Refusal
 
 MAX_OWNED = 10
@@ -98,7 +98,9 @@ def homes_of(user: User) -> QuerySet[Organisation]:
     Where somebody merely accepted an invitation a run must not go, for others to read it, unless it is named.
     """
     founder = Membership.objects.filter(organisation=OuterRef("pk")).order_by("pk").values("user")[:1]
-    chosen = Q(founder=user.pk) | Q(models__runs__created_by=user)
+    # When the founder leaves, the first of those whom they invited becomes the oldest member.
+    invited = Invitation.objects.filter(organisation=OuterRef("pk"), invited=user, state=InvitationState.ACCEPTED)
+    chosen = Q(founder=user.pk) & ~Exists(invited) | Q(models__runs__created_by=user)
     return own_organisations(user).annotate(founder=Subquery(founder)).filter(chosen).distinct()
 
 

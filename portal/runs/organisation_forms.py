@@ -40,7 +40,8 @@ class InviteForm(RefusableForm):
         label="As",
         choices=Role.choices,
         initial=Role.MEMBER,
-        help_text="Members make runs and read all of its runs; owners also invite and remove people and keep webhooks.",
+        help_text="Members make runs and read all of its runs; owners also invite and remove people, keep webhooks, "
+        "and may come to stand for its GPU time.",
     )
 
     def invite(self, organisation: Organisation, *, by: User) -> Invitation | None:

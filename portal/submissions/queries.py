@@ -93,7 +93,16 @@ def readable_source(viewer: Viewer, submission: Submission) -> SourceBundle | No
 
 def may_change(viewer: Viewer, submission: Submission) -> bool:
     """Whether `viewer` may cancel, rejudge or publish `submission`."""
-    return isinstance(viewer, User) and (viewer.is_staff or viewer.pk == submission.author_id)
+    if not isinstance(viewer, User):
+        return False
+    if viewer.is_staff or viewer.pk != submission.author_id:
+        return viewer.is_staff
+    # An attempt is its run's: who has left the organisation reads on what they wrote, and ends nothing there.
+    return not submission.is_attempt or _attempts_of_own_organisations(viewer).filter(pk=submission.pk).exists()
+
+
+def _attempts_of_own_organisations(user: User) -> QuerySet[Submission]:
+    return Submission.objects.filter(attempt__run__model__organisation__in=user.organisations.values("pk"))
 
 
 def latest_evaluation(submission: Submission) -> Evaluation | None:

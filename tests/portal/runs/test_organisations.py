@@ -4,9 +4,11 @@ import pytest
 
 from portal.accounts import memberships
 from portal.accounts.models import Invitation, User
-from portal.accounts.organisations import create_organisation
+from portal.accounts.organisations import create_organisation, homes_of
+from portal.refusals import Refusal
+from portal.submissions.actions import cancel_evaluation
 from tests.portal.api.problem import problem_of
-from tests.portal.runs.rows import join, make_run
+from tests.portal.runs.rows import add, join, line, make_run
 
 pytestmark = pytest.mark.django_db
 ACME = "/api/v1/organisations/acme/"
@@ -98,3 +100,69 @@ def test_who_was_removed_reads_its_runs_no_more(acme, alice, alices, bob, bobs):
     assert bobs.get(f"/api/v1/runs/{run.pk}/").status_code == 200
     memberships.remove_member(acme, username="bob", by=alice)
     problem_of(bobs.get(f"/api/v1/runs/{run.pk}/"), status=404)
+
+
+def test_nobody_comes_to_stand_for_gpu_time_without_having_agreed(acme, alice, bob):
+    """Whoever was made an owner by somebody else does not inherit; who removes the sponsor takes it over."""
+    join(acme, bob, by=alice)
+    memberships.change_role(acme, username="bob", role="owner", by=alice)
+    for end in (
+        lambda: memberships.remove_member(acme, username="alice", by=alice),
+        lambda: memberships.change_role(acme, username="alice", role="member", by=alice),
+    ):
+        with pytest.raises(Refusal, match="No other owner has agreed"):
+            end()
+    acme.refresh_from_db()
+    assert acme.sponsor == alice
+    memberships.remove_member(acme, username="alice", by=bob)
+    acme.refresh_from_db()
+    assert acme.sponsor == bob
+
+
+def test_who_removes_the_sponsor_takes_its_place_and_not_another_owner(acme, alice, bob):
+    carol = User.objects.create_user("carol")
+    for owner in (bob, carol):
+        join(acme, owner, role="owner", by=alice)
+    memberships.remove_member(acme, username="alice", by=carol)
+    acme.refresh_from_db()
+    assert acme.sponsor == carol
+
+
+def test_a_closed_account_neither_inherits_nor_counts_as_an_owner(acme, alice, bob):
+    join(acme, bob, role="owner", by=alice)
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    with pytest.raises(Refusal, match="would have no owner"):
+        memberships.remove_member(acme, username="alice", by=alice)
+
+
+def test_what_an_owner_has_offered_ends_with_their_ownership(acme, alice, bob, bobs):
+    carol = User.objects.create_user("carol")
+    join(acme, carol, role="owner", by=alice)
+    offered = memberships.invite(acme, username="bob", role="owner", by=carol)
+    memberships.change_role(acme, username="carol", role="member", by=alice)
+    problem_of(post(bobs, f"invitations/{offered.pk}/accept/"), status=404)
+
+
+def test_accepting_gives_the_role_that_is_offered_at_that_moment(acme, alice, bob):
+    read = memberships.invite(acme, username="bob", role="owner", by=alice)
+    memberships.invite(acme, username="bob", role="member", by=alice)
+    assert memberships.accept(read, by=bob).role == "member"
+
+
+def test_an_organisation_whose_founder_left_is_no_home_of_those_who_were_invited(acme, alice, bob):
+    """Their runs go into their own organisation, where nobody else reads them."""
+    carol = User.objects.create_user("carol")
+    join(acme, bob, by=alice)
+    join(acme, carol, role="owner", by=alice)
+    memberships.remove_member(acme, username="alice", by=alice)
+    assert list(homes_of(bob)) == []
+    assert make_run(bob).model.organisation != acme
+
+
+def test_who_has_left_cancels_nothing_of_its_runs(acme, alice, bob):
+    join(acme, bob, by=alice)
+    run = make_run(bob, organisation="acme")
+    attempt = add(run, line()).results[0].attempt
+    memberships.remove_member(acme, username="bob", by=alice)
+    with pytest.raises(Refusal, match="another author"):
+        cancel_evaluation(attempt.evaluation, by=bob)
