@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Exists, F, OuterRef, Q, Subquery
+from django.db.models import Case, Exists, F, OuterRef, Q, Subquery, When
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from portal.runs import posting
@@ -44,6 +45,8 @@ class Turn:
 def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Turn]:
     """The webhooks that have something due, the longest waiting first.
 
+    One that has just had a turn waits from its end on: whoever has much to be told goes behind whoever has little.
+
     Args:
         now: the moment.
         limit: how many at most.
@@ -52,11 +55,12 @@ def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy:
     """
     waiting = WebhookDelivery.objects.filter(webhook=OuterRef("pk"), state=DeliveryState.WAITING, next_try_at__lte=now)
     is_free, has_test = Q(free_at__lte=now), Exists(waiting.filter(event=None))
+    since = Subquery(waiting.order_by("next_try_at").values("next_try_at")[:1])
     rows = (
         Webhook.objects.filter(Exists(waiting), is_free | has_test, removed_at=None)
         .exclude(organisation__sponsor__in=without)
         .exclude(pk__in=busy)
-        .annotate(since=Subquery(waiting.order_by("next_try_at").values("next_try_at")[:1]))
+        .annotate(since=Case(When(is_free, then=Greatest(since, "free_at")), default=since))
         .order_by("since")
         .values_list("pk", "organisation__sponsor", "organisation", "free_at")
     )

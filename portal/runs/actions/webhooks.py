@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable
+from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +14,8 @@ from portal.runs.models import DeliveryState, EventKind, Webhook, WebhookDeliver
 from portal.runs.posting import address_of
 
 MAX_WEBHOOKS = 10
+TESTS_PER_HOUR = 60
+"""Tests of one organisation: each is a request to an address that may be somebody else's."""
 
 
 def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], by: User) -> Webhook:
@@ -49,7 +52,8 @@ def try_webhook(webhook: Webhook, *, by: User) -> WebhookDelivery:
     """Queue a test: a delivery without an event, sent once and at once, however often the webhook has failed.
 
     Raises:
-        Refusal: `by` is no owner (403), the webhook was removed or another test is on its way (409).
+        Refusal: `by` is no owner (403), the webhook was removed or another test is on its way (409), or the
+            organisation has had enough of them (429).
     """
     require_owner(by, webhook.organisation)
     with transaction.atomic():
@@ -58,6 +62,7 @@ def try_webhook(webhook: Webhook, *, by: User) -> WebhookDelivery:
             raise _conflict(row, "The webhook was removed.", "Add it again.")
         if row.deliveries.filter(event=None, state=DeliveryState.WAITING).exists():
             raise _conflict(row, "A test is on its way already.", "Look into the log in a moment.")
+        _check_tests(row)
         return WebhookDelivery.objects.create(webhook=row)
 
 
@@ -68,6 +73,20 @@ def remove_webhook(webhook: Webhook, *, by: User) -> None:
     Webhook.objects.filter(pk=webhook.pk, removed_at=None).update(removed_at=now)
     waiting = webhook.deliveries.filter(state=DeliveryState.WAITING)
     waiting.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="The webhook was removed.")
+
+
+def _check_tests(webhook: Webhook) -> None:
+    lately = timezone.now() - timedelta(hours=1)
+    tests = WebhookDelivery.objects.filter(event=None, created_at__gt=lately)
+    if tests.filter(webhook__organisation=webhook.organisation_id).count() >= TESTS_PER_HOUR:
+        raise Refusal(
+            field="webhook",
+            value=webhook.url,
+            message=f"The organisation has had {TESTS_PER_HOUR} tests sent within an hour, the most there can be.",
+            remedy="Wait a while; events are told all the same.",
+            status=429,
+            retry_after_s=600,
+        )
 
 
 def _conflict(webhook: Webhook, message: str, remedy: str) -> Refusal:

@@ -270,6 +270,31 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
 
 
+def test_whoever_has_much_to_be_told_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
+    """A receiver that takes its time, with a long row of old events, keeps nobody from their turn."""
+    busy, _ = told
+    now = timezone.now()
+    carol = User.objects.create_user("carol")
+    hers = make_run(carol)
+    quiet = actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
+    end(add(hers, line()).results[0].attempt, node)
+    Webhook.objects.filter(pk=busy.pk).update(free_at=now - timedelta(seconds=1))
+    WebhookDelivery.objects.filter(webhook=busy).update(next_try_at=now - timedelta(hours=1))
+    WebhookDelivery.objects.filter(webhook=quiet).update(next_try_at=now - timedelta(seconds=30))
+    Webhook.objects.filter(pk=quiet.pk).update(free_at=now - timedelta(hours=2))
+    assert [turn.webhook_id for turn in due_turns(now, limit=2)] == [quiet.pk, busy.pk]
+
+
+def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
+    webhook, _ = told
+    monkeypatch.setattr("portal.runs.actions.webhooks.TESTS_PER_HOUR", 1)
+    actions.try_webhook(webhook, by=alice)
+    other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(other, by=alice)
+    assert refused.value.status == 429
+
+
 def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
     actions.remove_webhook(told[0], by=alice)
     assert actions.deliver_due(timezone.now()) == 0
