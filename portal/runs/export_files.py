@@ -40,8 +40,6 @@ AGAIN_AFTER_S = 60.0
 """How long to wait after the files could not be made."""
 _SHARE = 20
 _NEWEST = "newest.json"
-_KEPT = 2
-"""Makings that are kept: whoever had opened the address of the one before reads on."""
 _log = logging.getLogger(__name__)
 
 
@@ -60,13 +58,13 @@ class Making:
 
 
 def newest() -> Making | None:
-    """The last making that was finished."""
+    """The last making that was finished; None as well where its note cannot be read, as after a power failure."""
     try:
         noted = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
-    except FileNotFoundError:
+        made_at = datetime.fromisoformat(noted["made_at"])
+        return Making(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
+    except (FileNotFoundError, ValueError):
         return None
-    made_at = datetime.fromisoformat(noted["made_at"])
-    return Making(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
 
 
 def opened(name: str) -> tuple[IO[bytes], datetime]:
@@ -98,13 +96,17 @@ def make(*, now: datetime) -> Making | None:
         if not is_ours:
             return None
         began = time.monotonic()
+        _remove_others(newest())
         folder = Path(tempfile.mkdtemp(dir=settings.EXPORT_DIR, prefix=f"{now:%Y%m%d-%H%M%S}-"))
         # Made readable: web processes may run as somebody else of the same group.
         folder.chmod(0o755)
-        _write_all(folder, now=now)
-        making = Making(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
-        _note(making)
-        _remove_old()
+        try:
+            _write_all(folder, now=now)
+            making = Making(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
+            _note(making)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # a full disk is not to stay full
+            raise
     return making
 
 
@@ -182,10 +184,14 @@ def _note(making: Making) -> None:
     beside.replace(settings.EXPORT_DIR / _NEWEST)
 
 
-def _remove_old() -> None:
-    folders = sorted((path for path in settings.EXPORT_DIR.iterdir() if path.is_dir()), key=lambda path: path.name)
-    for folder in folders[:-_KEPT]:
-        shutil.rmtree(folder, ignore_errors=True)
+def _remove_others(making: Making | None) -> None:
+    """Remove every folder but that of `making`: older ones, and what a making left behind that was killed.
+
+    So each making is kept till the one after the next begins: whoever had found its address reads on.
+    """
+    for folder in settings.EXPORT_DIR.iterdir():
+        if folder.is_dir() and (making is None or folder != making.folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep_exports_fresh(stop: threading.Event) -> None:

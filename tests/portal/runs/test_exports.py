@@ -88,6 +88,37 @@ def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, expor
     assert json.loads(b"".join(reading))["run"] == str(published.pk)
 
 
+def test_a_making_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
+    now = timezone.now()
+    export_files.make(now=now)
+    (exports / f"{now:%Y%m%d-%H%M%S}-zzzzzzzz").mkdir()  # of one that was killed
+    monkeypatch.setattr(export_files, "_write_all", _disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        export_files.make(now=now + timedelta(minutes=10))
+    assert [path for path in exports.iterdir() if path.is_dir()] == [export_files.newest().folder]
+    assert len(rows_of(anonymous)) == 1
+
+
+def _disk_full(folder, **_):
+    (folder / "attempts.csv").write_text("half of it")
+    raise OSError(28, "No space left on device")
+
+
+def test_a_making_stays_although_the_clock_went_back(anonymous, published):
+    now = timezone.now()
+    for hours in (3, 2, 0):
+        export_files.make(now=now + timedelta(hours=hours))
+    assert [row["run"] for row in rows_of(anonymous)] == [str(published.pk)]
+
+
+def test_a_note_that_a_power_failure_emptied_is_written_anew(anonymous, exports, published):
+    export_files.make(now=timezone.now())
+    (exports / "newest.json").write_text("")
+    problem_of(anonymous.get(RUNS), status=503)
+    export_files.make(now=timezone.now())
+    assert len(rows_of(anonymous)) == 1
+
+
 def test_two_processes_do_not_make_them_at_once(exports):
     exports.mkdir()
     with export_files.only_one() as is_first:
