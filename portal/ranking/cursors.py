@@ -7,8 +7,9 @@ entry that arrives meanwhile neither repeats nor hides another.
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from portal.refusals import Refusal
@@ -29,7 +30,7 @@ def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
     try:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))
-    except (ValueError, TypeError, binascii.Error, OverflowError):
+    except (ValueError, TypeError, binascii.Error, OverflowError, RecursionError):
         raise Refusal(
             field="after",
             value=word,
@@ -44,9 +45,12 @@ def _typed(value: Any, kind: type) -> Any:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
             raise ValueError("a time without a time zone")
-        return moment
+        return moment.astimezone(UTC)  # OverflowError for what is no moment there: a database refuses it too
     if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
         raise TypeError("not a number")
     if kind is int and abs(value) >= 2**63:
         raise ValueError("larger than any number in the database")
-    return kind(value)
+    number = kind(value)
+    if not math.isfinite(number):
+        raise ValueError("no number that rows have")
+    return number
