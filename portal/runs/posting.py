@@ -80,7 +80,9 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
             connection.close()
     except (Refusal, OSError, http.client.HTTPException, ValueError) as error:
         # ValueError: names that IDNA cannot write (`a..b`), and what else the far end makes the parsers trip over.
-        return Answer(status=None, error=_shown(str(error) or type(error).__name__))
+        # Of an error of the system its words alone: its number says nothing to who reads the log.
+        words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Answer(status=None, error=_shown(words))
 
 
 def _shown(text: str) -> str:
