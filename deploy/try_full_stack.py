@@ -21,6 +21,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -55,6 +56,9 @@ class TrialFailure(Exception):
 def main() -> int:
     """Run the trial; 0 where everything was as expected."""
     chosen = arguments()
+    # Told to end, it ends what it has started: that runs in sessions of its own and would go on.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     folder = Path(tempfile.mkdtemp(prefix="pkb-stack-"))
     folder.chmod(0o755)  # the servers run as another user
     try:

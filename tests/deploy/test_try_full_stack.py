@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.stack import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,6 +49,28 @@ def test_another_verdict_than_expected_is_a_failure():
 
     assert ended.returncode == 1
     assert "PASSED was expected, not WRONG_RESULT" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_told_to_end_leaves_nothing():
+    with tempfile.TemporaryDirectory(prefix="pkb-trial-", dir="/tmp") as name:  # the servers' user reads it
+        folder = Path(name)
+        folder.chmod(0o755)
+        command = [sys.executable, ROOT / "deploy" / "try_full_stack.py"]
+        trial = subprocess.Popen(command, env=os.environ | {"TMPDIR": name}, stdout=subprocess.DEVNULL)
+        pids = "pkb-stack-*/postgresql/data/postmaster.pid"
+        try:
+            # Redis is started after it; the file alone is there while initdb still works.
+            started = "pkb-stack-*/redis.log"
+            wait_until(lambda: [*folder.glob(started)] and [*folder.glob(pids)], what="PostgreSQL runs", seconds=60)
+            postgres = Path("/proc", next(folder.glob(pids)).read_text().split()[0])
+            trial.send_signal(signal.SIGTERM)
+            assert trial.wait(90) == 128 + signal.SIGTERM
+        finally:
+            trial.kill()
+            trial.wait()
+        wait_until(lambda: not postgres.exists(), what="PostgreSQL has ended", seconds=10)
+        assert list(folder.iterdir()) == []
 
 
 def test_missing_carried_files_are_named(tmp_path):
