@@ -19,6 +19,8 @@ LOOKS = [
     pytest.param(360, "light", marks=pytest.mark.slow),
     pytest.param(2560, "light", marks=pytest.mark.slow),
 ]
+# Where the pages are many and the house's parts the same: one look in `make test`, with axe.
+ONE_LOOK = [pytest.param(1280, "light", marks=pytest.mark.slow), *LOOKS[1:]]
 
 
 def problems_of(page: Page, address: str, *, picture: str) -> list[str]:

@@ -17,7 +17,7 @@ from django.test import override_settings
 from playwright.sync_api import Browser, Page, Route, StorageState, expect
 
 from tests.browser.conftest import ROOT, Installation, Visit, sign_up
-from tests.browser.looks import LOOKS, problems_here, problems_of
+from tests.browser.looks import ONE_LOOK, problems_here, problems_of
 
 # No other browser test submits to these.
 CLOSED, PAUSED, SILENT = "reducescatter", "h100x8", "h200x8"
@@ -138,7 +138,7 @@ def _add_webhook(page: Page) -> str:
     return page.url
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), ONE_LOOK)
 def test_empty_and_broken_states_fit_and_are_accessible(
     visit: Visit, newcomer: Newcomer, width: int, scheme: str
 ) -> None:
@@ -183,7 +183,7 @@ def _send(page: Page, button: str) -> int:
     return answer.value.status
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), ONE_LOOK)
 def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
     visit: Visit, newcomer: Newcomer, locked: str, width: int, scheme: str
 ) -> None:
@@ -221,7 +221,7 @@ def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
     assert found == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), ONE_LOOK)
 def test_the_page_of_a_failure_of_ours_fits_and_is_accessible(visit: Visit, width: int, scheme: str) -> None:
     page = visit(width=width, scheme=scheme).page
     # Nothing on the site fails on demand: its page is put in the place of another one. Its static files go by their

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.browser.conftest import Visit, sign_up
-from tests.browser.looks import LOOKS, draw_plots, problems_of
+from tests.browser.looks import ONE_LOOK, draw_plots, problems_of
 from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1
 
 
@@ -105,7 +105,7 @@ def _publish(page: Page, run: str) -> None:
     expect(page.get_by_role("main")).to_contain_text("published")
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), ONE_LOOK)
 def test_pages_of_runs_fit_and_are_accessible(visit: Visit, vendor: Vendor, width: int, scheme: str) -> None:
     owner = visit(width=width, scheme=scheme, state=vendor.state).page
     anybody = visit(width=width, scheme=scheme).page
