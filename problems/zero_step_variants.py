@@ -7,31 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-def _mean(vector: Tensor) -> Tensor:
-    """The mean over ranks by an all-reduce."""
-    dist.all_reduce(vector)
-    return vector / dist.get_world_size()
-
-
-def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
-    """The flat gradient of the rank's loss, by hand."""
-    hidden = torch.addmm(b1, X, W1.T).relu()
-    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
-    from_hidden = (from_output @ W2) * (hidden > 0)
-    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-def _cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
-    parts = flat.split([shape.numel() for shape in shapes])
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def _gathered(part: Tensor) -> Tensor:
-    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, part.contiguous())
-    return torch.cat(parts)
+from problems.mlp_step_programs import backward, cut, gathered, mean
 
 
 def train(
@@ -51,9 +27,9 @@ def train(
     shapes = [parameter.shape for parameter in parameters]
     flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
     dist.broadcast(flat, 0)
-    wide = [parameter.to(width) for parameter in _cut(flat, shapes)]
-    gradient = _backward(X.to(width), y.to(width), *wide) * scale
-    gradient = _mean(gradient) if reduces else gradient
+    wide = [parameter.to(width) for parameter in cut(flat, shapes)]
+    gradient = backward(X.to(width), y.to(width), *wide) * scale
+    gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g, w = (vector.chunk(dist.get_world_size())[place].to(width) for vector in (gradient, flat))
     m, v = (
@@ -62,7 +38,7 @@ def train(
     )
     first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
     w = w - lr * updates * (m / first / ((v / second).sqrt() + eps))
-    return (*_cut(_gathered(w.to(X.dtype)), shapes), m.to(X.dtype), v.to(X.dtype))
+    return (*cut(gathered(w.to(X.dtype)), shapes), m.to(X.dtype), v.to(X.dtype))
 
 
 def without_epsilon(*arguments: Any) -> tuple[Tensor, ...]:
@@ -79,7 +55,7 @@ def own_part_only(*arguments: Any) -> tuple[Tensor, ...]:
     old, new = (torch.cat([tensor.reshape(-1) for tensor in one[:4]]) for one in (before, after))
     rank, part = dist.get_rank(), after[4].numel()
     old[rank * part : (rank + 1) * part] = new[rank * part : (rank + 1) * part]
-    return (*_cut(old, shapes), *after[4:])
+    return (*cut(old, shapes), *after[4:])
 
 
 HONEST = {

@@ -54,7 +54,7 @@ def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
 
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
-    return tuple(item.index for item in _each(range(_MOST_GPUS), _state))
+    return _each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)
 
 
 def readings(gpus: Sequence[int], *, moment: str) -> tuple[GpuReading, ...]:

@@ -37,11 +37,17 @@ def environment(profile: Profile) -> dict[str, str]:
     """What makes CUDA outside a sandbox count the profile's GPUs from 0; empty where nobody chose among GPUs.
 
     Inside a sandbox the others' device nodes are missing, and CUDA counts those that it finds.
+
+    Raises:
+        EvaluatorError: there are too few GPUs, or the driver does not list one of them.
     """
     if profile.device != "cuda" or not os.environ.get(CHOICE, "").strip():
         return {}
     order = gpu_state.order() or _everywhere()
-    places = [str(order.index(minor)) for minor in gpus_for(profile)]
+    chosen = gpus_for(profile)
+    if unknown := set(chosen) - set(order):
+        raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")
+    places = [str(order.index(minor)) for minor in chosen]
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(places)}
 
 

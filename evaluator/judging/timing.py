@@ -13,8 +13,8 @@ _LEAST_US = 1.0
 _SAME = 0.04
 """Scores this close to an interval count as inside.
 
-Five judgements of one submission lay 3.0 and 3.2 % apart on 2 and 4 H200 (21 November 2026): with 2 %, three of six
-honest entries were run again in full.
+Five judgements of one submission lay 3.0 and 3.2 % apart on 2 and 4 H200 (21 November 2026): with 2 %, at least three
+of seven honest submissions on 4 were run again in full.
 """
 
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})

@@ -7,31 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-def _mean(vector: Tensor) -> Tensor:
-    """The mean over ranks by an all-reduce."""
-    dist.all_reduce(vector)
-    return vector / dist.get_world_size()
-
-
-def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
-    """The flat gradient of the rank's loss, by hand."""
-    hidden = torch.addmm(b1, X, W1.T).relu()
-    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
-    from_hidden = (from_output @ W2) * (hidden > 0)
-    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-def _cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
-    parts = flat.split([shape.numel() for shape in shapes])
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def _gathered(part: Tensor) -> Tensor:
-    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, part.contiguous())
-    return torch.cat(parts)
+from problems.mlp_step_programs import backward, cut, gathered, mean
 
 
 def train(
@@ -52,9 +28,9 @@ def train(
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     lr, beta1, beta2, eps, weight_decay, step = numbers
-    wide = [parameter.to(width) for parameter in _cut(_gathered(shard), [torch.Size(shape) for shape in shapes])]
-    gradient = _backward(X.to(width), y.to(width), *wide) * scale
-    gradient = _mean(gradient) if reduces else gradient
+    wide = [parameter.to(width) for parameter in cut(gathered(shard), [torch.Size(shape) for shape in shapes])]
+    gradient = backward(X.to(width), y.to(width), *wide) * scale
+    gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g = gradient.chunk(dist.get_world_size())[place].to(width)
     w, m, v = (tensor.to(width) for tensor in (shard, m * keeps_moments, v * keeps_moments))

@@ -32,11 +32,13 @@ class Command(BaseCommand):
         if is_new:
             author.set_unusable_password()
             author.save()
-        refused = [path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, **options)]
+        refused = [
+            path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, options["profile"])
+        ]
         if refused:
             raise CommandError(f"{len(refused)} refused: {', '.join(refused)}")
 
-    def _submit(self, path: Path, author: User, *, profile: str, **_options: Any) -> bool:
+    def _submit(self, path: Path, author: User, profile: str) -> bool:
         files = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=path.read_text(encoding="utf-8")),))
         try:
             submission = actions.create_submission(
@@ -48,7 +50,7 @@ class Command(BaseCommand):
                 files=files,
                 visibility=Visibility.PUBLIC,
                 note="written by hand by this site's authors",
-                idempotency_key=f"entry {profile} {files.digest}"[:100],
+                idempotency_key=f"entry {profile} {files.digest}",
             )
         except Refusal as refusal:
             self.stderr.write(f"{path.stem}: {refusal.message} {refusal.remedy}")

@@ -1,0 +1,33 @@
+"""Pieces of training programs for the network of `mlp_step`, for variants that write a step out by hand."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def mean(vector: Tensor) -> Tensor:
+    """The mean over ranks by an all-reduce."""
+    dist.all_reduce(vector)
+    return vector / dist.get_world_size()
+
+
+def backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+    """The flat gradient of the rank's loss, by hand."""
+    hidden = torch.addmm(b1, X, W1.T).relu()
+    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
+    from_hidden = (from_output @ W2) * (hidden > 0)
+    parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    """`flat` as tensors of these shapes, one after the other."""
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def gathered(part: Tensor) -> Tensor:
+    """All ranks' parts of equal length, joined, by an all-gather."""
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part.contiguous())
+    return torch.cat(parts)
