@@ -9,7 +9,7 @@ from pathlib import Path
 
 from celery.signals import worker_init, worker_shutting_down
 
-from evaluator.host import Judge, JudgeSettings, cgroups
+from evaluator.host import Judge, JudgeSettings, cgroups, gpus
 from evaluator.node.app import add_tasks, make_app
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
@@ -29,6 +29,9 @@ def main() -> int:
     kept = without_secrets(os.environ)
     os.environ.clear()
     os.environ.update(kept)
+    if settings.gpus:
+        # The judge asks the environment, also where the node was told by the site's file.
+        os.environ[gpus.CHOICE] = settings.gpus
     return run(settings)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from evaluator.hardware import profiles
+from evaluator.host import gpus
 from evaluator.host.slot_users import DEFAULT_RANGE
 
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
@@ -28,6 +29,7 @@ class NodeSettings:
         spool_dir: where reports wait until the broker has taken them.
         heartbeat_s: seconds between two signs of life.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all.
+        gpus: the minor numbers of the GPUs that the node may use, with commas between; empty for all.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
     """
 
@@ -40,6 +42,7 @@ class NodeSettings:
     spool_dir: Path
     heartbeat_s: float
     allow_unsandboxed: bool
+    gpus: str = ""
     users: tuple[int, int] = DEFAULT_RANGE
 
     @classmethod
@@ -62,6 +65,7 @@ class NodeSettings:
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
             allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),
+            gpus=_gpus(values),
             users=_users(values),
         )
 
@@ -114,6 +118,15 @@ def _seconds(values: Mapping[str, str], name: str, *, default: float) -> float:
     if not seconds > 0:
         raise Misconfigured(f"{name}={text} is not a positive number of seconds")
     return seconds
+
+
+def _gpus(values: Mapping[str, str]) -> str:
+    text = values.get(gpus.CHOICE, "").replace(" ", "")
+    if text and not all(number.isdecimal() for number in text.split(",")):
+        raise Misconfigured(
+            f"{gpus.CHOICE}={text} is no list of GPUs; write the numbers N of /dev/nvidiaN, with commas between"
+        )
+    return text
 
 
 def _users(values: Mapping[str, str]) -> tuple[int, int]:

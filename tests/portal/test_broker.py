@@ -175,6 +175,7 @@ def test_a_node_reads_its_settings():
         ({"PKB_NODE_PROFILES": "h200x4-nomc,cpux2,h200x4-nomc"}, "PKB_NODE_GPUS"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "soon"}, "PKB_NODE_HEARTBEAT_SECONDS"),
         ({"PKB_NODE_HEARTBEAT_SECONDS": "0"}, "PKB_NODE_HEARTBEAT_SECONDS"),
+        ({"PKB_NODE_GPUS": "0-3"}, "PKB_NODE_GPUS"),
         ({"PKB_NODE_USERS": "1000"}, "PKB_NODE_USERS"),
         ({"PKB_NODE_USERS": "2000-1000"}, "PKB_NODE_USERS"),
     ],
@@ -187,7 +188,9 @@ def test_a_node_that_is_told_nonsense_names_the_variable(changes, named):
 def test_a_node_takes_from_the_sites_file_only_what_is_its_own(tmp_path):
     (tmp_path / "env").write_text(
         "PKB_SECRET_KEY=the site's\nPKB_NODE_NAME=local\nPKB_NODE_KEY=pkn_y\nPKB_NODE_PROFILES=cpux2\n"
+        "PKB_NODE_GPUS=2, 3\n"
     )
     settings = NodeSettings.from_environment({"PKB_DATA_DIR": str(tmp_path), "PKB_NODE_NAME": "wins"})
     assert (settings.name, settings.key, settings.profiles) == ("wins", "pkn_y", ("cpux2",))
+    assert settings.gpus == "2,3"
     assert "the site's" not in repr(settings)
