@@ -24,26 +24,31 @@ def main() -> int:
     torch.cuda.set_device(device)
     source = torch.zeros(_BYTES, dtype=torch.uint8, device=device)
     scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
-    plain = _median_us(source, scratch, is_forgotten=False)
-    _persist(source)
-    kept = _median_us(source, scratch, is_forgotten=False)
-    forgotten = _median_us(source, scratch, is_forgotten=True)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        plain = _median_us(source, scratch, is_forgotten=False)
+        _persist(source, stream)
+        kept = _median_us(source, scratch, is_forgotten=False)
+        forgotten = _median_us(source, scratch, is_forgotten=True)
     sys.stdout.write(
         f"copy of {_BYTES} bytes: {plain:.2f} us, lines kept {kept:.2f} us, forgotten {forgotten:.2f} us\n"
     )
     return 0
 
 
-def _persist(tensor: torch.Tensor) -> None:
-    driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 32 * 1024 * 1024)
+def _persist(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
+    (error,) = driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 32 * 1024 * 1024)
+    if int(error):
+        raise RuntimeError(f"the driver sets no lines aside: {error}")
     window = driver.CUaccessPolicyWindow()
     window.base_ptr, window.num_bytes, window.hitRatio = tensor.data_ptr(), tensor.numel(), 1.0
     window.hitProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_PERSISTING
     window.missProp = driver.CUaccessProperty.CU_ACCESS_PROPERTY_STREAMING
-    value = driver.CUlaunchAttributeValue()
+    value = driver.CUstreamAttrValue()
     value.accessPolicyWindow = window
-    name = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-    (error,) = driver.cuStreamSetAttribute(torch.cuda.current_stream().cuda_stream, name, value)
+    name = driver.CUstreamAttrID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+    (error,) = driver.cuStreamSetAttribute(stream.cuda_stream, name, value)
     if int(error):
         raise RuntimeError(f"the driver refused the window: {error}")
 
