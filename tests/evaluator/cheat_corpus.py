@@ -19,7 +19,10 @@ _VARIED = re.compile(r"^(?P<name>_\w+ = )(?P<value>[\d._]+)(?P<mark>  # varied )
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One program. `judged` is empty where the whole judge runs it, else the part of the judge that looks at it."""
+    """One program. `judged` is empty where the whole judge runs it, else the part of the judge that looks at it.
+
+    `needs` may name ranks ("GPUs" or "CPU ranks") and a processor, as `platform.machine` names it.
+    """
 
     name: str
     text: str
@@ -29,7 +32,7 @@ class Program:
     accepted: frozenset[Verdict]
     sizes: tuple[str, ...]
     judged: str
-    needs: str
+    needs: frozenset[str]
     backend: Backend
 
     @property
@@ -39,14 +42,13 @@ class Program:
 
     @property
     def is_runnable(self) -> bool:
-        """Whether this machine can run it: no GPU is needed, and the processor is the one it was written for."""
-        return not self.needs or self.needs == platform.machine()
+        """Whether CPU ranks of this machine can run it: the processor is the one it was written for."""
+        return self.needs <= {"CPU ranks", platform.machine()}
 
     def runs_on(self, profile: Profile) -> bool:
         """Whether the whole judge runs it on `profile`, on this machine's processor."""
-        if self.judged:
-            return False
-        return self.is_runnable or (self.needs == "GPUs" and profile.device == "cuda")
+        ranks = "GPUs" if profile.device == "cuda" else "CPU ranks"
+        return not self.judged and self.needs <= {ranks, platform.machine()}
 
     def request(self, *, text: str | None = None, profile: str = "cpux2") -> EvaluationRequest:
         """A request to judge it, or a variation of it."""
@@ -103,6 +105,6 @@ def _read(path: Path) -> Program:
         accepted=frozenset(Verdict(word) for word in fields["Accepted"].split(", ")),
         sizes=tuple(fields["Sizes"].split(", ")) if "Sizes" in fields else (),
         judged=fields.get("Judged", ""),
-        needs=fields.get("Needs", ""),
+        needs=frozenset(fields["Needs"].split(", ") if "Needs" in fields else ()),
         backend=Backend(fields.get("Backend", "pytorch")),
     )

@@ -28,8 +28,6 @@ BROKEN = (
     ("gpu_allgather_hanging", "allgather", {Verdict.DEADLOCK, Verdict.TIMEOUT}),
 )
 
-GPU_CHEATS = [name for name, program in programs().items() if program.needs == "GPUs"]
-
 
 def _smi(query: str) -> list[str]:
     line = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
@@ -39,6 +37,9 @@ def _smi(query: str) -> list[str]:
 GPUS = len(_smi("--query-gpu=index")) if shutil.which("nvidia-smi") else 0
 WORLD_SIZE = max((size for size in (2, 4, 8) if size <= GPUS), default=2)
 PROFILE = f"h200x{WORLD_SIZE}-nomc"
+GPU_CHEATS = [
+    name for name, program in programs().items() if "GPUs" in program.needs and program.runs_on(profiles.get(PROFILE))
+]
 
 on_gpus = [
     pytest.mark.gpu,

@@ -2,6 +2,7 @@
 
 Problem: allreduce
 Mode: ranked
+Needs: CPU ranks
 Accepted: TIMING_INCONSISTENT
 """
 

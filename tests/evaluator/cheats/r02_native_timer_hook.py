@@ -2,7 +2,7 @@
 
 Problem: allreduce
 Mode: ranked
-Needs: x86_64
+Needs: CPU ranks, x86_64
 Accepted: TIMING_INCONSISTENT
 """
 
