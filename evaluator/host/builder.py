@@ -156,9 +156,9 @@ class Builder:
     def _sightings(
         self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
     ) -> tuple[Sighting, ...]:
-        modules = {name: content for name, content in artefacts.items() if name.endswith((".so", ".cubin"))}
+        modules = {name: content for name, content in artefacts.items() if name.endswith(disassembly.MODULES)}
         listings = disassembly.listings(
-            modules, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
+            artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
         )
         in_code = (
             sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)

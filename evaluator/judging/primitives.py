@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Witness
 
 _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
-    (Primitive.NVLS, re.compile(r"\bmultimem[.\w]*|\bcuMulticast\w+|\bmulticast_ptr\w*|\bnvshmemx_mc_ptr\b")),
+    (
+        Primitive.NVLS,
+        re.compile(r"\bmultimem[.\w]*|\bcuMulticast\w+|\bmulticast_ptr\w*|\bnvshmemx_mc_ptr\b|\bnccl\w*Multimem\w*"),
+    ),
     (
         Primitive.TMA,
         re.compile(
@@ -104,7 +107,7 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
     How NVSHMEM's own functions reach a peer is not counted as the submission's loads and stores.
 
     Args:
-        listing: what `cuobjdump -sass -ptx` printed: machine code first.
+        listing: what `cuobjdump -sass`, then `cuobjdump -all -ptx` printed; or PTX alone, as `ptx_listing` gives it.
         module: the module's file name, for the evidence.
     """
     function, table = "?", _IN_CODE
@@ -136,6 +139,11 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
         )
         for primitive, (what, where, count) in sorted((in_ptx | in_sass).items())
     )
+
+
+def ptx_listing(text: str) -> str:
+    """A file of PTX in the form in which `in_machine_code` reads a module's."""
+    return f"{_PTX_BEGINS}\n{text}"
 
 
 def in_symbols(content: bytes, *, module: str) -> tuple[Sighting, ...]:

@@ -26,7 +26,7 @@ from problems.schema import Problem
 MAX_BYTES = 512 * 1024
 """All files of a submission together, in bytes of UTF-8."""
 
-_MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr)\b")
+_MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr|nccl\w*Multimem\w*)\b")
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 

@@ -86,6 +86,8 @@ def test_multicast_is_unsupported_where_it_is_off_and_comments_do_not_count():
     commented = 'SRC = """\n// no multimem here\n"""\n# multimem\ndef solution(tensor):\n    return tensor\n'
     assert check(used, backend=Backend.CUDA, profile="h200x8-nomc") == [(Verdict.UNSUPPORTED, 2)]
     assert check(used, backend=Backend.CUDA, profile="h200x8") == []
+    by_nccl = used.replace("multimem.ld_reduce", "ncclGetLsaMultimemPointer")
+    assert check(by_nccl, backend=Backend.NCCL_DEVICE, profile="h200x8-nomc") == [(Verdict.UNSUPPORTED, 2)]
     assert check(commented, backend=Backend.CUDA, profile="h200x8-nomc") == []
 
 

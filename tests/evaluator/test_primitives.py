@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.contract import Primitive, SourceBundle, SourceFile, Verdict, Witness
+from evaluator.arena.compat.utils import cuda_build
+from evaluator.arena.compat.utils.cuda_build import Extension
+from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Verdict, Witness
 from evaluator.hardware import profiles
 from evaluator.host import disassembly, sandbox, survey
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import collectives, primitives, source_rules
 
 HERE = Path(__file__).parent
+PROFILE = "h200x8-nomc"
 LISTING = (HERE / "listings" / "primitives.sass").read_text()
 
 
@@ -31,6 +34,7 @@ def sighted(text: str, *, path: str = "solution.py") -> list[tuple[Primitive, in
         ("A = r'''\ncp.async.bulk.tensor.2d [%0];\n'''\n", (Primitive.TMA, 2)),
         ("A = 'nvshmem_float_put_nbi(x)'\n", (Primitive.NVSHMEM, 1)),
         ("A = 'ncclGetLsaPointer(w, 0, 1)'\n", (Primitive.NCCL_DEVICE, 1)),
+        ("A = 'ncclGetMultimemPointer(w, 0, h)'\n", (Primitive.NVLS, 1)),
         ("A = 'cudaMemcpyPeerAsync(a, 0, b, 1, n, s)'\n", (Primitive.COPY_ENGINE, 1)),
         ("def f(h, x):\n    h.get_buffer(1, s, d).copy_(x)\n", (Primitive.COPY_ENGINE, 2)),
         ("def f(h, x):\n    return h.get_buffer(1, s, d) + x\n", (Primitive.SM_LOAD_STORE, 2)),
@@ -120,26 +124,78 @@ def test_multicast_in_machine_code_is_unsupported_where_it_is_off():
     assert source_rules.check_machine_code(found, profile=profiles.get("h200x8")) == ()
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap on this machine")
-def test_a_compiled_module_is_read_inside_the_sandbox(tmp_path, compiled_primitives):
-    settings, profile = JudgeSettings(profile="h200x8-nomc", work_dir=tmp_path), profiles.get("h200x8-nomc")
+@pytest.fixture
+def read(tmp_path):
+    """Reads a module as the builder does: in its sandbox."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc on this machine")
+    if shutil.which("bwrap") is None:
+        pytest.skip("no bubblewrap on this machine")
+    settings, profile = JudgeSettings(profile=PROFILE, work_dir=tmp_path), profiles.get(PROFILE)
     private = tmp_path / "survey"
     private.mkdir()
     sandbox.write_private(private)
     confinement = survey.resolve(profile, settings, private=private)
-    ((name, text),) = disassembly.listings(
-        {"0" * 32 + "/p.so": compiled_primitives},
-        confinement=confinement, profile=profile, settings=settings, workdir=tmp_path,
-    )  # fmt: skip
-    found = primitives.names(primitives.in_machine_code(text, module=name))
+
+    def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Sighting, ...]]:
+        ((name, text),) = disassembly.listings(
+            artefacts, confinement=confinement, profile=profile, settings=settings, workdir=tmp_path
+        )
+        return name, primitives.in_machine_code(text, module=name)
+
+    return read
+
+
+def compiled(folder: Path, source: str, *flags: str) -> Path:
+    target = folder / "p.so"
+    command = ["nvcc", *flags, "-shared", "-Xcompiler", "-fPIC", "-o", target, HERE / "listings" / source]
+    subprocess.run(command, check=True)
+    return target
+
+
+def test_a_compiled_module_is_read_inside_the_sandbox(read, tmp_path):
+    module = compiled(tmp_path, "primitives.cu", "-arch=sm_90a")
+    name, seen = read({"0" * 32 + "/p.so": module.read_bytes()})
     assert name == "p.so"
-    assert found == (Primitive.SM_LOAD_STORE, Primitive.TMA, Primitive.NVLS)
+    assert primitives.names(seen) == (Primitive.SM_LOAD_STORE, Primitive.TMA, Primitive.NVLS)
 
 
-@pytest.fixture
-def compiled_primitives(tmp_path) -> bytes:
-    module = tmp_path / "p.so"
-    source = HERE / "listings" / "primitives.cu"
-    subprocess.run(["nvcc", "-arch=sm_90a", "-shared", "-Xcompiler", "-fPIC", "-o", module, source], check=True)
-    return module.read_bytes()
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="whole program"),
+        pytest.param(("-rdc=true",), id="linked from parts"),
+        pytest.param(("-arch=sm_90a",), id="architecture of the author's"),
+        pytest.param(("-gencode=arch=compute_90a,code=sm_90a",), id="machine code alone"),
+        pytest.param(("-gencode", "arch=compute_90,code=sm_90"), id="another architecture alone"),
+        pytest.param(("-arch=compute_90a", "-code=sm_90a"), id="machine code alone by -code"),
+        pytest.param(("-dc", "-gencode=arch=compute_90a,code=sm_90a"), id="parts with machine code alone"),
+    ],
+)
+def test_no_flags_of_the_author_hide_a_multicast_store(read, tmp_path, flags):
+    text = (HERE / "listings" / "multicast_store.cu").read_text()
+    extension = Extension(name="p", source=text, cuda_flags=flags)
+    path = cuda_build.build(extension, root=tmp_path / "built")
+    _, seen = read({"0" * 32 + "/p.so": path.read_bytes()})
+    (multicast,) = [sighting for sighting in seen if sighting.primitive is Primitive.NVLS]
+    assert "multimem.st.relaxed.sys.global.v4.f32" in multicast.detail
+    (finding,) = source_rules.check_machine_code(seen, profile=profiles.get(PROFILE))
+    assert finding.verdict is Verdict.UNSUPPORTED
+
+
+def test_a_multicast_load_in_parts_shows_in_the_linked_machine_code(read, tmp_path):
+    flags = ("-rdc=true", "-gencode=arch=compute_90a,code=sm_90a")
+    _, seen = read({"0" * 32 + "/p.so": compiled(tmp_path, "primitives.cu", *flags).read_bytes()})
+    (multicast,) = [sighting for sighting in seen if sighting.primitive is Primitive.NVLS]
+    assert multicast.detail.startswith("multicast load (LDGMC")
+
+
+def test_a_cubin_is_read_with_the_ptx_that_triton_keeps_beside_it(read, tmp_path):
+    source = HERE / "listings" / "multicast_store.cu"
+    artefacts = {}
+    for kind in ("cubin", "ptx"):
+        made = tmp_path / f"scatter.{kind}"
+        subprocess.run(["nvcc", "-arch=sm_90a", f"-{kind}", "-o", made, source], check=True)
+        artefacts[f"triton/{'A' * 52}/scatter.{kind}"] = made.read_bytes()
+    name, seen = read(artefacts)
+    assert (name, primitives.names(seen)) == ("scatter.cubin", (Primitive.NVLS,))
