@@ -199,10 +199,22 @@ class SourceBundle(Message, frozen=True, kw_only=True):
         raise ContractError(f"the submission has no {self.ENTRY}")
 
 
+class EarlierTry(Message, frozen=True, kw_only=True):
+    """A try of an evaluation that ended through no fault of its author's, and why.
+
+    `verdict` is None where no report came, as when a node was lost.
+    """
+
+    attempt: int
+    verdict: Verdict | None = None
+    reason: str
+
+
 class EvaluationRequest(Message, frozen=True, kw_only=True):
     """Everything a judge needs to know about one evaluation.
 
-    `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's.
+    `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's. `earlier`
+    holds the tries before this one.
     """
 
     evaluation_id: str
@@ -215,6 +227,7 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     sizes: tuple[str, ...] = ()
     dtype: str | None = None
     attempt: int = 1
+    earlier: tuple[EarlierTry, ...] = ()
 
 
 class StageTime(Message, frozen=True, kw_only=True):
@@ -495,13 +508,28 @@ class Canary(Message, frozen=True, kw_only=True):
     failures: tuple[str, ...] = ()
 
 
+class DriverFault(Message, frozen=True, kw_only=True):
+    """A fault that the driver reported on a GPU during an evaluation: its Xid number, and how often it came.
+
+    `gpu` is the minor number; `noticed_at` is when the host first saw it, at the latest after the ranks had ended.
+    """
+
+    gpu: int
+    xid: int
+    count: int = 1
+    noticed_at: str = ""
+
+
 class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
     `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
     submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the
     submission, each in a sandbox of its own. `wire` is None where the links were not looked at. `gpus` was read before
-    the first block and after the last one; `processes` is how many the sandbox then had.
+    the first block and after the last one; `processes` is how many the sandbox then had. Where `is_primed`, the
+    reference met every contents once before it was timed on them. `kept_gaps_ns` are from calls of the reference
+    between the timed ones in which the oracle ranks also stored outputs and compared inputs, as sandbox ranks do: how
+    much later than their claimed end the host heard of them.
     """
 
     size: str
@@ -516,6 +544,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     wire: Wire | None = None
     gpus: tuple[GpuReading, ...] = ()
     processes: int = 0
+    is_primed: bool = False
+    kept_gaps_ns: tuple[int, ...] = ()
 
 
 class TimingRules(Message, frozen=True, kw_only=True):
@@ -553,7 +583,8 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
     node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
     spoken against the submission in ranked mode. `record` holds every call. `canaries` are the last one before the
-    evaluation, those of new oracle ranks, and the one after it.
+    evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None where the node cannot tell.
+    `earlier` are the tries of this evaluation before the one reported here.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -579,6 +610,8 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     primitives: tuple[Sighting, ...] = ()
     audit: Audit | None = None
     canaries: tuple[Canary, ...] = ()
+    driver_faults: tuple[DriverFault, ...] | None = None
+    earlier: tuple[EarlierTry, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     slots: SlotKind = SlotKind.HOST_MEMORY
     commitment: str = ""
@@ -695,7 +728,8 @@ class Baseline(Message, frozen=True, kw_only=True):
     """The reference's time of one problem at one size, in microseconds; each call counts as its slowest rank.
 
     `low_us` and `high_us` enclose the true median with 95 % probability. `utilisation` is floor over median; both it
-    and the floor are None where the profile has no datasheet peaks.
+    and the floor are None where the profile has no datasheet peaks. Where `is_primed`, the reference met every
+    contents once before it was timed on them.
     """
 
     revision: str
@@ -711,6 +745,7 @@ class Baseline(Message, frozen=True, kw_only=True):
     floor_us: float | None = None
     bound: str | None = None
     utilisation: float | None = None
+    is_primed: bool = False
 
 
 class BaselineTable(Message, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from evaluator.arena import audit, device, records
+from evaluator.arena import attention, audit, device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
 from evaluator.arena.counting import CollectiveCount
 from evaluator.arena.fingerprint import is_plain_tensor
@@ -51,6 +51,7 @@ class Place:
     diary: int
     barrier: int
     log: int
+    attentive_s: float
 
 
 class Diary:
@@ -206,7 +207,11 @@ class Shim:
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            packet, ancillary, _flags, _address = self._socket.recvmsg(64, socket.CMSG_SPACE(16))
+            # A gang that waits for its submission may sleep; between calls its processors stay awake.
+            attentive_s = self._place.attentive_s if self._solution is not None else 0.0
+            packet, ancillary, _flags, _address = attention.receive(
+                self._socket, 64, socket.CMSG_SPACE(16), attentive_s=attentive_s
+            )
         except OSError as error:
             raise ChannelLost from error
         descriptors = array.array("i")
@@ -472,12 +477,13 @@ def _described(tensor: torch.Tensor, start: int) -> dict[str, Any]:
 def _first_change(slot: Slot) -> int:
     """The number of the first tensor that the call changed though it may not; -1 where there is none."""
     for number, (tensor, before) in enumerate(zip(slot.tensors, slot.before, strict=True)):
-        if number not in slot.mutable and not _same_bytes(tensor, before):
+        if number not in slot.mutable and not same_bytes(tensor, before):
             return number
     return -1
 
 
-def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors are alike to the bit; waits for the device."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     return torch.equal(

@@ -14,7 +14,8 @@ from typing import Self
 from evaluator.contract import Baseline, BaselineTable, Mode
 from evaluator.hardware import profiles
 from evaluator.host import gpus, probe
-from evaluator.host.oracles import Content, OpenedSize, OracleGang
+from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.host.references import ReferenceClock
 from evaluator.host.series import element_bytes
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
@@ -23,7 +24,7 @@ from evaluator.judging.floors import floor
 from problems import registry
 from problems.schema import Problem
 
-_OPENING_CALLS = 5
+_OPENING_PAIRS, _OPENING_S = 10, 0.2
 _SERIES_S = 0.4
 _LEAST_CALLS, _MOST_CALLS = 20, 200
 
@@ -64,9 +65,10 @@ class BaselineRun:
 
     def _measure_size(self, problem: Problem, size: str, dtype: str) -> Baseline:
         opened = self._oracle.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
-        opening = [max(self._call(opened)) for _ in range(_OPENING_CALLS)]
-        wanted = math.ceil(_SERIES_S / (median(opening[1:]) * 1e-9))
-        calls = [self._call(opened) for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
+        clock = ReferenceClock(self._oracle, opened, self._contents)
+        opening = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
+        wanted = math.ceil(_SERIES_S / opening.call_s)
+        calls = [clock.time().claims_ns for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
         times_us = [max(call) / 1000 for call in calls]
         summary, interval = statistics.summarise(times_us), statistics.interval(times_us)
         floor_us, bound = self._floor(problem, opened, dtype)
@@ -84,11 +86,8 @@ class BaselineRun:
             floor_us=floor_us,
             bound=bound,
             utilisation=None if floor_us is None else floor_us / summary.median_us,
+            is_primed=opening.is_primed,
         )
-
-    def _call(self, opened: OpenedSize) -> list[int]:
-        content = Content(index=next(self._contents))
-        return list(self._oracle.time_reference(content, groups=opened.groups).claims_ns)
 
     def _floor(self, problem: Problem, opened: OpenedSize, dtype: str) -> tuple[float | None, str | None]:
         if self.profile.peaks is None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from statistics import median
 
 from evaluator.arena.records import OUTPUT_HEADER_BYTES, Report
 from evaluator.contract import Backend, CallKind, CallRecord, Finding, Mode, SlotKind, Verdict
@@ -96,6 +97,7 @@ class Caller:
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[Content] = []
         self._has_called = False
+        self._comparisons_s: list[float] = []
 
     def call(
         self,
@@ -130,6 +132,11 @@ class Caller:
             raise Ended
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
         return record
+
+    @property
+    def comparing_s(self) -> float:
+        """What comparing a call in full takes, in seconds: the median so far, 0 before the first."""
+        return median(self._comparisons_s) if self._comparisons_s else 0.0
 
     def _draw(self, kind: CallKind) -> Content:
         if not self._conduct.does(Check.FRESH_CONTENTS):
@@ -289,7 +296,9 @@ class Caller:
 
     def _compare(self, content: Content, taken: list[int], *, poison: int | None) -> Comparison:
         headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
+        start = time.monotonic()
         compared = self._oracle.compare(content, headers, taken, earlier=self._earlier, poison=poison)
+        self._comparisons_s.append(time.monotonic() - start)
         checks = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(checks)
         return dataclasses.replace(compared, checks=checks)
@@ -372,12 +381,15 @@ def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
     return [CallKind.PLAIN, *rest][:count]
 
 
-def special_plan(*, blocks: int, block_calls: int, conduct: Conduct) -> dict[int, CallKind]:
-    """Before which of a series' timed calls a special call is made, and of which kind; never before a block's first."""
+def special_plan(*, blocks: int, of_blocks: int, block_calls: int, conduct: Conduct) -> dict[int, CallKind]:
+    """Before which of a series' timed calls a special call is made, and of which kind; never before a block's first.
+
+    A series of `blocks` out of `of_blocks` has its part of the special calls.
+    """
     kinds = _special_kinds(conduct)
     if not kinds or block_calls < 2:
         return {}
-    count = min(blocks, conduct.vigilance.special_calls)
+    count = min(blocks, math.ceil(conduct.vigilance.special_calls * blocks / of_blocks))
     chosen = sorted(secrets.SystemRandom().sample(range(blocks), count))
     order = [kinds[place % len(kinds)] for place in range(count)]
     secrets.SystemRandom().shuffle(order)

@@ -1,6 +1,7 @@
 """One evaluation from request to report."""
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -9,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 from evaluator.contract import (
     Audit,
@@ -32,7 +32,7 @@ from evaluator.contract import (
     Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host import audit, backends, gpu_state, links, probe
+from evaluator.host import audit, backends, cores, gpu_state, links, probe
 from evaluator.host import builder as building
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
@@ -41,7 +41,8 @@ from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble, IncidentKind
-from evaluator.host.oracles import Content, OpenedSize, OracleGang, ReferenceTime
+from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.host.references import Opening, ReferenceClock
 from evaluator.judging import audit as auditing
 from evaluator.judging import collectives, primitives, source_rules, verdicts
 from evaluator.judging import timing as judging
@@ -54,8 +55,9 @@ DEFAULT_DTYPE = "bfloat16"
 _OPENING_CALLS = 3
 """Calls before the first leg, on both sides: first-call work and warm caches."""
 
-_REFERENCE_OPENING_CALLS = 30
-"""The same for the reference where speed is ranked; after fewer the library is still slower than it will be."""
+_OPENING_PAIRS, _OPENING_S = 15, 0.3
+"""Pairs of calls for the reference where speed is ranked; after fewer the library is still slower than it will be.
+Where calls are long, no further pair is begun after so many seconds."""
 
 
 _BAD_ENDS = frozenset(
@@ -91,6 +93,7 @@ class Evaluation:
         self._numbers = itertools.count(1)
         self._gang: Gang | None = None
         self._second: Gang | None = None
+        self._has_held_ranks = False
         self._oracle: OracleGang | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
@@ -100,6 +103,7 @@ class Evaluation:
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
         self._rules = plan.profile.timing_rules(self._slots)
+        self._openings: dict[str, Opening] = {}
         self._conduct = Conduct(
             vigilance=plan.profile.vigilance,
             settings=plan.settings,
@@ -129,6 +133,11 @@ class Evaluation:
     def evaluation_id(self) -> str:
         """Whose evaluation this is."""
         return self._request.evaluation_id
+
+    @property
+    def has_held_ranks(self) -> bool:
+        """Whether a gang was taken for this evaluation."""
+        return self._has_held_ranks
 
     @property
     def ended_badly(self) -> bool:
@@ -193,9 +202,10 @@ class Evaluation:
     def _start(self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
             self._oracle = take_oracle()
+            self._has_held_ranks = True
             self._gang = take_gang()
             if self._second_share:
-                # Starts while the first gang imports and is verified; it stands ready before anything is timed.
+                # Where none was waiting, it starts while the first gang imports and is verified.
                 self._second = take_gang()
             self._gang.wait_until_ready(cancelled=self._cancelled)
 
@@ -217,7 +227,8 @@ class Evaluation:
             )
             self._slots = opened.slots
             self._rules = self._plan.profile.timing_rules(opened.slots)
-            reference_s, turn_s = self._reference_s(opened)
+            clock = ReferenceClock(self._ready_oracle(), opened, self._contents)
+            opening = self._open_reference(clock, size)
         at_size = self._evidence.open_size(size, opened.dims)
         caller = Caller(
             self._ready_gang(),
@@ -227,26 +238,27 @@ class Evaluation:
             at_size=at_size,
             contents=self._contents,
             numbers=self._numbers,
-            reference_s=reference_s,
+            reference_s=opening.call_s,
             first_call_s=self._first_call_s(),
             conduct=self._conduct,
         )
-        series = timing.Series()
+        series = timing.Series(is_primed=opening.is_primed)
         floor_us = timing.floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
         wire = None
         try:
             with self._troubles(size=size):
-                self._verify(size, caller)
+                self._verify(size, caller, calls=self._opening_calls(gang))
                 if self._request.mode.is_timed:
                     blocks = blocks or self._blocks
                     calls = leg_calls(
-                        reference_s,
-                        turn_s,
+                        opening.call_s,
+                        opening.turn_s,
                         self._settings,
                         blocks=self._blocks,
                         is_practice=not self._plan.profile.is_ranked_by_speed,
                     )
-                    self._time(caller, opened, series, size=size, calls=calls, blocks=blocks)
+                    with cores.host_on(cores.shares_for(self._plan.profile)):
+                        self._time(caller, clock, series, size=size, calls=calls, blocks=blocks)
                 if gang == 1 and self._settings.audit:
                     wire = self._count_links(size, opened, caller)
                     if size == self._sizes[-1]:
@@ -264,20 +276,24 @@ class Evaluation:
         may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
 
-    def _reference_s(self, opened: OpenedSize) -> tuple[float, float]:
-        """The reference's time in seconds, and what a call of it takes with its contents, after its first."""
-        count = _REFERENCE_OPENING_CALLS if self._plan.profile.is_ranked_by_speed else _OPENING_CALLS
-        self._time_reference(opened)
-        start = time.monotonic()
-        times = [self._time_reference(opened).longest_ns for _ in range(count - 1)]
-        return median(times) * 1e-9, (time.monotonic() - start) / (count - 1)
+    def _open_reference(self, clock: ReferenceClock, size: str) -> Opening:
+        """The reference's calls before anything is timed: many in the first gang, a few where it ran a moment ago."""
+        if size in self._openings:
+            clock.reopen(self._openings[size], calls=_OPENING_CALLS)
+        elif self._plan.profile.is_ranked_by_speed:
+            self._openings[size] = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
+        else:
+            self._openings[size] = clock.open(pairs=1, seconds=0.0)
+        return self._openings[size]
 
-    def _time_reference(self, opened: OpenedSize) -> ReferenceTime:
-        return self._ready_oracle().time_reference(Content(index=next(self._contents)), groups=opened.groups)
+    def _opening_calls(self, gang: int) -> int:
+        """Calls before any leg: all there are in check mode, and one where the first gang showed the rest."""
+        if not self._request.mode.is_timed:
+            return self._settings.check_calls
+        return _OPENING_CALLS if gang == 1 else 1
 
-    def _verify(self, size: str, caller: Caller) -> None:
-        """The calls before any leg; in check mode they are all there are."""
-        calls = _OPENING_CALLS if self._request.mode.is_timed else self._settings.check_calls
+    def _verify(self, size: str, caller: Caller, *, calls: int) -> None:
+        """The calls before any leg, every one compared."""
         for number, kind in enumerate(check_kinds(calls, conduct=self._conduct)):
             with self._stage(Stage.VERIFYING, f"{size}: call {number + 1} of {calls}", number / calls):
                 caller.call(verify=True, kind=kind)
@@ -285,7 +301,7 @@ class Evaluation:
     def _time(
         self,
         caller: Caller,
-        opened: OpenedSize,
+        clock: ReferenceClock,
         series: timing.Series,
         *,
         size: str,
@@ -298,10 +314,12 @@ class Evaluation:
             self._second.wait_until_ready(cancelled=self._cancelled)
         total = 2 * calls * blocks
         # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
-        least = self._settings.full_checks if profile.is_ranked_by_speed else total
+        checks = self._full_checks(total, caller, blocks=blocks) if profile.is_ranked_by_speed else total
         is_checked = self._conduct.does(Check.TIMED_CALLS)
-        checked = timing.secret_subset(total, least=least) if is_checked else frozenset()
-        special = special_plan(blocks=blocks, block_calls=2 * calls, conduct=self._conduct) if is_checked else {}
+        checked = timing.secret_subset(total, checks) if is_checked else frozenset()
+        special: dict[int, CallKind] = {}
+        if is_checked:
+            special = special_plan(blocks=blocks, of_blocks=self._blocks, block_calls=2 * calls, conduct=self._conduct)
         counter = itertools.count()
 
         def time_candidate() -> CallRecord:
@@ -312,7 +330,7 @@ class Evaluation:
 
         # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
-        watched = timing.secret_subset(blocks, least=max(2, -(-blocks // 2))) if is_watched else frozenset()
+        watched = timing.secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
         gpus = self._plan.gpus
         series.gpus = gpu_state.readings(gpus, moment="before")
         for block in range(blocks):
@@ -321,11 +339,21 @@ class Evaluation:
                     series,
                     calls=calls,
                     time_candidate=time_candidate,
-                    time_reference=lambda: self._time_reference(opened),
+                    time_reference=clock.time,
+                    time_as_rank=functools.partial(clock.time, as_rank=True) if profile.is_ranked_by_speed else None,
                     busy_ns=self._ready_gang().busy_ns if block in watched else None,
                 )
         series.gpus += gpu_state.readings(gpus, moment="after")
-        series.processes = self._ready_gang().processes
+        series.processes = self._ready_gang().count_processes()
+
+    def _full_checks(self, total: int, caller: Caller, *, blocks: int) -> int:
+        """How many of a series' timed calls are compared in full; a part of a series has its part of them."""
+        settings = self._settings
+        part = blocks / self._blocks
+        wanted = max(round(settings.full_checks * part), -(-total // 10))
+        affordable = int(settings.checks_s * part / max(caller.comparing_s, 1e-9))
+        least = max(1, round(settings.least_checks * part))
+        return min(total, max(least, min(wanted, affordable)))
 
     def _count_links(self, size: str, opened: OpenedSize, caller: Caller) -> Wire:
         """A few calls like any other, around which the host reads the counters of the links."""
@@ -334,7 +362,7 @@ class Evaluation:
             return links.count(
                 self._plan.gpus,
                 least_bytes=cost.wire_bytes,
-                call=lambda around: caller.call(verify=True, around=around),
+                call=lambda around: caller.call(verify=False, around=around),
             )
 
     def _record_work(self, size: str, caller: Caller) -> None:

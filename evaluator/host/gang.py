@@ -21,7 +21,7 @@ from evaluator.arena.records import Command, CommandKind, Failure, Report, Repor
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import flight, gpu_state, processes, sandbox, stacks
+from evaluator.host import cores, flight, gpu_state, processes, sandbox, stacks
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
 from evaluator.host.held_rank import WATCH_S, HeldRank
@@ -79,6 +79,7 @@ class Gang:
         self._namespace: str | None = None
         self._namespace_held: int | None = None
         self._is_ready = False
+        self._shares = cores.shares_for(plan.profile)
         self._incidents: list[Incident] = []
         self._ranks: list[HeldRank] = []
         ends = _Ends()
@@ -135,14 +136,15 @@ class Gang:
 
     def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
         profile, settings = self.plan.profile, self.plan.settings
-        cores = len(os.sched_getaffinity(0))
         return {
             "ranks": described,
             "exits": exits,
             "world_size": profile.world_size,
             "device": profile.device,
             "process_group": profile.process_group,
-            "threads": max(1, cores // profile.world_size),
+            "threads": max(1, len(os.sched_getaffinity(0)) // profile.world_size),
+            "cores": self._shares.sandbox,
+            "attentive_s": self._shares.attentive_s,
             "source": self._layout.source,
             "store": self._layout.store,
             "compat": self._layout.compat,
@@ -268,7 +270,8 @@ class Gang:
             now = time.monotonic()
             if now >= deadline or (self._incidents and self._is_all_known(reports)):
                 break
-            for key, _ in self._selector.select(min(_POLL_S, deadline - now)):
+            is_awake = self._is_ready and now - start < self._shares.attentive_s
+            for key, _ in self._selector.select(0 if is_awake else min(_POLL_S, deadline - now)):
                 self._hear(key.data, reports)
             self._look_at_sandbox()
             if watch is not None and not self._incidents:
@@ -364,7 +367,16 @@ class Gang:
         return tuple(rank.answered_at_ns for rank in self._ranks)
 
     @property
-    def processes(self) -> int:
+    def folder(self) -> str:
+        """The name of this gang's private folder in the work directory."""
+        return self._private.name
+
+    @property
+    def processes(self) -> list[int]:
+        """Everything that descends from what started the sandbox; complete while no submission is in it."""
+        return processes.descendants(self._process.pid)
+
+    def count_processes(self) -> int:
         """How many processes the sandbox has now."""
         return len(self._members()())
 

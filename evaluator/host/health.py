@@ -17,7 +17,8 @@ class Health:
         user: the host user of the slot's sandboxes; None where they have none of their own.
         gpus: the slot's GPUs.
         work_dir: the judge's private folder.
-        ours: lists the processes of the judge that may use the GPUs.
+        ours: lists the processes of the judge that live between evaluations.
+        kept: names the folders in `work_dir` of sandboxes that have seen no submission yet.
         seconds: how long something may take to go away.
     """
 
@@ -28,17 +29,19 @@ class Health:
         gpus: tuple[int, ...],
         work_dir: Path,
         ours: Callable[[], list[int]],
+        kept: Callable[[], set[str]],
         seconds: float,
     ) -> None:
         self._user = user
         self._gpus = gpus
         self._work_dir = work_dir
         self._ours = ours
+        self._kept = kept
         self._seconds = seconds
         self._unowned: dict[int, int] = {}
 
     def leftovers(self) -> tuple[str, ...]:
-        """What is still there though no sandbox runs, in words; asked again until it is gone or the time is up."""
+        """What is still there though no submission runs, in words; asked again until it is gone or the time is up."""
         deadline = time.monotonic() + self._seconds
         while True:
             found = tuple(self._look())
@@ -47,13 +50,13 @@ class Health:
             time.sleep(0.02)
 
     def _look(self) -> Iterator[str]:
-        if self._user is not None and (left := processes.owned_by(self._user)):
+        # What started after the list was made is seen as ours when it is made again.
+        ours = set(self._ours())
+        if self._user is not None and (left := [pid for pid in processes.owned_by(self._user) if pid not in ours]):
             yield f"processes {left} of the sandbox's user {self._user} are still there"
-        if folders := sorted(path.name for path in self._work_dir.glob("gang-*")):
+        if folders := sorted({path.name for path in self._work_dir.glob("gang-*")} - self._kept()):
             yield f"the folders {folders} of ended sandboxes are still there"
-        states = gpu_state.read(self._gpus)
-        ours = set(self._ours()) if states else set()
-        for state in states:
+        for state in gpu_state.read(self._gpus):
             yield from self._look_at_gpu(state, ours)
 
     def _look_at_gpu(self, state: gpu_state.GpuState, ours: set[int]) -> Iterator[str]:

@@ -62,7 +62,7 @@ class Judge:
         self._turn = threading.Lock()
         self._oracle: OracleGang | None = None
         self._oracle_uses = 0
-        self._gang: Gang | None = None
+        self._waiting: list[Gang] = []
         self._quarantine = ""
         self._canaries: list[Canary] = []
         self._workplace = Workplace(settings.work_dir)
@@ -81,11 +81,12 @@ class Judge:
                 user=self._plan.confinement.user,
                 gpus=self._plan.gpus,
                 work_dir=self._work_dir,
-                ours=lambda: self._oracle.processes if self._oracle is not None else [],
+                ours=self._own_processes,
+                kept=lambda: {gang.folder for gang in self._waiting},
                 seconds=settings.clean_s,
             )
             self._start_oracle()
-            self._gang = self._start_gang()
+            self._refill()
         except BaseException:
             self.close()
             raise
@@ -151,11 +152,11 @@ class Judge:
 
     def close(self) -> None:
         """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
-        for held in (self._gang, self._oracle):
+        for held in (*self._waiting, self._oracle):
             if held is not None:
                 with contextlib.suppress(EvaluatorError):
                     held.close()
-        self._gang = self._oracle = None
+        self._waiting, self._oracle = [], None
         self._spawner.close()
         self._workplace.close()
         if self._user is not None:
@@ -212,25 +213,39 @@ class Judge:
         return Gang(self._plan, spawner=self._spawner, work_dir=self._work_dir)
 
     def _take_gang(self) -> Gang:
-        """The waiting gang if it is young and alive, else a new one."""
-        gang, self._gang = self._gang, None
-        if gang is not None:
+        """A waiting gang that is young and alive, else a new one."""
+        while self._waiting:
+            gang = self._waiting.pop(0)
             if gang.is_alive and time.monotonic() - gang.started_at < self.settings.gang_age_s:
                 return gang
             gang.close()
         return self._start_gang()
 
+    def _refill(self) -> None:
+        """Start what waits for the next evaluation: a gang, and a second one where a ranked series takes two."""
+        share = self.settings.second_gang_share
+        is_second = self.profile.vigilance.second_gang_share if share is None else share
+        while len(self._waiting) < (2 if is_second else 1):
+            self._waiting.append(self._start_gang())
+
     def _end(self, evaluation: Evaluation) -> None:
-        """Clean up after an evaluation, and start the next gang only then: its start would disturb a measurement."""
+        """Clean up after an evaluation, and start further gangs only then: a start would disturb a measurement."""
         try:
             evaluation.close()
         except EvaluatorError as error:
             self._quarantine = str(error)
             evaluation.fail(error)
-        if self._gang is None and not self._quarantine:
+        if evaluation.has_held_ranks and not self._quarantine:
             self._prove_clean(evaluation)
-        if self._gang is None and self.settings.warm and not self._quarantine:
-            self._gang = self._start_gang()
+        if self.settings.warm and not self._quarantine:
+            self._refill()
+
+    def _own_processes(self) -> list[int]:
+        """Every process of ours that lives between evaluations: oracle ranks, and gangs that saw no submission."""
+        held: list[Gang | OracleGang] = list(self._waiting)
+        if self._oracle is not None:
+            held.append(self._oracle)
+        return [pid for each in held for pid in each.processes]
 
     def _refuse_in_quarantine(self) -> None:
         if self._quarantine:

@@ -19,7 +19,7 @@ from evaluator.arena.records import BARRIER_BYTES
 from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import gpus, processes, sandbox
+from evaluator.host import cores, gpus, processes, sandbox
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
 from evaluator.oracle import wire
@@ -120,6 +120,7 @@ class OracleGang:
         self._log = os.memfd_create("oracle", os.MFD_CLOEXEC)
         self._channels: list[socket.socket] = []
         self._is_ready = False
+        self._shares = cores.shares_for(profile)
         barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
         os.ftruncate(barrier, BARRIER_BYTES)
         inherited, described = [barrier], []
@@ -136,6 +137,8 @@ class OracleGang:
             "store": str(self._private / "store"),
             "barrier": barrier,
             "threads": max(1, len(os.sched_getaffinity(0)) // profile.world_size),
+            "cores": self._shares.oracle,
+            "attentive_s": self._shares.attentive_s,
         }
         self._process = spawner.start(
             [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],
@@ -225,11 +228,16 @@ class OracleGang:
             digests=tuple(body["digest"] for body in replies),
         )
 
-    def time_reference(self, content: Content, *, groups: Sequence[Sequence[int]]) -> ReferenceTime:
-        """One call of the reference on fresh contents."""
-        self._ask({"command": "load", "content": content.as_message(), "groups": _lists(groups)})
+    def time_reference(
+        self, content: Content, *, groups: Sequence[Sequence[int]], as_rank: bool = False
+    ) -> ReferenceTime:
+        """One call of the reference on its own copy of the contents.
+
+        With `as_rank` the ranks also do what a sandbox rank does around a call: they store outputs and compare inputs.
+        """
+        self._ask({"command": "load", "content": content.as_message(), "groups": _lists(groups), "as_rank": as_rank})
         start = time.monotonic_ns()
-        replies = self._ask({"command": "go"})
+        replies = self._ask({"command": "go", "as_rank": as_rank})
         return ReferenceTime(
             claims_ns=tuple(body["claimed_ns"] for body, _ in replies), answer_ns=time.monotonic_ns() - start
         )
@@ -249,12 +257,16 @@ class OracleGang:
 
     def _collect(self, doing: str, seconds: float) -> list[tuple[wire.Body, list[int]]]:
         replies: dict[int, tuple[wire.Body, list[int]]] = {}
-        deadline = time.monotonic() + seconds
+        start = time.monotonic()
+        deadline, awake_until = start + seconds, start + self._shares.attentive_s if self._is_ready else start
         with selectors.DefaultSelector() as selector:
             for number, channel in enumerate(self._channels):
                 selector.register(channel, selectors.EVENT_READ, number)
             while len(replies) < len(self._channels):
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                now = time.monotonic()
+                ready = selector.select(0 if now < awake_until else max(0.0, deadline - now))
+                if not ready and now < awake_until:
+                    continue
                 if not ready:
                     raise EvaluatorError(f"the oracle ranks did not answer {doing!r} within {seconds:g} s")
                 for key, _ in ready:

@@ -30,6 +30,8 @@ class Series:
     busy_ns: int = 0
     gpus: tuple[GpuReading, ...] = ()
     processes: int = 0
+    is_primed: bool = False
+    kept_gaps_ns: list[int] = field(default_factory=list)
 
     def record(
         self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
@@ -51,6 +53,8 @@ class Series:
             processes=self.processes,
             gang=gang,
             wire=wire,
+            is_primed=self.is_primed,
+            kept_gaps_ns=tuple(self.kept_gaps_ns),
         )
 
 
@@ -60,9 +64,14 @@ def run_block(
     calls: int,
     time_candidate: Callable[[], CallRecord],
     time_reference: Callable[[], ReferenceTime],
+    time_as_rank: Callable[[], ReferenceTime] | None,
     busy_ns: Callable[[], int] | None,
 ) -> None:
-    """One block A B B A, `calls` calls a leg; the submission's processor time is read around A where `busy_ns` is."""
+    """One block A B B A, `calls` calls a leg; the submission's processor time is read around A where `busy_ns` is.
+
+    With `time_as_rank` the block ends with a call of the reference whose ranks do what sandbox ranks do after a call:
+    it is not timed, but shows how much later the host hears of it.
+    """
 
     def leg() -> list[ReferenceTime]:
         if busy_ns is None:
@@ -77,12 +86,14 @@ def run_block(
     theirs = [time_candidate() for _ in range(2 * calls)]
     series.reference.append(ours + leg())
     series.candidate.append(theirs)
+    if time_as_rank is not None:
+        kept = time_as_rank()
+        series.kept_gaps_ns.append(kept.answer_ns - kept.longest_ns)
 
 
-def secret_subset(total: int, *, least: int) -> frozenset[int]:
-    """Which of `total` calls are compared in full: at least `least` and one in ten, unknown until they are drawn."""
-    wanted = min(total, max(least, -(-total // 10)))
-    return frozenset(secrets.SystemRandom().sample(range(total), wanted))
+def secret_subset(total: int, wanted: int) -> frozenset[int]:
+    """Which `wanted` of `total` calls or blocks are looked at, unknown until they are drawn."""
+    return frozenset(secrets.SystemRandom().sample(range(total), min(total, wanted)))
 
 
 def floor_us(problem: Problem, dims: dict[str, int], profile: Profile, dtype: str) -> float | None:

@@ -37,7 +37,8 @@ class JudgeSettings:
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
         series_s: a series where speed is ranked lasts about so long at most, down to `min_leg_calls`: where making
             contents takes much longer than a call, more calls would hold the GPUs for nothing.
-        full_checks: at least so many timed calls per size are compared in full (all, on a practice board).
+        full_checks: at least so many timed calls per size are compared in full (all, on a practice board), and one in
+            ten, unless comparing would take longer than `checks_s`; then fewer, down to `least_checks`.
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
         evaluation_s: deadline of a whole evaluation, asked between calls.
         first_call_s: extra time for the first call at each size (graphs, autotuning).
@@ -68,6 +69,8 @@ class JudgeSettings:
     practice_min_leg_calls: int = 3
     practice_max_leg_calls: int = 8
     full_checks: int = 8
+    checks_s: float = 0.6
+    least_checks: int = 4
     call_limit_s: float = 10.0
     call_limit_factor: float = 20.0
     first_call_s: float = 30.0

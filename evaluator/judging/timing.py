@@ -11,11 +11,14 @@ _LEAST_US = 1.0
 """No call takes less: calling a Python function alone does not."""
 
 _SAME = 0.04
-"""Scores this close to an interval count as inside.
+"""Blocks this close to an interval count as inside.
 
 Five judgements of one submission lay 3.0 and 3.2 % apart on 2 and 4 H200 (21 November 2026): with 2 %, at least three
 of seven honest submissions on 4 were run again in full.
 """
+
+_DRIFT_BLOCKS = 8
+"""Fewer are too few to tell a drift from scatter."""
 
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
@@ -58,9 +61,20 @@ def halves(blocks: Sequence[Sequence[CallRecord | ReferenceCall]]) -> tuple[floa
     return median(medians[:half]), median(medians[-half:])
 
 
+def _are_apart(blocks: Sequence[Sequence[ReferenceCall]]) -> bool:
+    """Whether every block of one half of a series took longer than every block of the other."""
+    medians = [median(call.longest_ns for call in block) for block in blocks]
+    first, last = medians[: len(medians) // 2], medians[-(len(medians) // 2) :]
+    return min(first) > max(last) or min(last) > max(first)
+
+
 def band_us(record: SizeRecord, rules: TimingRules) -> float:
-    """How long that time may be: what it is for the reference, what the copying of the payload may take, and a rest."""
-    reference = median(call.answer_ns - call.longest_ns for block in record.reference for call in block) / 1000
+    """How long that time may be: what it is for the reference, what the copying of the payload may take, and a rest.
+
+    The reference's is taken from the calls in which its ranks did what sandbox ranks do, where there are such calls.
+    """
+    gaps = record.kept_gaps_ns or [call.answer_ns - call.longest_ns for block in record.reference for call in block]
+    reference = median(gaps) / 1000
     return reference + record.payload_bytes / rules.band_bytes_us + rules.band_us
 
 
@@ -126,9 +140,13 @@ def settle(
 
 
 def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bool:
-    """Whether the score of a few blocks in a second gang lies within the first's interval, or close to it."""
-    score = conclude(again, rules)[0].score
-    return first.low * (1 - _SAME) <= score <= first.high * (1 + _SAME)
+    """Whether a few blocks in a second gang reach into the first's interval, or close to it.
+
+    All of them have to lie outside: on a node a block in ten is disturbed for a moment, and a submission that behaves
+    otherwise in one gang than in another does so in every block.
+    """
+    blocks = conclude(again, rules)[0].blocks
+    return min(blocks) <= first.high * (1 + _SAME) and max(blocks) >= first.low * (1 - _SAME)
 
 
 def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
@@ -201,9 +219,11 @@ def _throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
 def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     """Whether the reference took longer in one half of a series than in the other, and the submission did not.
 
-    A host that is slower for a while, to both, leaves the ratios of the blocks as they are.
+    A host that is slower for a while, to both, leaves the ratios of the blocks as they are. And times that follow from
+    contents, or from a host that launches many kernels, scatter: halves that scatter into each other are no drift (of
+    12 blocks that are alike, all six of one half lie on one side of the other's once in 462 series).
     """
-    if rules.baseline_drift is None or len(record.reference) < 2:
+    if rules.baseline_drift is None or len(record.reference) < _DRIFT_BLOCKS or not _are_apart(record.reference):
         return
     first_us, last_us = halves(record.reference)
     their_first_us, their_last_us = halves(timed_blocks(record))

@@ -58,7 +58,9 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     from evaluator.oracle.rank import OracleRank, Place  # noqa: PLC0415
 
     torch.set_num_threads(settings["threads"])
-    common = ("world_size", "device", "process_group", "store", "barrier")
+    if settings["cores"]:
+        os.sched_setaffinity(0, settings["cores"][rank["rank"]])
+    common = ("world_size", "device", "process_group", "store", "barrier", "attentive_s")
     place = Place(rank=rank["rank"], channel=rank["channel"], **{name: settings[name] for name in common})
     OracleRank(place).serve()
 

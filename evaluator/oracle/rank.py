@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch.distributed as dist
 from evaluator.arena import device
 from evaluator.arena.clock import Barrier, Stopwatch, Timed
 from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
-from evaluator.arena.shim import interleave, join
-from evaluator.arena.structure import align
+from evaluator.arena.shim import interleave, join, same_bytes, store_outputs
+from evaluator.arena.structure import Packer, align
 from evaluator.contract import SlotKind
 from evaluator.oracle import canary, slots, traces, wire
 from evaluator.oracle.contents import NearCall
@@ -29,8 +29,11 @@ from problems.modules import Module, build
 from problems.schema import Problem, SizeName
 from problems.values import Arguments, Call
 
-_WARM_UP_S = 0.3
-"""Seconds of matrix products before a size is measured, so that an idle GPU has reached its clocks."""
+_WARM_UP_S, _WARM_S = 0.3, 0.03
+"""Seconds of matrix products before a size is measured: so that an idle GPU has reached its clocks, and where it was at
+work a moment ago."""
+
+_STAYS_WARM_S = 2.0
 
 Reply = tuple[wire.Body, list[int]]
 
@@ -46,6 +49,15 @@ class Place:
     store: str
     channel: int
     barrier: int
+    attentive_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What is alike for all contents of a size: the process groups a rank takes part in, and room for its outputs."""
+
+    groups: list[list[int]]
+    output_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +69,7 @@ class Opened:
     template: Call
     make_inputs: Callable[[Call], Arguments]
     reference: Callable[..., Any]
+    output_bytes: int
 
     def call(self, content: wire.Body) -> Call:
         """The call whose contents the host names: `call` by number, `near` another one or None."""
@@ -74,7 +87,11 @@ class OracleRank:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._opened: Opened | None = None
         self._arguments: list[Any] = []
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._private: torch.Tensor | None = None
         self._slot: slots.DeviceSlot | None = None
+        self._worked_at = -math.inf
+        self._rooms: dict[tuple[str, str, str], Room] = {}
 
     def serve(self) -> None:
         """Join the oracle's process group, then answer until the host closes its end."""
@@ -84,11 +101,15 @@ class OracleRank:
         page = mmap.mmap(place.barrier, BARRIER_BYTES)
         self._stopwatch = Stopwatch(self._device, Barrier(page, rank=place.rank, world_size=place.world_size))
         wire.send(channel, {"ready": True})
-        while (message := wire.receive(channel)) is not None:
+        while (message := wire.receive(channel, attentive_s=self._attentive_s())) is not None:
             body, descriptors = self._answer(*message)
             wire.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def _attentive_s(self) -> float:
+        """Between two evaluations a rank may sleep at once."""
+        return self._place.attentive_s if self._opened is not None else 0.0
 
     def _answer(self, message: wire.Body, descriptors: list[int]) -> Reply:
         handlers: dict[str, Callable[[wire.Body, list[int]], Reply]] = {
@@ -105,6 +126,7 @@ class OracleRank:
         except Exception:  # noqa: BLE001 - whatever goes wrong here is the judge's failure and must reach the host
             return {"error": traceback.format_exc()}, []
         finally:
+            self._worked_at = time.monotonic()
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -129,21 +151,29 @@ class OracleRank:
             dtype=getattr(torch, message["dtype"]),
             device=self._device,
         )
-        self._opened = opened = Opened(
+        examiner = Examiner(problem)
+        make_inputs = importlib.import_module(f"{package}.inputs").make_inputs
+        known = (message["problem"], message["size"], message["dtype"])
+        if known not in self._rooms:
+            self._rooms[known] = Room(
+                groups=slots.groups_of(make_inputs(template)), output_bytes=_output_bytes(problem, examiner, template)
+            )
+        room = self._rooms[known]
+        self._opened = Opened(
             problem=problem,
-            examiner=Examiner(problem),
+            examiner=examiner,
             template=template,
-            make_inputs=importlib.import_module(f"{package}.inputs").make_inputs,
+            make_inputs=make_inputs,
             reference=importlib.import_module(f"{package}.reference").solution,
+            output_bytes=room.output_bytes,
         )
-        groups = slots.groups_of(opened.make_inputs(template))
-        output_bytes = self._output_bytes(opened)
-        self._renew_slot(output_bytes)
+        self._private = None
+        self._renew_slot(room.output_bytes)
         self._warm_up()
         return {
-            "groups": groups,
+            "groups": room.groups,
             "dims": dict(template.dims),
-            "output_bytes": output_bytes,
+            "output_bytes": room.output_bytes,
             "slots": SlotKind.HOST_MEMORY if self._slot is None else SlotKind.DEVICE_MEMORY,
         }, []
 
@@ -160,23 +190,12 @@ class OracleRank:
         if self._device.type != "cuda":
             return
         square = torch.randn(4096, 4096, dtype=torch.bfloat16, device=self._device)
-        end = time.monotonic() + _WARM_UP_S
+        start = time.monotonic()
+        end = start + (_WARM_S if start - self._worked_at < _STAYS_WARM_S else _WARM_UP_S)
         while time.monotonic() < end:
             for _ in range(10):
                 torch.matmul(square, square)
             torch.cuda.synchronize()
-
-    def _output_bytes(self, opened: Opened) -> int:
-        """Room for a rank's outputs: what this call needs, twice over for outputs whose length varies.
-
-        Where the root of a collective returns more than the others, any rank may be the root of a later call.
-        """
-        needed = 0
-        for output, right in zip(opened.problem.outputs, opened.examiner.expected(opened.template), strict=True):
-            is_rooted = output.shape_elsewhere is not None
-            elements = math.prod(opened.template.shape(output.shape)) if is_rooted else right.numel()
-            needed += align(elements * output_dtype(opened.template, output).itemsize)
-        return OUTPUT_HEADER_BYTES + 2 * needed + OUTPUT_HEADER_BYTES
 
     def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         opened = self._current()
@@ -211,21 +230,37 @@ class OracleRank:
         opened = self._current()
         for ranks in message["groups"]:
             self._group(tuple(ranks))
-        self._arguments = [self._real(value) for value in opened.make_inputs(opened.call(message["content"])).values()]
+        values = opened.make_inputs(opened.call(message["content"])).values()
+        self._arguments = [self._real(value) for value in values]
+        self._copies = _copies(values) if message["as_rank"] else []
         return {}, []
 
-    def _go(self, _message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _go(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         """Time one call of the reference on the loaded arguments."""
         opened = self._current()
         arguments = dict(zip(opened.problem.parameter_names, self._arguments, strict=True))
         written = [output.written_in(arguments) for output in opened.problem.outputs]
         nothing, lists = opened.problem.nothing_at, opened.problem.list_places
-        timed: Timed = self._stopwatch.run(
-            opened.reference,
-            self._arguments,
-            collect=lambda value: interleave(value, written, nothing=nothing, lists=lists),
-        )
+
+        def collect(value: Any) -> list[Any]:
+            # Nobody looks at what the reference returns: it is copied only where that is part of the measurement.
+            return interleave(value, written, nothing=nothing, lists=lists) if message["as_rank"] else []
+
+        timed: Timed = self._stopwatch.run(opened.reference, self._arguments, collect=collect)
+        if message["as_rank"]:
+            self._keep_books(timed, output_bytes=opened.output_bytes)
         return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
+
+    def _keep_books(self, timed: Timed, *, output_bytes: int) -> None:
+        """What a sandbox rank does between a call and its answer, in memory that no sandbox sees."""
+        if self._private is None:
+            self._private = torch.empty(output_bytes, dtype=torch.uint8, device=self._device)
+        with mmap.mmap(-1, OUTPUT_HEADER_BYTES) as header:
+            store_outputs(header, self._private, timed.tensors)
+        for tensor, before in self._copies:
+            same_bytes(tensor, before)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
 
     def _real(self, value: Any) -> Any:
         """`value` with its references replaced by process groups and modules."""
@@ -250,3 +285,24 @@ class OracleRank:
         if self._opened is None:
             raise RuntimeError("the host opened no problem before asking for a call")
         return self._opened
+
+
+def _copies(values: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Every tensor among a call's arguments with a copy of it."""
+    packer = Packer()
+    for value in values:
+        packer.pack(value)
+    return [(tensor, tensor.clone()) for _, tensor in packer.tensors]
+
+
+def _output_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
+    """Room for a rank's outputs: what `call` needs, twice over for outputs whose length varies.
+
+    Where the root of a collective returns more than the others, any rank may be the root of a later call.
+    """
+    needed = 0
+    for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
+        is_rooted = output.shape_elsewhere is not None
+        elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
+        needed += align(elements * output_dtype(call, output).itemsize)
+    return OUTPUT_HEADER_BYTES + 2 * needed + OUTPUT_HEADER_BYTES

@@ -1,6 +1,6 @@
 """Messages between the host and its oracle ranks: one JSON object per packet, descriptors beside it.
 
-Both ends are ours; JSON keeps them apart all the same. Standard library only: the host uses it too.
+Both ends are ours; JSON keeps them apart all the same. Without torch: the host uses it too.
 """
 
 import array
@@ -8,6 +8,8 @@ import json
 import socket
 from collections.abc import Sequence
 from typing import Any
+
+from evaluator.arena import attention
 
 MAX_MESSAGE_BYTES = 128 * 1024
 MAX_DESCRIPTORS = 4
@@ -23,9 +25,11 @@ def send(channel: socket.socket, message: Body, descriptors: Sequence[int] = ())
     socket.send_fds(channel, [packet], list(descriptors))
 
 
-def receive(channel: socket.socket) -> tuple[Body, list[int]] | None:
-    """The next message and its descriptors, or None once the other end has gone."""
-    packet, ancillary, _flags, _address = channel.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS))
+def receive(channel: socket.socket, *, attentive_s: float = 0.0) -> tuple[Body, list[int]] | None:
+    """The next message and its descriptors, or None once the other end has gone; awake for so long while waiting."""
+    packet, ancillary, _flags, _address = attention.receive(
+        channel, MAX_MESSAGE_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), attentive_s=attentive_s
+    )
     descriptors = array.array("i")
     for _level, _type, data in ancillary:
         descriptors.frombytes(data)

@@ -130,6 +130,12 @@ def test_a_times_score_is_the_median_of_blocks_of_sums():
 
 SUSPICIOUS = [
     (Check.WINDOW, series(candidate_us=1.0, gap_us=139.0), Verdict.TIMING_INCONSISTENT, "on the host's clock"),
+    (
+        Check.WINDOW,
+        msgspec.structs.replace(series(gap_us=210.0), kept_gaps_ns=(150_000,) * 12),
+        Verdict.TIMING_INCONSISTENT,
+        "bookkeeping can take 200.",
+    ),
     (Check.WINDOW, series(candidate_us=0.4, gap_us=40.0), Verdict.TIMING_INCONSISTENT, "no call less than"),
     (Check.SECOND_TIMER, series(late_us=30.0), Verdict.TIMING_INCONSISTENT, "does not wait for"),
     (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "idle between calls"),
@@ -162,6 +168,10 @@ HONEST = {
     "a host that was slower to both": series(reference_us=(200.0,) * 6 + (250.0,) * 6, late_factor=1.25),
     "a submission that warms up": series(late_factor=0.8),
     "drift within the jitter of a launch": series(reference_us=(100.0,) * 6 + (104.0,) * 6),
+    "a reference whose halves scatter into each other": series(reference_us=(200.0,) * 5 + (212.0,) + (208.0,) * 6),
+    "answers as late as the reference's where its ranks keep books too": msgspec.structs.replace(
+        series(gap_us=190.0), kept_gaps_ns=(150_000,) * 12
+    ),
 }
 
 

@@ -1,0 +1,21 @@
+"""Waiting for a message on a processor of one's own."""
+
+import socket
+import time
+from typing import Any
+
+_Received = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
+
+
+def receive(channel: socket.socket, size: int, ancillary_size: int, *, attentive_s: float) -> _Received:
+    """As `channel.recvmsg(size, ancillary_size)`, but awake for the first `attentive_s` seconds of waiting.
+
+    Raises OSError where the channel is broken.
+    """
+    deadline = time.monotonic() + attentive_s
+    while time.monotonic() < deadline:
+        try:
+            return channel.recvmsg(size, ancillary_size, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue
+    return channel.recvmsg(size, ancillary_size)
