@@ -1,0 +1,59 @@
+"""Shares of processors, and waiting for a message awake."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+from evaluator.arena import attention
+from evaluator.host import cores
+
+
+def test_every_rank_has_processors_that_nobody_else_has():
+    found = cores.shares(range(64), world_size=4)
+    parts = [*found.oracle, *found.sandbox]
+    every = [number for part in parts for number in part]
+    assert len(parts) == 8
+    assert len(every) == len(set(every))
+    assert set(every) < set(range(64))  # some are the host's
+    assert all(len(theirs) > len(ours) for ours, theirs in zip(found.oracle, found.sandbox, strict=True))
+    assert found.attentive_s > 0
+
+
+def test_two_threads_of_a_core_belong_to_one_part():
+    found = cores.shares(range(128), world_size=8)
+    for part in (*found.oracle, *found.sandbox):
+        assert all(number ^ 1 in part for number in part)
+
+
+@pytest.mark.parametrize("processors", [2, 16, 39])
+def test_few_processors_are_everybodys(processors):
+    found = cores.shares(range(processors), world_size=4)
+    assert found == cores.Shares()
+    assert found.attentive_s == 0.0
+
+
+@pytest.mark.parametrize("attentive_s", [0.0, 30.0])
+def test_a_message_is_heard_asleep_or_awake(attentive_s):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        sender = threading.Thread(target=theirs.send, args=(b"GO",))
+        sender.start()
+        packet, *_ = attention.receive(ours, 64, 0, attentive_s=attentive_s)
+        sender.join()
+    assert packet == b"GO"
+
+
+def test_an_end_that_has_gone_is_heard_awake():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        theirs.close()
+        assert attention.receive(ours, 64, 0, attentive_s=30.0)[0] == b""
+
+
+def test_the_host_keeps_to_its_own_and_is_free_again():
+    mine = sorted(os.sched_getaffinity(0))
+    with cores.host_on(cores.Shares(host=(mine[-1],))):
+        assert os.sched_getaffinity(0) == {mine[-1]}
+    assert sorted(os.sched_getaffinity(0)) == mine
