@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from evaluator.contract import (
     Assignment,
     EvaluationReport,
@@ -66,11 +68,15 @@ class Slot:
     def judge(
         self, assignment: Assignment, *, progress: ReportProgress, cancelled: Callable[[], bool]
     ) -> EvaluationReport:
-        """The report on an assignment. Whatever goes wrong on our side is a JUDGE_FAILURE that says what."""
+        """The report on an assignment. Whatever goes wrong on our side is a JUDGE_FAILURE that says what.
+
+        It repeats what the site says of earlier tries, so that the record tells by itself why there is another.
+        """
         with self._turn:
             self._running = assignment
             try:
-                return self._judged(assignment.request, progress, cancelled)
+                report = self._judged(assignment.request, progress, cancelled)
+                return msgspec.structs.replace(report, earlier=assignment.request.earlier)
             finally:
                 self._running = None
                 self._heed_quarantine(assignment)

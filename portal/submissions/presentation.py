@@ -78,6 +78,27 @@ def spoken_status(live: LiveView) -> str:
     return f"{evaluation.get_state_display()}."
 
 
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def tries_sentence(live: LiveView) -> str:
+    """Which try this is and why each before it ended; empty for a first one, and while it waits for its next."""
+    # In the queue the stage's words say why it is there again.
+    if not live.earlier or live.evaluation.state == State.QUEUED:
+        return ""
+    ends = (
+        f"the {_ordinal(one.attempt)} ended as {one.verdict}: {one.reason}"
+        if one.verdict is not None
+        else f"the {_ordinal(one.attempt)} was lost: {one.reason}"
+        for one in live.earlier
+    )
+    return f"{_ordinal(live.evaluation.attempt).capitalize()} try: {'; '.join(ends)}"
+
+
+def _ordinal(number: int) -> str:
+    return _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"{number}th"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceView:
     """One file of a submission, highlighted line by line."""
@@ -108,6 +129,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "facts": verdict_facts(live.evaluation),
         "stages": stages,
         "status_text": spoken_status(live),
+        "earlier": tries_sentence(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "figure": figure_data(block_ratios(timing)) if timing else None,
         "spreads": [

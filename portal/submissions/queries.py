@@ -21,7 +21,7 @@ from django.db.models import (
     prefetch_related_objects,
 )
 
-from evaluator.contract import EvaluationReport, Mode, SourceBundle, Stage
+from evaluator.contract import EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs
@@ -33,6 +33,7 @@ IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
 
 _RECENT = 20
+_REASON_LENGTH = 1000
 _ALIKE = 7
 
 
@@ -137,6 +138,23 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
     return row.report if row is not None else None
 
 
+def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
+    """The tries of `evaluation` before its present one and why each ended; one without a report lost its node."""
+    if evaluation.attempt == 1:
+        return ()
+    # Without the rest of the reports, which may be hundreds of kilobytes each.
+    told = {
+        attempt: EarlierTry(attempt=attempt, verdict=Verdict(verdict), reason=message[:_REASON_LENGTH])
+        for attempt, verdict, message in evaluation.reports.values_list(
+            "attempt", "content__verdict", "content__message"
+        )
+    }
+    return tuple(
+        told.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped answering")
+        for attempt in range(1, evaluation.attempt)
+    )
+
+
 def queue_order(profile: str) -> QuerySet[Evaluation]:
     """What waits for a slot of `profile`, in the order in which it will be taken.
 
@@ -226,6 +244,7 @@ class LiveView:
     version: str
     poll_after_s: int | None
     can_cancel: bool
+    earlier: tuple[EarlierTry, ...] = ()
 
     @property
     def since(self) -> datetime:
@@ -253,6 +272,7 @@ def live_view(evaluation: Evaluation) -> LiveView:
         version="-".join(str(part) for part in parts),
         poll_after_s=_poll_after_s(evaluation.state),
         can_cancel=not evaluation.has_ended,
+        earlier=earlier_tries(evaluation),
     )
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from evaluator.contract import EarlierTry
 from portal.accounts.models import User
 from portal.nodes.models import Slot
 from portal.ranking.models import Standing
@@ -104,6 +105,8 @@ def test_killing_the_node_loses_nothing_and_leaves_no_rank_behind(stack, running
     stack.start_node("alpha")
     assert_passed_once(finish(running, stack))
     assert running.attempt == 2
+    [report] = running.reports.all()
+    assert report.report.earlier == (EarlierTry(attempt=1, reason="its node stopped answering"),)
 
 
 def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):

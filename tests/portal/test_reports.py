@@ -5,7 +5,20 @@ import uuid
 import msgspec
 import pytest
 
-from evaluator.contract import Backend, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
+from evaluator.contract import (
+    Backend,
+    Delivery,
+    EarlierTry,
+    NodeStatus,
+    Progress,
+    SandboxLevel,
+    SlotState,
+    SlotStatus,
+    Stage,
+    Verdict,
+)
+from evaluator.errors import EvaluatorError
+from evaluator.node.slots import Slot as NodeSlot
 from portal.nodes import actions as node_actions
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
@@ -115,6 +128,32 @@ def test_a_failure_of_ours_is_queued_again_with_its_report_kept(leased, now, ver
     leased.refresh_from_db()
     assert (leased.state, leased.attempt, leased.verdict) == (State.QUEUED, 2, "")
     assert Report.objects.get().attempt == 1
+
+
+def test_the_next_try_is_told_why_those_before_it_ended_and_its_report_repeats_that(leased, node, now, later, settings):
+    sent = []
+
+    def send_again(at):
+        Node.objects.update(seen_at=at)
+        Slot.objects.update(state=SlotState.FREE)
+        assert actions.dispatch_once(at, send=lambda _node, assignment, **_: sent.append(assignment)) == 1
+
+    assert actions.record_delivery(delivery_of(leased, verdict=Verdict.BASELINE_UNSTABLE), now)
+    send_again(now)
+    assert actions.sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
+    send_again(later(settings.EVALUATION_DEADLINE_SECONDS + 1))
+    first = EarlierTry(attempt=1, verdict=Verdict.BASELINE_UNSTABLE, reason="the verdict is BASELINE_UNSTABLE")
+    second = EarlierTry(attempt=2, reason="its node stopped answering")
+    assert [(each.request.attempt, each.request.earlier) for each in sent] == [(2, (first,)), (3, (first, second))]
+
+    def cannot_start(profile):
+        raise EvaluatorError(f"no ranks for {profile} on this machine")
+
+    slot = NodeSlot(0, "cpux2", make_judge=cannot_start, changed=lambda: None)
+    report = slot.judge(sent[-1], progress=lambda *_: None, cancelled=lambda: False)
+    leased.refresh_from_db()
+    assert actions.record_delivery(Delivery(lease=sent[-1].lease, node="alpha", report=report), now)
+    assert queries.latest_report(leased).earlier == (first, second)
 
 
 @pytest.mark.parametrize("attempt", [1, 3])

@@ -109,6 +109,7 @@ def _assignment(evaluation: Evaluation, slot: Slot, lease: str) -> Assignment:
             profile=evaluation.profile,
             mode=Mode(evaluation.mode),
             attempt=evaluation.attempt,
+            earlier=queries.earlier_tries(evaluation),
         ),
     )
 

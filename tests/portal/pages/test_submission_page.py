@@ -4,8 +4,10 @@ import json
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
-from evaluator.contract import Verdict
+from evaluator.contract import Delivery, Verdict
+from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from tests.portal.pages import scenes
 
@@ -43,6 +45,21 @@ def test_an_unchanged_poll_is_a_304_and_a_changed_one_is_not(as_alice, alice, lo
     changed = as_alice.get(live_address(submission), headers={"If-None-Match": first["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert changed.status_code == 200
+
+
+def test_a_later_try_says_how_those_before_it_ended(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    evaluation = scenes.lease(submission, local)
+    unstable = scenes.report(evaluation, verdict=Verdict.BASELINE_UNSTABLE)
+    assert actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=unstable), timezone.now())
+    why = "Second try: the first ended as BASELINE_UNSTABLE"
+    waiting = page_of(as_alice, submission)
+    assert "Try 1 failed on our side" in waiting
+    assert why not in waiting
+    scenes.lease(submission, local)
+    assert f"{why}: {unstable.message}" in page_of(as_alice, submission)
+    Evaluation.objects.update(attempt=3)
+    assert "; the second was lost: its node stopped answering" in page_of(as_alice, submission)
 
 
 def test_a_finished_submission_stops_polling(as_alice, alice, local):
