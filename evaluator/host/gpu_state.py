@@ -74,7 +74,7 @@ def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(look(pynvml, handle, minor) for minor, handle in _handles(pynvml) if minor in gpus)
+        return tuple(look(pynvml, handle, minor) for minor, handle in handles(pynvml) if minor in gpus)
     except pynvml.NVMLError:
         return ()
     finally:
@@ -82,7 +82,8 @@ def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[
             pynvml.nvmlShutdown()
 
 
-def _handles(pynvml: Any) -> Iterator[tuple[int, Any]]:
+def handles(pynvml: Any) -> Iterator[tuple[int, Any]]:
+    """Minor number and handle of every GPU, in the order of bus addresses; `pynvml` has been initialised."""
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         yield pynvml.nvmlDeviceGetMinorNumber(handle), handle

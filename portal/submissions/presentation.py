@@ -8,6 +8,7 @@ from django.utils.safestring import SafeString
 
 from evaluator.contract import EvaluationReport, SourceBundle, Stage, Timing, Verdict
 from evaluator.hardware import profiles
+from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
@@ -148,11 +149,12 @@ def live_context(live: LiveView) -> dict[str, Any]:
 
 
 def _evidence(report: EvaluationReport) -> dict[str, Any]:
-    """What stands in the record beside times: collectives per rank, GPUs around the timed calls, bytes on the links."""
+    """What stands beside times: collectives per rank, GPUs around timed calls, driver faults, bytes on the links."""
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
         "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus],
+        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
         "wires": [(size.size, size.wire) for size in sizes if size.wire is not None],
     }
 

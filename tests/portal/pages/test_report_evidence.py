@@ -9,6 +9,7 @@ from evaluator.contract import (
     Canary,
     Collective,
     Delivery,
+    DriverFault,
     GpuReading,
     RankState,
     Record,
@@ -93,3 +94,18 @@ def test_a_report_without_such_evidence_shows_no_empty_tables(as_alice, alice, l
     page = page_of(as_alice, scenes.judged(alice, local))
     assert "Beside the verdict" not in page
     assert "Collectives" not in page
+
+
+def test_what_the_driver_reported_stands_beside_the_verdict_and_silence_is_not_a_clean_bill(as_alice, alice, local):
+    def shown(**changes) -> str:
+        submission = scenes.submit(alice)
+        deliver(submission, local, verdict=Verdict.CRASHED, **changes)
+        return page_of(as_alice, submission)
+
+    astray = DriverFault(gpu=1, xid=31, count=2, noticed_at="2026-11-21T12:00:00.000+00:00")
+    canary = Canary(at="2026-11-21T12:00:01Z", is_full=True)
+    page = shown(driver_faults=(astray,))
+    assert "GPU 1: Xid 31 (a memory access outside of what is mapped), 2 times" in page
+    assert "12:00:00.000" in page
+    assert "driver reported no fault" in shown(driver_faults=(), canaries=(canary,))
+    assert "driver reported" not in shown(driver_faults=None, canaries=(canary,))
