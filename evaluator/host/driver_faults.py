@@ -17,7 +17,7 @@ _MOST_EVENTS = 4096
 
 
 class Watch:
-    """What the driver has reported since `watching` began. Looked at anew whenever it is asked."""
+    """What the driver has reported since `watching` began, as far as somebody has looked."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], DriverFault] = {}
@@ -26,15 +26,18 @@ class Watch:
 
     @property
     def faults(self) -> tuple[DriverFault, ...] | None:
-        """What has been seen until now; None where this node cannot tell."""
-        if self._events is not None:
-            self._take()
+        """What there was until the last look; None where this node cannot tell."""
         return self.seen if self._nvml is not None else None
 
     @property
     def seen(self) -> tuple[DriverFault, ...]:
         """Every kind of fault on every GPU that was noted, in the order of their first coming."""
         return tuple(self._seen.values())
+
+    def look(self) -> None:
+        """Note what the driver has reported by now."""
+        if self._events is not None:
+            self._take()
 
     def note(self, gpu: int, xid: int, *, noticed_at: str) -> None:
         """Count one event; the moment of the first of its kind stays."""
@@ -70,9 +73,9 @@ class Watch:
             self._nvml = pynvml
 
     def close(self) -> None:
-        """Take what is there and end the watch; `faults` can still be read."""
+        """Look once more and end the watch; `faults` can still be read."""
+        self.look()
         if self._events is not None:
-            self._take()
             self._let_go(self._nvml)
 
     def _take(self) -> None:

@@ -1,10 +1,14 @@
 """Is a slot as clean after an evaluation as before it? What is not clean takes no further work."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from evaluator.host import gpu_state, processes
+from evaluator.contract import DriverFault
+from evaluator.host import driver_faults, gpu_state, processes
+from evaluator.host.driver_faults import Watch
+from evaluator.judging.driver_faults import against_the_slot, is_grave
 
 _UNOWNED_GROWTH_BYTES = 512 * 1024**2
 """GPU memory that belongs to no process may differ by this much from what it was at first."""
@@ -39,15 +43,43 @@ class Health:
         self._kept = kept
         self._seconds = seconds
         self._unowned: dict[int, int] = {}
+        self._watch = Watch()
+        self._grave: dict[tuple[int, int], DriverFault] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Watch]:
+        """Listen for faults that the driver reports on the slot's GPUs, from an evaluation's start to its end."""
+        try:
+            with driver_faults.watching(self._gpus) as watch:
+                self._watch = watch
+                yield watch
+        finally:
+            self._look_at_driver()
+
+    @property
+    def driver_faults(self) -> tuple[DriverFault, ...] | None:
+        """What the driver has reported by now since `watching` began; None where this node cannot tell."""
+        self._look_at_driver()
+        return self._watch.faults
 
     def leftovers(self) -> tuple[str, ...]:
-        """What is still there though no submission runs, in words; asked again until it is gone or the time is up."""
+        """What is still there though no submission runs, in words; asked again until it is gone or the time is up.
+
+        A grave fault of a GPU stays until the node is restarted.
+        """
+        self._look_at_driver()
+        if self._grave:
+            return against_the_slot(self._grave.values())
         deadline = time.monotonic() + self._seconds
         while True:
             found = tuple(self._look())
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.02)
+
+    def _look_at_driver(self) -> None:
+        self._watch.look()
+        self._grave |= {(fault.gpu, fault.xid): fault for fault in self._watch.seen if is_grave(fault.xid)}
 
     def _look(self) -> Iterator[str]:
         # What started after the list was made is seen as ours when it is made again.

@@ -9,6 +9,7 @@ import pytest
 from evaluator.contract import Backend, DriverFault, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.driver_faults import Watch, watching
+from evaluator.host.health import Health
 from evaluator.judging import driver_faults
 from problems import registry
 
@@ -54,6 +55,18 @@ def test_a_grave_fault_speaks_against_the_slot(xid):
     assert reason.startswith(f"the driver reported on GPU 3: Xid {xid} (")
 
 
+def test_a_grave_fault_is_left_over_until_the_node_is_restarted(tmp_path):
+    health = Health(user=None, gpus=(), work_dir=tmp_path, ours=list, kept=set, seconds=0.0)
+    with health.watching() as watch:
+        watch.note(1, 31, noticed_at="")
+        assert health.leftovers() == ()
+        watch.note(1, 79, noticed_at="")
+    reason = ("the driver reported on GPU 1: Xid 79 (the GPU has fallen off the bus)",)
+    assert health.leftovers() == reason, "told though it came after the slot was looked at"
+    with health.watching():
+        assert health.leftovers() == reason
+
+
 def test_what_wrong_programs_cause_does_not_end_a_slots_work():
     assert driver_faults.against_the_slot([fault(13), fault(31, count=9), fault(43), fault(45), fault(9999)]) == ()
 
@@ -97,5 +110,6 @@ def test_a_kernel_that_writes_astray_is_a_fault_that_the_driver_tells(tmp_path):
     with Judge(settings) as judge, watching(range(256)) as watch:
         assert watch.faults == ()
         judge.evaluate(request)
-        assert {seen.xid for seen in watch.faults or ()} & {13, 31}
-        assert not driver_faults.against_the_slot(watch.faults or ())
+        watch.look()
+        assert {seen.xid for seen in watch.seen} & {13, 31}
+        assert not driver_faults.against_the_slot(watch.seen)
