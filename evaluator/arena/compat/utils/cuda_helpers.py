@@ -32,7 +32,8 @@ def compile_cuda_extension(
     Args:
         name: the module's name, TORCH_EXTENSION_NAME in the source.
         cuda_src: the source.
-        extra_cuda_cflags: further flags for nvcc; an -arch, -gencode or -std among them replaces ours.
+        extra_cuda_cflags: further flags for nvcc; an -arch, -gencode or -std among them replaces ours; PTX stays
+            beside what they make.
         extra_include_paths: folders to search for headers, before torch's and CUDA's.
         extra_ldflags: further flags for the linker, such as -lcuda.
 
