@@ -7,6 +7,7 @@ A server can be killed as by a crash and started again in the middle of a test. 
 root every server runs as the user that its Debian package made.
 """
 
+import base64
 import os
 import pwd
 import shutil
@@ -260,6 +261,10 @@ class RedisServer(TLSServer):
         """A client that may do everything."""
         return Redis.from_url(self.admin_url)
 
+    def break_connections(self, user: str) -> None:
+        """End every connection of `user`, who may connect again at once."""
+        self.admin().execute_command("CLIENT", "KILL", "USER", user)
+
 
 class RabbitMQ(TLSServer):
     """A broker with its management interface, and with a port mapper of its own that ends with it."""
@@ -339,6 +344,13 @@ class RabbitMQ(TLSServer):
     @property
     def admin_url(self) -> str:
         return f"http://admin:admin-secret@127.0.0.1:{self.management_port}"
+
+    def break_connections(self, user: str) -> None:
+        """End every connection of `user`, who may connect again at once."""
+        address = f"http://127.0.0.1:{self.management_port}/api/connections/username/{user}"
+        password = base64.b64encode(b"admin:admin-secret").decode()
+        request = urllib.request.Request(address, method="DELETE", headers={"Authorization": f"Basic {password}"})
+        urllib.request.urlopen(request, timeout=30).close()
 
 
 @contextmanager

@@ -129,6 +129,11 @@ class Site:
             pytest.fail(f"{self.state(submission)}\n{self.logs()}")
         return self.state(submission)[2:]
 
+    def wait_for_node(self, submission: str) -> None:
+        """Until a node has taken the submission."""
+        taken = ("running", "finished")
+        wait_until(lambda: self.state(submission)[0] in taken, what=f"a node takes the work\n{self.logs()}")
+
     def wait_for_judging(self, submission: str) -> None:
         """Until a node runs the submission."""
         wait_until(lambda: self.state(submission)[1] in ("verifying", "timing"), what=f"a node judges\n{self.logs()}")
@@ -205,6 +210,21 @@ def test_a_killed_broker_loses_nothing(site, broker):
 
     site.assert_passed_once(submission)
     assert [site.wait_for_end(other)[0] for other in waiting] == ["PASSED"] * 2
+
+
+@pytest.mark.parametrize(
+    "broker", ["redis", pytest.param("rabbitmq", marks=pytest.mark.slow)], indirect=True, scope="session"
+)
+def test_connections_that_break_cost_no_try(site, broker):
+    """Those of nodes at work, again and again: what they have and what they get next is judged in its first try."""
+    for _ in range(4):
+        submissions = [site.submit(SLOW_SOLUTION, mode="check") for _ in NODES]
+        for submission in submissions:
+            site.wait_for_node(submission)
+        for name in NODES:
+            broker.server.break_connections(f"node.{name}")
+
+        assert [site.wait_for_end(submission) for submission in submissions] == [("PASSED", 1)] * 2
 
 
 ABUSE = """
