@@ -134,6 +134,11 @@ class Caller:
         return record
 
     @property
+    def payload_bytes(self) -> int:
+        """The most that a rank took in and gave back in a call so far."""
+        return self._at_size.payload_bytes
+
+    @property
     def comparing_s(self) -> float:
         """What comparing a call in full takes, in seconds: the median so far, 0 before the first."""
         return median(self._comparisons_s) if self._comparisons_s else 0.0

@@ -17,6 +17,7 @@ from evaluator.contract import (
     CallKind,
     CallRecord,
     Canary,
+    DriverFault,
     EvaluationReport,
     EvaluationRequest,
     Finding,
@@ -59,6 +60,9 @@ _OPENING_PAIRS, _OPENING_S = 15, 0.3
 """Pairs of calls for the reference where speed is ranked; after fewer the library is still slower than it will be.
 Where calls are long, no further pair is begun after so many seconds."""
 
+
+_CHEAP_BYTES = 128 * 1024**2
+"""Storing and comparing this much takes a GPU about 0.1 ms."""
 
 _BAD_ENDS = frozenset(
     {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
@@ -331,6 +335,10 @@ class Evaluation:
         # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
         watched = timing.secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
+        # What ranks do after a call is part of the gap that a claimed time leaves on the host's clock: where it costs
+        # little, the reference's ranks do it in every call, else in one per block.
+        time_as_rank = functools.partial(clock.time, as_rank=True)
+        is_cheap = profile.is_ranked_by_speed and caller.payload_bytes <= _CHEAP_BYTES
         gpus = self._plan.gpus
         series.gpus = gpu_state.readings(gpus, moment="before")
         for block in range(blocks):
@@ -339,8 +347,8 @@ class Evaluation:
                     series,
                     calls=calls,
                     time_candidate=time_candidate,
-                    time_reference=clock.time,
-                    time_as_rank=functools.partial(clock.time, as_rank=True) if profile.is_ranked_by_speed else None,
+                    time_reference=time_as_rank if is_cheap else clock.time,
+                    time_as_rank=None if is_cheap or not profile.is_ranked_by_speed else time_as_rank,
                     busy_ns=self._ready_gang().busy_ns if block in watched else None,
                 )
         series.gpus += gpu_state.readings(gpus, moment="after")
@@ -472,7 +480,14 @@ class Evaluation:
 
     # ---- the report -------------------------------------------------------------------------------------------
 
-    def report(self, *, started_at: str, finished_at: str, canaries: tuple[Canary, ...]) -> EvaluationReport:
+    def report(
+        self,
+        *,
+        started_at: str,
+        finished_at: str,
+        canaries: tuple[Canary, ...],
+        driver_faults: tuple[DriverFault, ...] | None,
+    ) -> EvaluationReport:
         """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
         evidence, request = self._evidence, self._request
         self._progress(Stage.REPORTING, "writing the report", None)
@@ -503,6 +518,7 @@ class Evaluation:
             primitives=self._primitives,
             audit=self._audit,
             canaries=canaries,
+            driver_faults=driver_faults,
             sandbox=self._plan.confinement.level,
             slots=self._slots,
             commitment=self._commitment,

@@ -126,7 +126,7 @@ class Judge:
         Raises:
             EvaluationCancelled: `cancelled()` became true.
         """
-        with self._turn:
+        with self._turn, self._health.watching():
             evaluation = Evaluation(
                 request,
                 plan=self._plan,
@@ -148,7 +148,12 @@ class Judge:
                 self._drop_oracle()
             finally:
                 self._end(evaluation)
-            return evaluation.report(started_at=started_at, finished_at=_now(), canaries=tuple(self._canaries))
+            return evaluation.report(
+                started_at=started_at,
+                finished_at=_now(),
+                canaries=tuple(self._canaries),
+                driver_faults=self._health.driver_faults,
+            )
 
     def close(self) -> None:
         """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
