@@ -444,9 +444,8 @@ class Gang:
         """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
         silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
         before = {rank.number: rank.ticks for rank in silent}
-        if silent:
-            self._ask_for_collectives()
-        self._dump_stacks([rank for rank in silent if rank.failure is None])
+        asked = self._ask_for_collectives() if silent else []
+        self._dump_stacks([rank for rank in silent if rank.failure is None], asked=asked)
         return tuple(
             self._observe_rank(rank, is_answered=rank.number in answered, ticks=before.get(rank.number))
             for rank in self._ranks
@@ -464,8 +463,11 @@ class Gang:
     def _is_alive(self, rank: HeldRank) -> bool:
         return rank.pid is not None and rank.status is None and self._process.poll() is None
 
-    def _dump_stacks(self, ranks: Sequence[HeldRank]) -> None:
-        """Signal the ranks and wait until their stacks have arrived, or for a moment at most."""
+    def _dump_stacks(self, ranks: Sequence[HeldRank], *, asked: Sequence[HeldRank] = ()) -> None:
+        """Signal the ranks and wait until their stacks have arrived, or for a moment at most.
+
+        Those that were `asked` for their collectives are waited for as well.
+        """
         if not ranks:
             return
         start = time.monotonic()
@@ -475,16 +477,19 @@ class Gang:
                 os.kill(rank.pid or 0, signal.SIGUSR1)
         # The wait has a least length too: over it the ranks' use of the processor is measured.
         while (now := time.monotonic()) < start + WATCH_S or (
-            now < start + _STACK_S and not all(rank.stack for rank in ranks)
+            now < start + _STACK_S
+            and not (all(rank.stack for rank in ranks) and all(rank.has_noted_collectives for rank in asked))
         ):
             time.sleep(0.02)
 
-    def _ask_for_collectives(self) -> None:
-        """Have every rank note its collectives; they answer while their stacks are waited for."""
-        for rank in self._ranks:
-            if self._is_alive(rank):
-                with contextlib.suppress(OSError):
-                    os.kill(rank.pid or 0, records.FLIGHT_SIGNAL)
+    def _ask_for_collectives(self) -> list[HeldRank]:
+        """Have every rank note its collectives, and return those asked; they answer while stacks are waited for."""
+        asked = [rank for rank in self._ranks if self._is_alive(rank)]
+        for rank in asked:
+            rank.forget_collectives()
+            with contextlib.suppress(OSError):
+                os.kill(rank.pid or 0, records.FLIGHT_SIGNAL)
+        return asked
 
     def _observe_rank(self, rank: HeldRank, *, is_answered: bool, ticks: int | None) -> Observation:
         source = self._layout.source

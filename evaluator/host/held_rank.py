@@ -46,6 +46,15 @@ class HeldRank:
         return flight.read(self._read(records.DIARY_FLIGHT_START, records.DIARY_STACK_START))
 
     @property
+    def has_noted_collectives(self) -> bool:
+        """Whether it has written something there since it was last asked."""
+        return os.pread(self.diary, 1, records.DIARY_FLIGHT_START) not in (b"", b"\0")
+
+    def forget_collectives(self) -> None:
+        """Make room for a new answer."""
+        os.pwrite(self.diary, b"\0", records.DIARY_FLIGHT_START)
+
+    @property
     def stack(self) -> str:
         """The stacks that it dumped on our signal; untrusted."""
         return self._read(records.DIARY_STACK_START, records.DIARY_BYTES)
