@@ -41,8 +41,8 @@ def node_config(url: str, directory: Path, *, node: str) -> dict[str, Any]:
     if is_redis(url):
         # The book of unacknowledged messages is shared by all consumers: keeping it would want rights beyond the queue.
         settings["broker_transport_options"] |= {"ack_emulation": False}
-    # After a lost connection Celery lowers the prefetch count, to raise it when the next task is acknowledged: that waits
-    # for the broker's answer in the task's thread, while the main thread reads the same socket, and on AMQP it hangs.
+    # After a lost connection Celery lowers the prefetch count, to raise it as the next task is acknowledged. That waits
+    # for the broker's answer in the task's thread, while the main thread reads the same socket: on AMQP it hangs.
     return settings | {"task_acks_late": False, "worker_enable_prefetch_count_reduction": False}
 
 
