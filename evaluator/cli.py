@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import sys
 import tempfile
@@ -283,7 +284,7 @@ def examine(options: argparse.Namespace) -> int:
         record = {
             "level": found.level.value,
             "demanded": needs,
-            "probes": [{"name": item.name, "holds": item.holds, "detail": item.detail} for item in found.probes],
+            "probes": [dataclasses.asdict(item) for item in found.probes],
         }
         sys.stdout.write(json.dumps(record, indent=1) + "\n")
     else:

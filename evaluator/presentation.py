@@ -99,10 +99,12 @@ def _indented(text: str) -> str:
 def confinement_text(found: Confinement, *, profile: Profile) -> str:
     """What a machine can enforce, property by property, and what follows for ranked work."""
     lines = [f"sandbox level: {found.level.value} (ranked public work on {profile.name} demands: {profile.sandbox})"]
-    for probe in found.probes:
+    weaker = [probe for probe in found.missing if not probe.is_demanded]
+    for probe in (each for each in found.probes if each not in weaker):
         mark = "yes" if probe.holds else "NO "
         lines.append(f"  {mark}  {probe.name}" + (f": {probe.detail}" if probe.detail else ""))
     lines += [f"  --   not enforced on any node: {text}" for text in NEVER_ENFORCED[profile.device]]
+    lines += [f"  --   not enforced on this node: {probe.name}: {probe.detail}" for probe in weaker]
     may = found.level.is_at_least(profile.sandbox)
     lines.append("ranked public work: " + ("yes" if may else "refused; what is marked NO is missing"))
     return "\n".join(lines) + "\n"

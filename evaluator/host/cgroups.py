@@ -1,4 +1,4 @@
-"""Control groups: limits on the memory, processes and cores of a sandbox as a whole, and one kill for all of it.
+"""Control groups: limits on the memory, processes and processors of a sandbox as a whole, and one kill for all of it.
 
 Version 2 of the kernel's interface where its controllers are there, else version 1. What neither gives is not limited
 here; `Hierarchy.detail` says so, and the node's doctor shows it.
@@ -7,7 +7,7 @@ here; `Hierarchy.detail` says so, and the node's doctor shows it.
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,18 +18,25 @@ _LEAF = "node"
 _SETTLED_S = 60.0
 """A group this young may belong to a sandbox that has not entered it yet."""
 _REMOVE_S = 5.0
-_WANTED = ("memory", "pids", "cpu")
+_WANTED = ("memory", "pids", "cpu", "cpuset")
 _NEEDED = frozenset({"memory", "pids"})
 _PERIOD_US = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupLimits:
-    """What everything in one group together may use."""
+    """What everything in one group together may use.
+
+    Attributes:
+        cores: how many processors' time.
+        processors: by number, the only processors it may run on, whatever affinity a process in it asks for; empty for
+            all. Without the controller (`cpuset`) they stay a request.
+    """
 
     memory_bytes: int
     processes: int
     cores: int
+    processors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +79,14 @@ class Group:
     def __init__(self, hierarchy: Hierarchy, name: str, limits: GroupLimits) -> None:
         self._hierarchy = hierarchy
         self._name = f"{_PREFIX}{name}"
-        bases = {*hierarchy.places.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
+        # Nobody can enter a group of version 1 that has no processors of its own.
+        places = {which: base for which, base in hierarchy.places.items() if which != "cpuset" or limits.processors}
+        bases = {*places.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
         self._folders = sorted(base / self._name for base in bases)
         for folder in self._folders:
             folder.mkdir()
         try:
-            for controller in hierarchy.places:
+            for controller in places:
                 self._limit(controller, limits)
         except OSError:
             self.remove()
@@ -136,6 +145,9 @@ class Group:
 
     def _limit(self, controller: str, limits: GroupLimits) -> None:
         folder = self._hierarchy.places[controller] / self._name
+        if controller == "cpuset":
+            _bind(folder, self._version(controller), limits.processors)
+            return
         for file, value in _settings(controller, self._version(controller), limits):
             path = folder / file
             if path.exists():
@@ -166,6 +178,15 @@ def _settings(controller: str, version: int, limits: GroupLimits) -> list[tuple[
     return [("cpu.max", f"{quota} {_PERIOD_US}")] if version == 2 else [("cpu.cfs_quota_us", quota)]
 
 
+def _bind(folder: Path, version: int, processors: Sequence[int]) -> None:
+    """Keep what is in the group `folder` to these processors; on version 1 it also has to be told its memory nodes."""
+    if not processors:
+        return
+    if version == 1:
+        _write(folder / "cpuset.mems", (folder.parent / "cpuset.mems").read_text().strip())
+    _write(folder / "cpuset.cpus", ",".join(map(str, processors)))
+
+
 def find() -> Hierarchy:
     """Where this process may make groups, tried out by making one."""
     places: dict[str, Path] = {}
@@ -180,13 +201,14 @@ def find() -> Hierarchy:
                     core = folder
                 if usable and given >= _NEEDED:
                     core = folder
-                    places |= dict.fromkeys(given & set(_WANTED), folder)
-                    versions |= dict.fromkeys(given & set(_WANTED), 2)
+                    found = {name for name in given & set(_WANTED) if _can_make_groups(folder, name, 2)}
+                    places |= dict.fromkeys(found, folder)
+                    versions |= dict.fromkeys(found, 2)
                     break
     for mount, controllers in _mounts():
         for controller in (controllers or frozenset()) & set(_WANTED):
             folder = mount / _own_path(controller).lstrip("/")
-            if controller not in places and _can_make_groups(folder):
+            if controller not in places and _can_make_groups(folder, controller, 1):
                 places[controller], versions[controller] = folder, 1
     for folder in {*places.values(), *([core] if core is not None else [])}:
         sweep(folder)
@@ -263,11 +285,16 @@ def _family(pid: int) -> set[int]:
     return above | set(processes.descendants(pid))
 
 
-def _can_make_groups(folder: Path) -> bool:
+def _can_make_groups(folder: Path, controller: str = "", version: int = 0) -> bool:
+    """Whether a group can be made in `folder`, and kept to processors where `controller` is the one for that."""
     trial = folder / f"{_PREFIX}trial-{os.getpid()}"
     try:
         trial.mkdir()
-        trial.rmdir()
+        try:
+            if controller == "cpuset":
+                _bind(trial, version, sorted(os.sched_getaffinity(0)))
+        finally:
+            trial.rmdir()
     except OSError:
         return False
     return True

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host import seccomp
 from evaluator.host.cgroups import Group, GroupLimits, Hierarchy
+from evaluator.host.cores import Shares, shares_for
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot_users import Stage, inside_groups
 
@@ -28,11 +30,15 @@ _ON_LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One property of a sandbox on this machine: whether it holds, and why not."""
+    """One property of a sandbox on this machine: whether it holds, and why not.
+
+    Where it is not `is_demanded`, the level does not depend on it: what is missing is said, and no work is refused.
+    """
 
     name: str
     holds: bool
     detail: str = ""
+    is_demanded: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +166,20 @@ def memory_limit(settings: JudgeSettings) -> int:
     return min(settings.memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4)
 
 
+def group_limits(settings: JudgeSettings, shares: Shares) -> GroupLimits:
+    """What one sandbox may use; only the processors of its own ranks, where `shares` gives every rank its own.
+
+    Ranks set their affinity themselves, and so does what a submission starts: only the group keeps it away from the
+    processors of the reference and the host.
+    """
+    return GroupLimits(
+        memory_bytes=memory_limit(settings),
+        processes=settings.processes,
+        cores=settings.cores,
+        processors=tuple(sorted(number for part in shares.sandbox for number in part)),
+    )
+
+
 def new_group(confinement: Confinement, settings: JudgeSettings, *, name: str) -> Group | None:
     """A control group for one sandbox, or None where there are none here.
 
@@ -168,7 +188,7 @@ def new_group(confinement: Confinement, settings: JudgeSettings, *, name: str) -
     """
     if confinement.hierarchy is None:
         return None
-    limits = GroupLimits(memory_bytes=memory_limit(settings), processes=settings.processes, cores=settings.cores)
+    limits = group_limits(settings, shares_for(profiles.get(settings.profile)))
     try:
         return confinement.hierarchy.new(name, limits)
     except OSError as error:

@@ -15,6 +15,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host import cgroups
 from evaluator.host.cgroups import Hierarchy
+from evaluator.host.cores import shares_for
 from evaluator.host.gpus import gpus_for, present
 from evaluator.host.sandbox import Confinement, Probe, command, environment, new_group, open_filter
 from evaluator.host.settings import JudgeSettings, SandboxChoice
@@ -35,6 +36,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
     if libc.syscall(number, *arguments) < 0:
         raise OSError(ctypes.get_errno(), "refused")
+can(lambda: os.sched_setaffinity(0, range(os.cpu_count())))
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
 devices = sorted(name for name in os.listdir("/dev") if name not in {
     "core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero",
@@ -66,6 +68,7 @@ print(json.dumps({
     "unopened": sorted(name for name in devices if name.startswith("nvidia") and not can(
         lambda: os.close(os.open("/dev/" + name, os.O_RDWR)))),
     "core": resource.getrlimit(resource.RLIMIT_CORE)[1],
+    "processors": sorted(os.sched_getaffinity(0)),
 }))
 """
 
@@ -91,7 +94,7 @@ def survey(
         return (Probe(name="bubblewrap", holds=False, detail=str(error)[:500]),)
     return tuple(
         probe if probe.holds or probe.detail else replace(probe, detail="the probe inside the sandbox found otherwise")
-        for probe in _judge_probe(seen, confined, expected=environment(profile), why_no_user=why_no_user)
+        for probe in _judge_probe(seen, confined, profile, why_no_user=why_no_user)
     )
 
 
@@ -135,7 +138,7 @@ def _has_gpus(profile: Profile) -> bool:
 
 
 def _judge_probe(
-    seen: Mapping[str, Any], confined: Confinement, *, expected: Mapping[str, str], why_no_user: str
+    seen: Mapping[str, Any], confined: Confinement, profile: Profile, *, why_no_user: str
 ) -> Iterator[Probe]:
     """Every property that JUDGE.md asks of a sandbox, held against what the probe saw."""
     yield Probe(name="bubblewrap", holds=True)
@@ -157,7 +160,7 @@ def _judge_probe(
     yield Probe(name=_GPUS_OPEN, holds=not seen["unopened"], detail=", ".join(seen["unopened"]))
     # 0 to 2, and the one with which the probe lists them.
     yield Probe(name="no inherited descriptors", holds=len(seen["descriptors"]) <= 4 and bool(seen["stdin_empty"]))
-    foreign = sorted(set(seen["environment"]) - set(expected) - {"PWD", "LC_CTYPE"})
+    foreign = sorted(set(seen["environment"]) - set(environment(profile)) - {"PWD", "LC_CTYPE"})
     named = seen["host_name"] == "judge"
     yield Probe(name="environment cleared", holds=not foreign and named, detail=", ".join(foreign))
     yield Probe(
@@ -176,7 +179,22 @@ def _judge_probe(
         holds=hierarchy is not None and hierarchy.limits_hold,
         detail=hierarchy.detail if hierarchy is not None else "no group can be made here; rlimits only",
     )
+    if profile.device == "cuda":
+        yield _judge_processors(frozenset(seen["processors"]), profile)
 
+
+def _judge_processors(reached: frozenset[int], profile: Profile) -> Probe:
+    """Whether the probe, which asked for every processor, was left with those of the sandbox ranks."""
+    own = {number for part in shares_for(profile).sandbox for number in part}
+    if own:
+        others = sorted(reached - own)
+        detail = f"it can run on {len(others)} that belong to the reference or the host" if others else ""
+    else:
+        detail = f"{len(reached)} processors are too few to give every rank its own: all use all"
+    return Probe(name=_OUT_OF_REACH, holds=not detail, detail=detail, is_demanded=False)
+
+
+_OUT_OF_REACH = "processors of the reference and the host out of reach"
 
 _GPUS_OPEN = "the slot's GPUs can be opened"
 _NAMESPACES = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
@@ -233,7 +251,7 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
         why = f"not as user {user}: {blocked[0].name}: {blocked[0].detail}"
         user = None
         probes = survey(profile, settings, private=private, user=None, hierarchy=held, why_no_user=why)
-    missing = [probe for probe in probes if not probe.holds]
+    missing = [probe for probe in probes if probe.is_demanded and not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)
     if not missing:
         return Confinement(level=SandboxLevel.FULL, probes=probes, user=user, hierarchy=held)

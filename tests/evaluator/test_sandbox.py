@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import EvaluationReport, SandboxLevel, SourceBundle, SourceFile, Verdict
-from evaluator.host import Judge, cgroups
+from evaluator.hardware import profiles
+from evaluator.host import Judge, cgroups, cores, sandbox, survey
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
@@ -155,6 +156,38 @@ def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_wor
     assert len(found["probes"]) >= 17
     assert found["demanded"] == "full"
     assert (done.returncode == 0) == (found["level"] == "full")
+    reach = next(probe for probe in found["probes"] if "processors of the reference" in probe["name"])
+    assert not reach["is_demanded"]
+    assert reach["holds"] is not bool(reach["detail"])
+
+
+def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_for(tmp_path: Path) -> None:
+    if "cpuset" not in cgroups.find().places or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("no control group keeps processes to processors here, or there is one processor alone")
+    sandbox.write_private(tmp_path)
+    profile, settings = profiles.get("cpux2"), dataclasses.replace(SMALL, work_dir=tmp_path)
+    confinement = survey.resolve(profile, settings, private=tmp_path)
+    assert confinement.hierarchy is not None
+    own = max(os.sched_getaffinity(0))
+    limits = sandbox.group_limits(settings, cores.Shares(sandbox=((own,),)))
+    group = confinement.hierarchy.new(tmp_path.name, limits)
+    asks = "import os; os.sched_setaffinity(0, range(os.cpu_count())); print(os.sched_getaffinity(0))"
+    try:
+        line = sandbox.command(
+            confinement, ["-c", asks], private=tmp_path, profile=profile, settings=settings, group=group
+        )
+        done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60, env={})
+    finally:
+        group.remove()
+    assert done.stdout.strip() == f"{{{own}}}"
+
+
+def test_a_gang_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
+    shares = cores.shares(range(64), world_size=4)
+    processors = sandbox.group_limits(SMALL, shares).processors
+    assert set(processors) == {number for part in shares.sandbox for number in part}
+    assert not set(processors) & {*shares.host, *(number for part in shares.oracle for number in part)}
+    assert sandbox.group_limits(SMALL, cores.Shares()).processors == ()  # all
 
 
 def test_groups_of_killed_judges_are_swept_away_and_young_ones_stay(tmp_path: Path) -> None:
