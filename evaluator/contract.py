@@ -558,7 +558,8 @@ class TimingRules(Message, frozen=True, kw_only=True):
         settle_jitter_us: what it may be longer in any case.
         baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
         baseline_jitter_us: drift that is always allowed.
-        busy_cores: how many processors a submission may keep busy while the reference is timed; None: not judged.
+        busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
+            None: not judged.
     """
 
     band_us: float

@@ -33,7 +33,8 @@ class Vigilance:
         device_band_us, device_band_bytes_us: the first two where contents stay in device memory.
         skew_us: least and largest delay of a rank in a skewed call.
         special_calls: calls per series that are skewed, or differ in a few elements from the one before, in turn.
-        busy_cores: as in `TimingRules`.
+        busy_cores_per_rank: how many processors a rank may keep busy while the reference is timed, with all that it
+            started; the ranks are counted together.
         second_gang_share: the share of the series that a second gang runs again; 0 for none.
     """
 
@@ -45,7 +46,7 @@ class Vigilance:
     settle_jitter_us: float
     skew_us: tuple[int, int]
     special_calls: int
-    busy_cores: float | None
+    busy_cores_per_rank: float
     second_gang_share: float
 
 
@@ -59,7 +60,7 @@ _PRACTICE = Vigilance(
     settle_jitter_us=0.0,
     skew_us=(15_000, 40_000),
     special_calls=8,
-    busy_cores=0.04,
+    busy_cores_per_rank=0.02,
     # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
     second_gang_share=0.0,
 )
@@ -74,8 +75,9 @@ _WATCHED = Vigilance(
     settle_jitter_us=100.0,
     skew_us=(50, 500),
     special_calls=4,
-    # Nodes have cores to spare, and communication libraries keep threads that poll.
-    busy_cores=None,
+    # Ranks stay awake between calls, and communication libraries keep threads that poll. On 2 H200 (21 November 2026)
+    # honest submissions used 0.8 to 1.0 per rank; one that burnt all processors of its own used 7.
+    busy_cores_per_rank=2.5,
     second_gang_share=0.25,
 )
 
@@ -124,7 +126,7 @@ class Profile:
             settle_jitter_us=watch.settle_jitter_us,
             baseline_drift=self.baseline_drift,
             baseline_jitter_us=self.baseline_jitter_us,
-            busy_cores=watch.busy_cores,
+            busy_cores=watch.busy_cores_per_rank * self.world_size,
         )
 
 

@@ -24,7 +24,7 @@ _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdo
 """Reasons for low clocks that make times of a GPU worthless."""
 
 _BUSY_NS = 10_000_000
-"""Processor time that nobody is blamed for: it is counted in ticks of 10 ms, and honest programs use none."""
+"""Processor time that nobody is blamed for beside what the rules allow: it is counted in ticks of 10 ms."""
 
 
 def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
@@ -182,12 +182,14 @@ def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iter
 
 def _busy(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     if rules.busy_cores is not None and record.busy_ns > rules.busy_cores * record.watched_ns + _BUSY_NS:
+        busy_cores = record.busy_ns / max(record.watched_ns, 1)
         yield Finding(
             verdict=Verdict.TIMING_INCONSISTENT,
             message=(
                 f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
                 f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
-                f"{record.size}: they have to be idle between calls"
+                f"{record.size}, which keeps {busy_cores:.2f} processors busy: all ranks together may keep "
+                f"{rules.busy_cores:g} busy between calls"
             ),
             size=record.size,
         )

@@ -138,7 +138,7 @@ SUSPICIOUS = [
     ),
     (Check.WINDOW, series(candidate_us=0.4, gap_us=40.0), Verdict.TIMING_INCONSISTENT, "no call less than"),
     (Check.SECOND_TIMER, series(late_us=30.0), Verdict.TIMING_INCONSISTENT, "does not wait for"),
-    (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "idle between calls"),
+    (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "0.40 processors busy"),
     (Check.FLOOR, series(floor_us=150.0), Verdict.BELOW_FLOOR, "below the floor"),
     (Check.DRIFT, series(reference_us=(200.0,) * 6 + (210.0,) * 6), Verdict.BASELINE_UNSTABLE, "drifted"),
     (
@@ -184,6 +184,22 @@ def test_practice_boards_judge_neither_drift_nor_floor():
     rules = profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY)
     noisy = series(reference_us=(100.0,) * 6 + (300.0,) * 6, gap_us=20_000.0)
     assert timing.settle([noisy], rules)[1] == []
+
+
+def test_the_limit_of_busy_processors_grows_with_the_ranks_and_lets_them_stay_awake_on_gpus():
+    def verdicts(profile: str, *, busy_ms: float) -> set[Verdict]:
+        """Of a second watched; bands, floor and drift are not in question."""
+        rules = profiles.get(profile).timing_rules(SlotKind.DEVICE_MEMORY)
+        return {finding.verdict for finding in timing.settle([series(busy_ms=busy_ms)], rules)[1]}
+
+    assert verdicts("cpux2", busy_ms=45) == verdicts("cpux4", busy_ms=85) == set()
+    assert verdicts("cpux2", busy_ms=55) == verdicts("cpux4", busy_ms=95) == {Verdict.TIMING_INCONSISTENT}
+    assert verdicts("h200x2-nomc", busy_ms=2_000) == verdicts("h200x4-nomc", busy_ms=4_000) == set()
+    assert (
+        verdicts("h200x2-nomc", busy_ms=7_000)
+        == verdicts("h200x4-nomc", busy_ms=14_000)
+        == {Verdict.TIMING_INCONSISTENT}
+    )
 
 
 def test_a_thousand_clones_do_not_raise_the_ranked_value():
