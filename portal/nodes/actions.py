@@ -13,8 +13,10 @@ from django.db import IntegrityError, transaction
 
 from evaluator.contract import NodeStatus
 from portal.nodes.models import Node, Slot
+from portal.nodes.queries import heard_since
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, State
+from portal.submissions.models import Evaluation
+from portal.submissions.queries import IN_PROGRESS
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,10 @@ def replace_key(name: str) -> str:
 
 
 def record_node_status(status: NodeStatus, now: datetime) -> bool:
-    """Note a heartbeat: what the node offers, and that what it runs is alive; returns whether it counted."""
+    """Note a heartbeat: what the node offers, and that what it runs is alive; returns whether it counted.
+
+    The first after a silence of all nodes renews every lease.
+    """
     node = Node.objects.filter(name=status.node).first()
     # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
     known = node.key_digest if node is not None else _digest("")
@@ -72,6 +77,8 @@ def record_node_status(status: NodeStatus, now: datetime) -> bool:
         logger.warning("heartbeat with a wrong key for node %s; ignored", status.node)
         return False
     with transaction.atomic():
+        if not Node.objects.filter(seen_at__gte=heard_since(now)).exists():
+            _renew_all_leases(now)
         Node.objects.filter(pk=node.pk).update(
             seen_at=now,
             sandbox=status.sandbox.value,
@@ -100,8 +107,16 @@ def _extend_leases(node: Node, status: NodeStatus, now: datetime) -> None:
     Evaluation.objects.filter(
         pk__in=[running for running in status.running if _is_uuid(running)],
         node=node,
-        state__in=(State.LEASED, State.RUNNING),
+        state__in=IN_PROGRESS,
     ).update(lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS))
+
+
+def _renew_all_leases(now: datetime) -> None:
+    # The broker was away, or the site itself: the other nodes are about to be heard again, and the sweep must not take
+    # their work in the moment between the first of them and the last.
+    Evaluation.objects.filter(state__in=IN_PROGRESS).update(
+        lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS)
+    )
 
 
 def _is_uuid(text: str) -> bool:

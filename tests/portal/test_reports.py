@@ -242,6 +242,22 @@ def test_a_heartbeat_keeps_the_leases_of_its_own_work_alive(leased, later):
     assert Evaluation.objects.get(pk=leased.pk).lease_expires_at > before
 
 
+def test_after_a_silence_of_all_nodes_the_first_heard_takes_no_work_from_the_others(leased, later, settings):
+    beta = node_actions.register_node("beta")
+    back = settings.LEASE_SECONDS + settings.NODE_SILENT_SECONDS
+    node_actions.record_node_status(status_of("beta", beta), later(back))
+    assert actions.sweep(later(back + 1)) == 0
+    assert state_of(leased) == State.LEASED
+
+
+def test_a_node_that_is_silent_alone_loses_its_work(leased, later, settings):
+    beta = node_actions.register_node("beta")
+    for seconds in range(0, settings.LEASE_SECONDS + 10, 5):
+        node_actions.record_node_status(status_of("beta", beta), later(seconds))
+    assert actions.sweep(later(settings.LEASE_SECONDS + 10)) == 1
+    assert state_of(leased) == State.QUEUED
+
+
 def test_rebuilding_gives_the_same_standings(leased, now):
     actions.record_delivery(delivery_of(leased), now)
     kept = Standing.objects.values("author", "evaluation", "score", "score_low", "submitted_at").get()
