@@ -84,7 +84,10 @@ def test_special_calls_lie_in_other_places_every_time_and_never_first():
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
     assert len({tuple(each) for each in kinds}) > 3
-    plans = [special_plan(blocks=12, block_calls=6, conduct=conduct()) for _ in range(40)]
+    plans = [special_plan(blocks=12, of_blocks=12, block_calls=6, conduct=conduct()) for _ in range(40)]
     assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
     assert not any(place % 6 == 0 or not 0 <= place < 72 for plan in plans for place in plan)
     assert len({tuple(plan) for plan in plans}) == 40
+    part = special_plan(blocks=3, of_blocks=12, block_calls=6, conduct=conduct())
+    assert len(part) == 2
+    assert set(part.values()) == {CallKind.SKEWED, CallKind.NEAR}
