@@ -16,7 +16,6 @@ ATTENTIVE_S = 0.5
 between calls, for who sleeps wakes up slowly and finds its caches cold."""
 
 _LEAST = 8
-_ORACLES_PART = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +25,10 @@ class Shares:
     oracle: tuple[tuple[int, ...], ...] = ()
     sandbox: tuple[tuple[int, ...], ...] = ()
     host: tuple[int, ...] = ()
+
+    def threads(self, part: Sequence[Sequence[int]], *, world_size: int) -> int:
+        """How many threads a rank of this part computes with: as many as it has processors, or its part of all."""
+        return len(part[0]) if part else max(1, len(os.sched_getaffinity(0)) // world_size)
 
     @property
     def attentive_s(self) -> float:
@@ -41,7 +44,7 @@ def shares_for(profile: Profile) -> Shares:
 
 
 def shares(processors: Sequence[int], *, world_size: int) -> Shares:
-    """Equal shares of `processors` for the ranks and one for the host; a quarter of a rank's is its oracle's.
+    """Equal shares of `processors` for the ranks and one for the host; up to half of a rank's is its oracle's.
 
     Neighbours are often two threads of one core, so every part has an even number. Below 8 for each nothing is shared.
     """
@@ -49,7 +52,7 @@ def shares(processors: Sequence[int], *, world_size: int) -> Shares:
     each = len(ordered) // (world_size + 1) // 2 * 2
     if each < _LEAST:
         return Shares()
-    cut = max(2, each // _ORACLES_PART // 2 * 2)
+    cut = each // 2 // 2 * 2
     parts = [ordered[each * (rank + 1) : each * (rank + 2)] for rank in range(world_size)]
     return Shares(
         oracle=tuple(tuple(part[:cut]) for part in parts),

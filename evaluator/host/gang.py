@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import logging
 import os
 import selectors
 import shutil
@@ -31,6 +32,8 @@ from evaluator.host.sandbox import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.spawner import Spawner
 from evaluator.host.stall import StallWatch
+
+logger = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _CLEAN_S = 30.0
@@ -142,7 +145,7 @@ class Gang:
             "world_size": profile.world_size,
             "device": profile.device,
             "process_group": profile.process_group,
-            "threads": max(1, len(os.sched_getaffinity(0)) // profile.world_size),
+            "threads": self._shares.threads(self._shares.sandbox, world_size=profile.world_size),
             "cores": self._shares.sandbox,
             "attentive_s": self._shares.attentive_s,
             "source": self._layout.source,
@@ -422,8 +425,7 @@ class Gang:
         silent = [rank for rank in self._ranks if rank.number not in answered and self._is_alive(rank)]
         for rank in silent:
             self._drain.keepers[rank.number].set_aside()
-            with contextlib.suppress(OSError):
-                os.kill(rank.pid or 0, signal.SIGINT)
+            _signal(rank, signal.SIGINT)
         deadline = time.monotonic() + _STACK_S
         before: list[int] = []
         while time.monotonic() < deadline:
@@ -473,8 +475,7 @@ class Gang:
         start = time.monotonic()
         for rank in ranks:
             rank.forget_stack()
-            with contextlib.suppress(OSError):
-                os.kill(rank.pid or 0, signal.SIGUSR1)
+            _signal(rank, signal.SIGUSR1)
         # The wait has a least length too: over it the ranks' use of the processor is measured.
         while (now := time.monotonic()) < start + WATCH_S or (
             now < start + _STACK_S
@@ -487,8 +488,7 @@ class Gang:
         asked = [rank for rank in self._ranks if self._is_alive(rank)]
         for rank in asked:
             rank.forget_collectives()
-            with contextlib.suppress(OSError):
-                os.kill(rank.pid or 0, records.FLIGHT_SIGNAL)
+            _signal(rank, records.FLIGHT_SIGNAL)
         return asked
 
     def _observe_rank(self, rank: HeldRank, *, is_answered: bool, ticks: int | None) -> Observation:
@@ -570,6 +570,18 @@ class Gang:
         if namespace is None or namespace == processes.namespace_of(os.getpid()):
             return list
         return lambda: processes.members_of_namespace(namespace)
+
+
+def _signal(rank: HeldRank, number: int) -> None:
+    """Send a question by signal; a rank that has gone cannot answer, and one that may not be asked is our fault."""
+    if rank.pid is None:
+        return
+    try:
+        os.kill(rank.pid, number)
+    except ProcessLookupError:
+        logger.debug("rank %d (process %d) has gone", rank.number, rank.pid)
+    except OSError as error:
+        logger.warning("rank %d (process %d) cannot be asked where it stands: %s", rank.number, rank.pid, error)
 
 
 def _memory_file(name: str, size: int) -> int:

@@ -136,7 +136,7 @@ class OracleGang:
             "process_group": profile.process_group,
             "store": str(self._private / "store"),
             "barrier": barrier,
-            "threads": max(1, len(os.sched_getaffinity(0)) // profile.world_size),
+            "threads": self._shares.threads(self._shares.oracle, world_size=profile.world_size),
             "cores": self._shares.oracle,
             "attentive_s": self._shares.attentive_s,
         }
