@@ -470,7 +470,7 @@ class Audit(Message, frozen=True, kw_only=True):
 
 
 class Wire(Message, frozen=True, kw_only=True):
-    """What the links carried in `calls` verified calls, by the driver's counters: bytes per call of every rank.
+    """What the links carried in `calls` calls like any other, by the driver's counters: bytes per call of every rank.
 
     `least_bytes` is what the cost model demands of the busiest rank, one way. `flag` says what a person should look
     at; it is no verdict. `note` says why nothing was read.
