@@ -156,6 +156,7 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
         "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus],
         "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
         "wires": [(size.size, size.wire) for size in sizes if size.wire is not None],
+        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
     }
 
 

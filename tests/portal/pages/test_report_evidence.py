@@ -90,6 +90,15 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
     assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 31.0 µs not told 1"]
 
 
+def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    known = SizeRecord(size="base", payload_bytes=1, floor_us=None, calls=(), is_primed=True)
+    other = SizeRecord(size="large", payload_bytes=1, floor_us=None, calls=())
+    rules = profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY)
+    deliver(submission, local, record=Record(rules=rules, sizes=(known, other)))
+    assert "At base the reference met each call's contents once" in page_of(as_alice, submission)
+
+
 def test_a_report_without_such_evidence_shows_no_empty_tables(as_alice, alice, local):
     page = page_of(as_alice, scenes.judged(alice, local))
     assert "Beside the verdict" not in page
