@@ -7,9 +7,11 @@ answers in its place. What it says is a claim, for the diagnosis of hangs.
 import json
 import mmap
 import signal
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 from torch._C import _distributed_c10d
@@ -35,8 +37,17 @@ class FlightNotes:
         self._since_ns = 0
 
     def start(self) -> None:
-        """Begin to listen; call it before there are other threads, which inherit that the signal waits for this one."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {records.FLIGHT_SIGNAL})
+        """Begin to listen; to be called in the main thread.
+
+        Blocking the signal for a thread to wait for it would not do: a library's thread that unblocks every signal, as
+        there are in processes that use a GPU, would receive it and end the process. With a handler, whatever thread
+        receives it wakes the one that answers.
+        """
+        self._heard, wakes = socket.socketpair()
+        wakes.setblocking(False)
+        self._wakes = wakes
+        signal.signal(records.FLIGHT_SIGNAL, _nothing)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._answer, daemon=True).start()
 
     def call_begins(self) -> None:
@@ -44,8 +55,9 @@ class FlightNotes:
         self._since_ns = time.time_ns()
 
     def _answer(self) -> None:
-        while True:
-            signal.sigwait({records.FLIGHT_SIGNAL})
+        while numbers := self._heard.recv(64):
+            if records.FLIGHT_SIGNAL not in numbers:
+                continue
             try:
                 # A recorder that no process group uses answers without entries.
                 entries = [entry for dump in _DUMPS for entry in json.loads(dump(True, False)).get("entries", [])]
@@ -54,6 +66,10 @@ class FlightNotes:
                 noted = [{"error": str(error)[:200]}]
             raw = json.dumps(noted).encode()[: records.DIARY_STACK_START - records.DIARY_FLIGHT_START - 1] + b"\0"
             self._page[records.DIARY_FLIGHT_START : records.DIARY_FLIGHT_START + len(raw)] = raw
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """The thread that was woken answers; the main thread, whenever it comes to this, has nothing to do."""
 
 
 def _ranks_of() -> dict[str, list[int]]:

@@ -31,6 +31,7 @@ PROGRAMS = [
     ("closes_descriptors", Verdict.EARLY_EXIT, None, "closed its channel"),
     ("segfault", Verdict.CRASHED, 1, "SIGSEGV"),
     ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
+    ("deadlock_with_open_signals", Verdict.DEADLOCK, 0, "solution.py:13 (collective 1 of the call, all_reduce of"),
     ("crossed_collectives", Verdict.DEADLOCK, None, "ranks 0, 1 wait in recv called at solution.py:7"),
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
     ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
