@@ -183,8 +183,6 @@ class OracleRank:
             self._slot.close()
             self._slot = None
         if device.is_available(self._device):
-            # What torch keeps for later is not free for an allocation that goes past it.
-            torch.cuda.empty_cache()
             self._slot = slots.DeviceSlot(input_bytes=1, output_bytes=output_bytes, device=self._device)
 
     def _warm_up(self) -> None:

@@ -23,15 +23,15 @@ class DeviceSlot:
 
     def __init__(self, *, input_bytes: int, output_bytes: int, device: torch.device) -> None:
         self._device = device
-        self.inputs = DeviceMemory.create(input_bytes, device=device)
-        self.outputs = DeviceMemory.create(output_bytes, device=device)
+        self.inputs = _area(input_bytes, device=device)
+        self.outputs = _area(output_bytes, device=device)
         self._is_announced = False
 
     def make_room(self, input_bytes: int) -> None:
         """See that the inputs' area holds at least `input_bytes`, with a quarter to spare where it grows."""
         if self.inputs.size < input_bytes:
             self.inputs.close()
-            self.inputs = DeviceMemory.create(input_bytes * 5 // 4, device=self._device)
+            self.inputs = _area(input_bytes * 5 // 4, device=self._device)
             self._is_announced = False
 
     def announcement(self) -> list[int]:
@@ -49,6 +49,15 @@ class DeviceSlot:
         """Give the memory back."""
         self.inputs.close()
         self.outputs.close()
+
+
+def _area(least: int, *, device: torch.device) -> DeviceMemory:
+    """An area past torch's allocator, for which that gives back what it keeps for later if there is no room."""
+    try:
+        return DeviceMemory.create(least, device=device)
+    except RuntimeError:
+        torch.cuda.empty_cache()
+        return DeviceMemory.create(least, device=device)
 
 
 def write_inputs(
