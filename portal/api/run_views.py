@@ -55,7 +55,8 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[ -~]+$"},
     "header",
-    description="Repeating a call with the same key gives the same run instead of another.",
+    description="Repeating a call with the same key gives the same run instead of another. The same key with anything "
+    "else but another provider or other notes is refused with 409, which names what differs.",
 )
 _BYTES = {"type": "string", "format": "binary"}
 

@@ -44,7 +44,8 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[ -~]+$"},
     "header",
-    description="Repeating a call with the same key gives the same submission instead of another.",
+    description="Repeating a call with the same key gives the same submission instead of another. The same key with "
+    "another problem, backend, profile, mode, visibility or source is refused with 409, which names what differs.",
 )
 _EXAMPLE = OpenApiExample(
     "One file",

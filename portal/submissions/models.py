@@ -40,7 +40,11 @@ class Visibility(models.TextChoices):
 
 
 class Submission(models.Model):
-    """One source for one problem by one author."""
+    """One source for one problem by one author.
+
+    `asked_visibility` is what its request said: a repeated request is held against it, whatever the author has made of
+    `visibility` since. It is empty for attempts of runs and for what is older than the field.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions")
@@ -48,6 +52,7 @@ class Submission(models.Model):
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="submissions")
     backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PRIVATE)
+    asked_visibility = models.CharField(max_length=10, blank=True, default="", editable=False)
     note = models.CharField(max_length=200, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
     is_attempt = models.BooleanField(

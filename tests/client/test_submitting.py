@@ -66,6 +66,19 @@ def test_the_same_key_gives_the_same_submission(alice):
     assert first.id in [entry.id for entry in alice.submissions(problem="allreduce")]
 
 
+def test_the_same_key_with_another_request_says_what_differs_and_what_to_do(command, alice, tmp_path):
+    (tmp_path / "mine.py").write_text(f"{RIGHT}# one key, two modes\n")
+    arguments = ("submit", "allreduce", "mine.py", "--profile", WITHOUT_A_NODE, "--key", "two modes", "--mode")
+    first = json.loads(command(*arguments, "check", "--json").out)["id"]
+    done = command(*arguments, "benchmark")
+    alice.cancel(first)
+    assert (done.status, done.out) == (3, "")
+    assert (
+        f"Idempotency-Key 'two modes': This key was used for another submission, {first}: mode is benchmark" in done.err
+    )
+    assert "and was check. Use another key" in done.err
+
+
 def test_an_answer_that_got_lost_submits_once(command, site, alice, tmp_path):
     (tmp_path / "mine.py").write_text(f"{RIGHT}# lost\n")
     with CuttingProxy(site.stack.port, after=None) as proxy:

@@ -104,6 +104,18 @@ def test_the_same_idempotency_key_twice_at_once_is_one_submission(alice):
     assert Evaluation.objects.count() == 1
 
 
+def test_of_two_requests_at_once_under_one_idempotency_key_the_second_is_refused(alice):
+    files = bundle(SOLUTION)
+    results = at_once(
+        lambda: submit(alice, files=files, idempotency_key="once", profile="cpux2"),
+        lambda: submit(alice, files=files, idempotency_key="once", profile="cpux4"),
+    )
+    [refusal] = [result for result in results if isinstance(result, Refusal)]
+    assert refusal.status == 409
+    assert "profile is cpux" in refusal.message
+    assert Evaluation.objects.get().submission in results
+
+
 def test_the_last_place_in_an_authors_queue_is_given_once(alice, settings):
     settings.MAX_QUEUED_PER_AUTHOR = 1
     results = at_once(*[lambda: submit(alice)] * 3)

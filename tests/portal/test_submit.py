@@ -98,7 +98,48 @@ def test_the_same_idempotency_key_gives_the_same_submission(alice, bob):
     assert submit(alice, files=bundle(SOLUTION), idempotency_key="k1").pk == first.pk
     assert submit(bob, files=bundle(SOLUTION), idempotency_key="k1").pk != first.pk
     assert Evaluation.objects.count() == 2
-    assert refused(alice, idempotency_key="k1").status == 409
+    assert refused(alice, idempotency_key="k1").message.endswith(f", {first.pk}: source is another.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"problem": "allgather"}, "problem is allgather and was allreduce"),
+        ({"profile": "cpux4"}, "profile is cpux4 and was cpux2"),
+        ({"mode": "check"}, "mode is check and was ranked"),
+        ({"visibility": "public"}, "visibility is public and was private"),
+        (
+            {"mode": "check", "backend": "cuda", "profile": "h200x8-nomc"},
+            "backend is cuda and was pytorch; profile is h200x8-nomc",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_an_idempotency_key_with_another_request_is_refused_and_says_what_differs(alice, changes, words):
+    first = submit(alice, files=bundle(SOLUTION), idempotency_key="k1")
+    refusal = refused(alice, files=bundle(SOLUTION), idempotency_key="k1", **changes)
+    assert (refusal.status, refusal.field, refusal.value) == (409, "idempotency_key", "k1")
+    assert f"{first.pk}: {words}" in refusal.message
+    assert "another key" in refusal.remedy
+    assert Evaluation.objects.count() == 1
+
+
+def test_an_idempotency_key_gives_the_same_submission_whatever_was_done_with_it_since(alice):
+    first = submit(alice, files=bundle(SOLUTION), idempotency_key="k1")
+    actions.cancel_evaluation(evaluation_of(first), by=alice)
+    actions.queue_evaluation(first, profile="cpux4", mode="check")
+    actions.set_visibility(first, visibility="public", by=alice)
+    assert submit(alice, files=bundle(SOLUTION), idempotency_key="k1", note="again").pk == first.pk
+    assert (
+        "visibility is public"
+        in refused(alice, files=bundle(SOLUTION), idempotency_key="k1", visibility="public").message
+    )
+
+
+def test_a_submission_older_than_what_is_kept_of_its_visibility_is_still_given(alice):
+    first = submit(alice, files=bundle(SOLUTION), idempotency_key="k1")
+    Submission.objects.update(asked_visibility="")
+    assert submit(alice, files=bundle(SOLUTION), idempotency_key="k1", visibility="public").pk == first.pk
 
 
 def test_a_full_queue_refuses_more(alice, settings):

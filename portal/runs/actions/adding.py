@@ -16,6 +16,7 @@ from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
 from portal.refusals import Refusal
+from portal.repeated_keys import differences
 from portal.runs import queries, quotas
 from portal.runs.events import tell
 from portal.runs.models import Attempt, AttemptState, EventKind, GpuUse, Run, RunEvent, Trajectory
@@ -214,14 +215,18 @@ class _Sorter:
         return None
 
     def _repeated(self, line: Line, attempt: NewAttempt, held: Attempt) -> LineResult:
-        came = (attempt.key, attempt.problem, attempt.sample, attempt.step, attempt.mode, attempt.source_digest)
-        if came == (held.key, held.problem, held.sample, held.step, held.mode, held.source_digest):
+        names = ("key", "problem", "sample", "step", "mode")
+        found = differences(
+            {name: getattr(attempt, name) for name in names} | {"source": attempt.source_digest},
+            {name: getattr(held, name) for name in names} | {"source": held.source_digest},
+        )
+        if not found:
             return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
         refusal = Refusal(
             field="key",
             value=attempt.key,
-            message=f"The run holds another attempt here: {held.key} ({held}, {held.mode}).",
-            remedy="A run is append-only: use another sample or step, or make a new run.",
+            message=f"The run holds another attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            remedy="A run is append-only: use another key with another sample or step, or make a new run.",
             status=409,
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)

@@ -17,6 +17,7 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
 from portal.refusals import Refusal
+from portal.repeated_keys import check_same_request
 from portal.runs import queries
 from portal.runs.events import tell
 from portal.runs.models import (
@@ -59,11 +60,11 @@ class RunWishes:
 def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = None) -> Run:
     """Make an empty private run, and its model and organisation where they are new.
 
-    The same `idempotency_key` gives the same run again.
+    The same request with the same `idempotency_key` gives the same run again.
 
     Raises:
         Refusal: a choice is unknown or does not fit the others, a text is empty or too long, the organisation is not
-            theirs (404) or not clear (409), or the key was used for another run (409).
+            theirs (404) or not clear (409), or the key was used for a run with other settings (409).
     """
     chosen = _profile(wishes)
     _check_words(wishes)
@@ -242,15 +243,33 @@ def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
     earlier = Run.objects.select_related("model__organisation").filter(created_by=user, idempotency_key=key).first()
     if earlier is None:
         return None
-    same = (wishes.model.strip(), wishes.version.strip(), wishes.mode, wishes.backend, wishes.profile)
-    if (earlier.model.name, earlier.model.version, earlier.mode, earlier.backend, earlier.profile) != same:
-        raise Refusal(
-            field="Idempotency-Key",
-            value=key,
-            message=f"This key was used for another run, {earlier.pk}.",
-            remedy="Use a new key for a new run.",
-            status=409,
-        )
+    # What is said of the model as a whole, its provider, was perhaps said by an earlier run. Notes may differ.
+    held = {
+        "organisation": earlier.model.organisation.slug,
+        "model": earlier.model.name,
+        "version": earlier.model.version,
+        "mode": earlier.mode,
+        "backend": earlier.backend,
+        "profile": earlier.profile,
+        "k": earlier.k,
+        "sampling": earlier.sampling,
+        "prompt_version": earlier.prompt_version,
+        "cost_usd": earlier.cost_usd,
+    }
+    came = {
+        # Which home an organisation that is not named would be found in may have changed since.
+        "organisation": wishes.organisation or held["organisation"],
+        "model": wishes.model.strip(),
+        "version": wishes.version.strip(),
+        "mode": wishes.mode,
+        "backend": wishes.backend,
+        "profile": wishes.profile,
+        "k": wishes.k,
+        "sampling": dict(wishes.sampling),
+        "prompt_version": wishes.prompt_version.strip(),
+        "cost_usd": wishes.cost_usd,
+    }
+    check_same_request(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, came=came, held=held)
     return earlier
 
 

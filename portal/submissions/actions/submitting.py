@@ -15,6 +15,7 @@ from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.nodes import messages
 from portal.refusals import Refusal
+from portal.repeated_keys import check_same_request
 from portal.runs import events as runs
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
@@ -36,12 +37,13 @@ def create_submission(
 ) -> Submission:
     """Store a submission and queue its first evaluation, or change nothing.
 
-    The same `idempotency_key` gives the same submission again, without a second evaluation.
+    The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
+    note may differ: it is the first that stays.
 
     Raises:
         Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
             source cannot be judged, the author has too much queued (429), the same source already waits (409), or
-            the key was used for something else (409).
+            the key was used with another problem, backend, profile, mode, visibility or source (409).
     """
     spec = catalog.get_problem(problem)
     chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode)
@@ -51,7 +53,16 @@ def create_submission(
         # The author's row is locked so that two requests at once cannot both pass the checks that count rows. The
         # other database, SQLite, allows one writing transaction at a time anyway.
         User.objects.select_for_update().only("pk").get(pk=author.pk)
-        earlier = _submission_with_key(author, idempotency_key, problem=problem, backend=backend, files=files)
+        earlier = _submission_with_key(
+            author,
+            idempotency_key,
+            problem=problem,
+            backend=backend,
+            profile=chosen.name,
+            mode=mode,
+            files=files,
+            visibility=visibility,
+        )
         if earlier is not None:
             return earlier
         _check_open(problem)
@@ -67,6 +78,7 @@ def create_submission(
             source=source,
             backend=backend,
             visibility=visibility,
+            asked_visibility=visibility,
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
@@ -262,7 +274,15 @@ def _refuse_double(waiting: Evaluation) -> NoReturn:
 
 
 def _submission_with_key(
-    author: User, key: str | None, *, problem: str, backend: str, files: SourceBundle
+    author: User,
+    key: str | None,
+    *,
+    problem: str,
+    backend: str,
+    profile: str,
+    mode: str,
+    files: SourceBundle,
+    visibility: str,
 ) -> Submission | None:
     if not key:
         return None
@@ -273,14 +293,25 @@ def _submission_with_key(
     earlier = Submission.objects.select_related("source").filter(author=author, idempotency_key=key).first()
     if earlier is None:
         return None
-    if (earlier.problem, earlier.backend, earlier.source.digest) != (problem, backend, files.digest):
-        raise Refusal(
-            field="idempotency_key",
-            value=key,
-            message=f"This key was used for another submission, {earlier.pk}.",
-            remedy="Use a new key for a new submission.",
-            status=409,
-        )
+    # Further evaluations may be of another profile or mode; the first is what the request asked for.
+    first = earlier.evaluations.order_by("queued_at")[0]
+    held = {
+        "problem": earlier.problem,
+        "backend": earlier.backend,
+        "profile": first.profile,
+        "mode": first.mode,
+        "visibility": earlier.asked_visibility or visibility,
+        "source": earlier.source.digest,
+    }
+    came = {
+        "problem": problem,
+        "backend": backend,
+        "profile": profile,
+        "mode": mode,
+        "visibility": visibility,
+        "source": files.digest,
+    }
+    check_same_request(field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=came, held=held)
     return earlier
 
 

@@ -182,6 +182,15 @@ def test_a_repeated_idempotency_key_gives_the_same_submission(alices):
     assert Evaluation.objects.count() == 1
     other = alices.post(SUBMISSIONS, {**sent, "source": f"{SOLUTION}#"}, format="json", HTTP_IDEMPOTENCY_KEY="run-7")
     problem_of(other, status=409, field="Idempotency-Key")
+    changed = {**sent, "profile": "cpux4", "visibility": "public"}
+    body = problem_of(
+        alices.post(SUBMISSIONS, changed, format="json", HTTP_IDEMPOTENCY_KEY="run-7"),
+        status=409,
+        field="Idempotency-Key",
+    )
+    assert "profile is cpux4 and was cpux2; visibility is public and was private." in body["detail"]
+    assert first.json()["id"] in body["detail"]
+    assert Evaluation.objects.count() == 1
 
 
 @pytest.mark.parametrize("key", ["", "x" * 101, "caf\xe9"])

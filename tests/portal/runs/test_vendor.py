@@ -10,9 +10,9 @@ import pyarrow.parquet
 import pytest
 from django.utils import timezone
 
-from portal.accounts.organisations import home_of
+from portal.accounts.organisations import create_organisation, home_of
 from portal.runs import export_files
-from portal.runs.models import Attempt
+from portal.runs.models import Attempt, Run
 from problems import registry
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, line, lines, make_run
@@ -149,9 +149,53 @@ def test_the_same_idempotency_key_makes_one_run(alices):
         alices.post("/api/v1/runs/", wishes, format="json", HTTP_IDEMPOTENCY_KEY="first").json()["id"] for _ in range(2)
     ]
     assert made[0] == made[1]
-    changed = wishes | {"mode": "agentic"}
-    answer = alices.post("/api/v1/runs/", changed, format="json", HTTP_IDEMPOTENCY_KEY="first")
-    problem_of(answer, status=409, field="Idempotency-Key")
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "agentic"}, "mode is agentic and was best_of_k"),
+        ({"k": 10}, "k is 10 and was 4"),
+        ({"version": "2"}, "version is 2 and was not given"),
+        ({"sampling": {"top_p": 1}}, 'sampling is {"top_p": 1} and was {"temperature": 0.5}'),
+        ({"sampling": {"stop": "x" * 50}}, "sampling is another"),
+        (
+            {"cost_usd": 2.5, "prompt_version": "p2"},
+            "prompt_version is p2 and was not given; cost_usd is 2.5 and was 2.0",
+        ),
+        ({"organisation": "other"}, "organisation is other and was alice"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_an_idempotency_key_with_another_run_is_refused_and_says_what_differs(alice, alices, changes, words):
+    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 4, "cost_usd": 2}
+    wishes |= {"sampling": {"temperature": 0.5}}
+    make = lambda wanted: alices.post("/api/v1/runs/", wanted, format="json", HTTP_IDEMPOTENCY_KEY="first")  # noqa: E731
+    first = make(wishes).json()["id"]
+    assert make(wishes | {"notes": "sent again", "organisation": "alice"}).json()["id"] == first
+    create_organisation(alice, slug="other", name="Other")
+    assert f"{first}: {words}." in problem_of(make(wishes | changes), status=409, field="Idempotency-Key")["detail"]
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"source": "def solution(tensor):\n    return 1\n"}, "source is another"),
+        ({"mode": "check"}, "mode is check and was ranked"),
+        ({"problem": "broadcast", "sample": 1}, "problem is broadcast and was allreduce; sample is 1 and was 0"),
+        ({"key": "b"}, "key is b and was a"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_an_attempts_key_with_another_attempt_is_refused_and_says_what_differs(alice, alices, changes, words):
+    address = f"/api/v1/runs/{make_run(alice).pk}/attempts/"
+    first = alices.post(address, line(key="a"), format="json")
+    assert alices.post(address, line(key="a"), format="json").json()["id"] == first.json()["id"]
+    answer = alices.post(address, line(key="a") | changes, format="json")
+    assert words in problem_of(answer, status=409, field="key")["detail"]
+    assert Attempt.objects.count() == 1
 
 
 @pytest.mark.parametrize(
