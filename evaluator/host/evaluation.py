@@ -118,12 +118,19 @@ class Evaluation:
         )
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
 
-    def run(self, *, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
-        """Judge, stage by stage; raises EvaluatorError for failures of ours, EvaluationCancelled when cancelled."""
+    def run(
+        self, *, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang], settle: Callable[[], None]
+    ) -> None:
+        """Judge, stage by stage; `settle` returns once nothing is starting beside the gangs that were taken.
+
+        Raises:
+            EvaluationCancelled: `cancelled()` became true.
+            EvaluatorError: a failure of ours.
+        """
         try:
             self._check_source()
             self._build()
-            self._start(take_oracle, take_gang)
+            self._start(take_oracle, take_gang, settle)
             self._import()
             self._run_sizes()
             self._run_second_gang()
@@ -203,7 +210,9 @@ class Evaluation:
         if verdicts.decide_before_ranks(self._evidence.findings) is not None:
             raise Ended
 
-    def _start(self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang]) -> None:
+    def _start(
+        self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang], settle: Callable[[], None]
+    ) -> None:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
             self._oracle = take_oracle()
             self._has_held_ranks = True
@@ -212,6 +221,8 @@ class Evaluation:
                 # Where none was waiting, it starts while the first gang imports and is verified.
                 self._second = take_gang()
             self._gang.wait_until_ready(cancelled=self._cancelled)
+            if self._request.mode.is_timed:
+                settle()
 
     def _import(self) -> None:
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
@@ -419,6 +430,8 @@ class Evaluation:
         self.close()
         self._gang = second
         self._key = hashlib.sha256(self._key + b"second gang").digest()
+        # Since it was ready it has waited for as long as the first was timed.
+        second.wait_until_ready(cancelled=self._cancelled)
         try:
             self._import()
             again = self._run_sizes(gang=2, blocks=max(1, round(self._second_share * self._blocks)))

@@ -174,9 +174,11 @@ class Gang:
         """Return once every rank has formed the process group; at once where that has been seen before.
 
         Raises:
-            EvaluatorError: it did not come to that; no submission was involved.
+            EvaluatorError: it did not come to that, or a rank has ended since; no submission was involved.
         """
         if self._is_ready:
+            if not self.is_alive:
+                raise EvaluatorError(f"a sandbox rank ended before it had a submission. {self._launcher_text()}")
             return
         try:
             self._collect("starting", seconds=self.plan.settings.start_s, cancelled=cancelled)
@@ -331,6 +333,11 @@ class Gang:
         else:
             reports[rank.number] = report
 
+    def _hear_exits(self) -> None:
+        """Note every end of a rank that the launcher has told of by now."""
+        while any(key.data is None for key, _ in self._selector.select(0)):
+            self._hear_exit()
+
     def _hear_exit(self) -> None:
         packet = self._exits.recv(records.EXIT.size + 1)
         if not packet:
@@ -347,8 +354,7 @@ class Gang:
         has_ended = self._process.poll() is not None
         known = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in self._incidents)
         if has_ended and not known:
-            while any(key.data is None for key, _ in self._selector.select(0)):
-                self._hear_exit()
+            self._hear_exits()
             if any(rank.status is None for rank in self._ranks):
                 self._note(IncidentKind.SANDBOX_ENDED, None, text=self._launcher_text())
 
@@ -455,8 +461,14 @@ class Gang:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the sandbox still runs."""
-        return self._process.poll() is None
+        """Whether the sandbox still runs, with every rank."""
+        self._hear_exits()
+        return self._process.poll() is None and all(rank.status is None for rank in self._ranks)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its ranks were heard to have formed their process group."""
+        return self._is_ready
 
     def observe_finished(self) -> tuple[Observation, ...]:
         """Every rank's state at the end of a series of calls that all were answered."""

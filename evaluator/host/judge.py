@@ -139,7 +139,7 @@ class Judge:
             self._canaries = self._canaries[-1:]
             try:
                 self._refuse_in_quarantine()
-                evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang)
+                evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang, settle=self._settle)
             except EvaluationCancelled:
                 raise
             except EvaluatorError as error:
@@ -232,6 +232,16 @@ class Judge:
         is_second = self.profile.vigilance.second_gang_share if share is None else share
         while len(self._waiting) < (2 if is_second else 1):
             self._waiting.append(self._start_gang())
+
+    def _settle(self) -> None:
+        """Wait until the gangs that are kept for later have started; one that does not is ended."""
+        for gang in list(self._waiting):
+            try:
+                gang.wait_until_ready(cancelled=never)
+            except EvaluatorError as error:
+                logger.warning("a gang that was to wait for its submission is given up: %s", error)
+                self._waiting.remove(gang)
+                gang.close()
 
     def _end(self, evaluation: Evaluation) -> None:
         """Clean up after an evaluation, and start further gangs only then: a start would disturb a measurement."""

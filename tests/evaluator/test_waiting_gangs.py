@@ -1,0 +1,42 @@
+"""Gangs that are kept for the next evaluation and the evaluation that runs meanwhile."""
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+from evaluator.contract import Mode, Stage, Verdict
+from evaluator.host import Judge
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for
+
+
+def test_nothing_is_timed_while_a_gang_for_later_still_starts(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=2)
+    has_started: list[bool] = []
+    with Judge(settings) as judge:
+
+        def look(stage: Stage, _words: str, _fraction: float | None) -> None:
+            if stage is Stage.TIMING:
+                has_started.extend(gang.is_ready for gang in judge._waiting)  # noqa: SLF001 - who else would know
+
+        # Takes one of two gangs, and its end starts another, which the next evaluation does not take.
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+        report = judge.evaluate(request_for("correct", mode=Mode.BENCHMARK), progress=look)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert has_started == [True, True]
+
+
+def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluation(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=2)
+    with Judge(settings) as judge:
+        assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
+        waiting = judge._waiting[0]  # noqa: SLF001 - its rank is to end behind the judge's back
+        os.kill(waiting._ranks[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
+        deadline = time.monotonic() + 20
+        while waiting.is_alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        report = judge.evaluate(request_for("correct"))
+    assert report.verdict is Verdict.PASSED, report.message
