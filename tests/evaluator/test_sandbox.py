@@ -182,6 +182,37 @@ def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_fo
     assert done.stdout.strip() == f"{{{own}}}"
 
 
+BURNS_BRIEFLY = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the times of children that nobody waits for are added to nobody's
+for _ in range(4):
+    if os.fork() == 0:
+        while time.process_time() < 0.1:
+            pass
+        os._exit(0)
+try:
+    os.wait()
+except ChildProcessError:
+    print(sum(os.times()[:4]), flush=True)
+"""
+
+
+def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path) -> None:
+    hierarchy = cgroups.find()
+    if hierarchy.core is None:
+        pytest.skip("control groups of version 2 are not to be had here")
+    group = hierarchy.new(tmp_path.name, sandbox.group_limits(SMALL, cores.Shares()))
+    enter = "".join(f"echo $$ > {entrance}; " for entrance in group.entrances)
+    try:
+        command = ["sh", "-c", f'{enter}exec "$0" -c "$1"', sys.executable, BURNS_BRIEFLY]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert float(done.stdout) < 0.4, "as the process itself and /proc tell"
+        assert group.used_ns is not None
+        assert group.used_ns >= 400_000_000
+    finally:
+        group.remove()
+
+
 def test_a_gang_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
     shares = cores.shares(range(64), world_size=4)
     processors = sandbox.group_limits(SMALL, shares).processors
