@@ -1,8 +1,10 @@
 """Organisations: members, quota and webhooks."""
 
+import uuid
 from typing import Any
 
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -30,6 +32,7 @@ _WRITE = {"POST": TokenScope.RUNS_WRITE}
 _BOTH = frozenset({"GET", "HEAD", "POST"})
 _ORGANISATION = OpenApiParameter("slug", str, "path", description="An organisation's short name.")
 _WEBHOOK_ID = OpenApiParameter("webhook_id", NUMBER, "path", description="The `id` of a webhook.")
+_DELIVERY_ID = OpenApiParameter("delivery_id", OpenApiTypes.UUID, "path", description="The `id` of a delivery.")
 _INVITATION_ID = OpenApiParameter("invitation_id", NUMBER, "path", description="The `id` of an invitation.")
 _JSON: tuple[type[BaseParser], ...] = (JSONParser,)
 _LOGGED = 200
@@ -381,3 +384,23 @@ class Deliveries(Endpoint):
         webhook = _webhook(request, slug, webhook_id)
         log: Any = webhook.deliveries.select_related("event")[:_LOGGED]
         return Response(DeliveryOutput(log, many=True).data)
+
+
+class SendAgain(Endpoint):
+    """Sending again."""
+
+    signed_in = frozenset({"POST"})
+    scopes = _WRITE
+
+    @extend_schema(
+        operation_id="sendAgain",
+        summary="Send a failed delivery again",
+        tags=["Organisations"],
+        parameters=[_ORGANISATION, _WEBHOOK_ID, _DELIVERY_ID],
+        request=None,
+        responses=answers({202: DeliveryOutput}, 403, 404, 409),
+    )
+    def post(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Response:
+        """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
+        delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
+        return Response(DeliveryOutput(actions.send_again(delivery, by=caller(request))).data, status=202)

@@ -446,6 +446,9 @@ class DeliveryOutput(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")
     run = serializers.UUIDField(source="event.run_id", default=None, allow_null=True, help_text="Null for a test.")
+    again_of = serializers.UUIDField(
+        source="again_of_id", allow_null=True, help_text="The delivery that was given up and sent again as this one."
+    )
     state = serializers.ChoiceField(choices=DeliveryState.values)
     tries = serializers.IntegerField()
     next_try_at = serializers.DateTimeField(allow_null=True)

@@ -78,6 +78,11 @@ urlpatterns = [
         organisation_views.Deliveries.as_view(),
         name="deliveries",
     ),
+    path(
+        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/<uuid:delivery_id>/send-again/",
+        organisation_views.SendAgain.as_view(),
+        name="send-again",
+    ),
     path("invitations/", organisation_views.Invitations.as_view(), name="invitations"),
     path(
         "invitations/<int:invitation_id>/accept/",

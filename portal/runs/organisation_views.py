@@ -1,5 +1,6 @@
 """The pages of organisations: people and invitations, what they use of their quota, webhooks and their logs."""
 
+import uuid
 from typing import Any
 
 from django.contrib import messages
@@ -160,7 +161,7 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     """One webhook with its log."""
     found = _webhook(request, slug, webhook_id)
-    log = found.deliveries.select_related("event__run__model", "event__attempt")
+    log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
     context = {
         "organisation": found.organisation,
         "webhook": found,
@@ -177,6 +178,16 @@ def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpRespons
     """Have a test sent."""
     actions.try_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is on its way; the log below says in a moment what was answered.")
+    return redirect("runs:webhook", slug, webhook_id)
+
+
+@require_POST
+@login_required
+def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
+    """Have a delivery that was given up sent once more."""
+    delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
+    actions.send_again(delivery, by=signed_in(request))
+    messages.success(request, "It is on its way once more; the log below says in a moment what was answered.")
     return redirect("runs:webhook", slug, webhook_id)
 
 

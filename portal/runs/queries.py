@@ -17,7 +17,7 @@ from portal.accounts.queries import Viewer
 from portal.refusals import Refusal
 from portal.runs import figures
 from portal.runs.figures import Estimate, Sample
-from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState, Webhook
+from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState, Webhook, WebhookDelivery
 from problems import registry
 
 CURVE = tuple(round(0.1 * step, 1) for step in range(31))
@@ -107,6 +107,20 @@ def get_webhook(organisation: Organisation, webhook_id: int) -> Webhook:
             value=str(webhook_id),
             message="The organisation has no such webhook.",
             remedy="Take an id from its webhooks.",
+            status=404,
+        )
+    return found
+
+
+def get_delivery(webhook: Webhook, delivery_id: uuid.UUID) -> WebhookDelivery:
+    """One line of a webhook's log; raises Refusal (404)."""
+    found = webhook.deliveries.select_related("webhook__organisation").filter(pk=delivery_id).first()
+    if found is None:
+        raise Refusal(
+            field="delivery",
+            value=str(delivery_id),
+            message="The webhook has no such delivery.",
+            remedy="Take an id from its log.",
             status=404,
         )
     return found

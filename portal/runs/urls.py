@@ -35,6 +35,11 @@ urlpatterns = [
         "organisations/<slug:slug>/webhooks/<int:webhook_id>/test/", organisation_views.try_webhook, name="try-webhook"
     ),
     path(
+        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/<uuid:delivery_id>/send-again/",
+        organisation_views.send_again,
+        name="send-again",
+    ),
+    path(
         "organisations/<slug:slug>/webhooks/<int:webhook_id>/remove/",
         organisation_views.remove_webhook,
         name="remove-webhook",

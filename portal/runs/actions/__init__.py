@@ -5,7 +5,7 @@ from portal.runs.actions.creating import RunWishes, create_run, publish_run
 from portal.runs.actions.deciding import decide
 from portal.runs.actions.importing import ImportResult, import_tree
 from portal.runs.actions.telling import deliver_due
-from portal.runs.actions.webhooks import add_webhook, remove_webhook, try_webhook
+from portal.runs.actions.webhooks import add_webhook, remove_webhook, send_again, try_webhook
 
 __all__ = [
     "BulkResult",
@@ -21,5 +21,6 @@ __all__ = [
     "import_tree",
     "publish_run",
     "remove_webhook",
+    "send_again",
     "try_webhook",
 ]

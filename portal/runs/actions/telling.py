@@ -20,7 +20,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from portal.runs import posting
-from portal.runs.models import DeliveryState, Webhook, WebhookDelivery
+from portal.runs.models import BY_HAND, DeliveryState, Webhook, WebhookDelivery
 from portal.runs.posting import Answer
 
 BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
@@ -34,12 +34,12 @@ _SLICE_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A webhook that is due. `account` is on whose behalf; `is_test` while only tests may be sent."""
+    """A webhook that is due. `account` is on whose behalf; `only_by_hand` while nothing else may be sent."""
 
     webhook_id: int
     account: int
     free_at: datetime
-    is_test: bool
+    only_by_hand: bool
 
 
 def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Turn]:
@@ -54,10 +54,10 @@ def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy:
         busy: webhooks that are being told.
     """
     waiting = WebhookDelivery.objects.filter(webhook=OuterRef("pk"), state=DeliveryState.WAITING, next_try_at__lte=now)
-    is_free, has_test = Q(free_at__lte=now), Exists(waiting.filter(event=None))
+    is_free, is_asked_for = Q(free_at__lte=now), Exists(waiting.filter(BY_HAND))
     since = Subquery(waiting.order_by("next_try_at").values("next_try_at")[:1])
     rows = (
-        Webhook.objects.filter(Exists(waiting), is_free | has_test, removed_at=None)
+        Webhook.objects.filter(Exists(waiting), is_free | is_asked_for, removed_at=None)
         .exclude(organisation__sponsor__in=without)
         .exclude(pk__in=busy)
         .annotate(since=Case(When(is_free, then=Greatest(since, "free_at")), default=since))
@@ -66,7 +66,7 @@ def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy:
     )
     return [
         # An operator's organisation without a sponsor stands for itself; the sign keeps it apart from accounts.
-        Turn(webhook_id=pk, account=sponsor or -organisation, free_at=free_at, is_test=free_at > now)
+        Turn(webhook_id=pk, account=sponsor or -organisation, free_at=free_at, only_by_hand=free_at > now)
         for pk, sponsor, organisation, free_at in rows[:limit]
     ]
 
@@ -81,8 +81,8 @@ def take_turn(turn: Turn, now: datetime) -> int:
     too_late = waiting.filter(created_at__lt=now - HEARD_WITHIN)
     too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not heard within a day.")
     due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
-    if turn.is_test:
-        due = due.filter(event=None)
+    if turn.only_by_hand:
+        due = due.filter(BY_HAND)
     tries, until = 0, time.monotonic() + _SLICE_S
     for pk in list(due.values_list("pk", flat=True)[:200]):
         answer = deliver(pk)
@@ -91,7 +91,7 @@ def take_turn(turn: Turn, now: datetime) -> int:
             break
     # Unless a try has set when it is free again, it is so now.
     Webhook.objects.filter(pk=turn.webhook_id, free_at=now + _CLAIM).update(
-        free_at=turn.free_at if turn.is_test else timezone.now()
+        free_at=turn.free_at if turn.only_by_hand else timezone.now()
     )
     return tries
 
@@ -159,16 +159,16 @@ def _note(delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
     # A second process may have sent the same delivery after a claim ran out: only the first answer to a try counts.
     row = WebhookDelivery.objects.filter(pk=delivery.pk, tries=delivery.tries, state=DeliveryState.WAITING)
     known = {"tries": F("tries") + 1, "answer_status": answer.status, "error": answer.error[:300]}
-    webhook, is_test = Webhook.objects.filter(pk=delivery.webhook_id), delivery.event_id is None
+    webhook = Webhook.objects.filter(pk=delivery.webhook_id)
     if answer.is_good:
         row.update(state=DeliveryState.DELIVERED, next_try_at=None, delivered_at=now, **known)
         if delivery.webhook.failures:
             webhook.update(failures=0, free_at=now)
         return
-    if is_test or delivery.tries >= len(BACK_OFF_S):
+    if delivery.is_by_hand or delivery.tries >= len(BACK_OFF_S):
         row.update(state=DeliveryState.GIVEN_UP, next_try_at=None, **known)
     else:
         row.update(next_try_at=now + timedelta(seconds=BACK_OFF_S[delivery.tries]), **known)
-    if not is_test:
+    if not delivery.is_by_hand:
         wait_s = BACK_OFF_S[min(delivery.webhook.failures, len(BACK_OFF_S) - 1)]
         webhook.update(failures=F("failures") + 1, free_at=now + timedelta(seconds=wait_s))

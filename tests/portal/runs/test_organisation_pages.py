@@ -1,14 +1,15 @@
 """The pages of organisations, as an owner, a member, an invited person and a stranger meet them."""
 
 import re
+import uuid
 
 import pytest
 
 from portal.accounts.models import Invitation, Membership, Organisation
 from portal.accounts.organisations import create_organisation
 from portal.runs import actions
-from portal.runs.models import GpuUse, Webhook
-from tests.portal.runs.rows import add, join, line, make_run
+from portal.runs.models import GpuUse, Webhook, WebhookDelivery
+from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
 ACME = "/organisations/acme/"
@@ -103,6 +104,34 @@ def test_a_webhooks_secret_is_shown_once_and_a_test_is_in_its_log(as_alice, acme
     assert "a.example" not in page(as_alice)
 
 
+def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, acme, alice, bob, node):
+    client.force_login(alice)
+    run = make_run(alice, organisation="acme")
+    actions.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    end(add(run, line()).results[0].attempt, node)
+    delivery = WebhookDelivery.objects.get()
+    address = f"{ACME}webhooks/{delivery.webhook_id}/"
+    button = f"{address}deliveries/{delivery.pk}/send-again/"
+    assert button not in page(client, address)
+    WebhookDelivery.objects.update(state="given_up", next_try_at=None, answer_status=500)
+    assert button in page(client, address)
+    assert client.get(button).status_code == 405
+    shown = client.post(button, follow=True).content.decode()
+    again = delivery.sent_again
+    assert "It is on its way once more" in shown
+    assert "sent again by hand" in shown
+    assert button not in shown
+    # The new line failed as well: it is the one that can be sent again, by owners.
+    WebhookDelivery.objects.update(state="given_up", next_try_at=None)
+    assert re.findall(r"deliveries/([^/]*)/send-again/", page(client, address)) == [str(again.pk)]
+    assert client.post(button).status_code == 409
+    join(acme, bob, by=alice)
+    client.force_login(bob)
+    assert "send-again" not in page(client, address)
+    assert client.post(button.replace(str(delivery.pk), str(again.pk))).status_code == 403
+    assert WebhookDelivery.objects.count() == 2
+
+
 def test_what_runs_use_is_shown_by_run(as_alice, acme, alice):
     run = make_run(alice, organisation="acme", profile="h200x8-nomc")
     add(run, line(), line(sample=1))
@@ -120,7 +149,8 @@ def test_a_stranger_reaches_nothing(client, alice, bob, acme):
     client.force_login(bob)
     for address in hidden:
         page(client, address, status=404)
-    for address in ("invite/", "role/", "remove/", "webhooks/", f"webhooks/{webhook.pk}/test/"):
+    again = f"webhooks/{webhook.pk}/deliveries/{uuid.uuid4()}/send-again/"
+    for address in ("invite/", "role/", "remove/", "webhooks/", f"webhooks/{webhook.pk}/test/", again):
         assert client.post(f"{ACME}{address}", {"username": "alice", "role": "member"}).status_code == 404
 
 

@@ -7,7 +7,7 @@ from django.db import connection
 
 from portal.refusals import Refusal
 from portal.runs import actions
-from portal.runs.models import Attempt, GpuUse
+from portal.runs.models import Attempt, GpuUse, WebhookDelivery
 from portal.submissions.models import Submission
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -64,3 +64,15 @@ def test_two_calls_with_one_key_make_one_run(alice):
     make = lambda: actions.create_run(alice, wishes, idempotency_key="k")  # noqa: E731 - twice the same
     one, two = together(make, make)
     assert one.pk == two.pk
+
+
+def test_what_two_owners_send_again_at_once_is_sent_again_once(alice, node):
+    run = make_run(alice)
+    actions.add_webhook(run.model.organisation, url="https://a.example/", events=["run.completed"], by=alice)
+    end(add(run, line()).results[0].attempt, node)
+    WebhookDelivery.objects.update(state="given_up", next_try_at=None)
+    delivery = WebhookDelivery.objects.get()
+    results = together(*[lambda: actions.send_again(delivery, by=alice)] * 2)
+    [refusal] = [result for result in results if isinstance(result, Refusal)]
+    assert refusal.status == 409
+    assert WebhookDelivery.objects.exclude(again_of=None).get() in results

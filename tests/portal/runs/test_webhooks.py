@@ -17,7 +17,8 @@ from portal.runs.actions.telling import BACK_OFF_S, HEARD_WITHIN, due_turns, tak
 from portal.runs.models import Webhook, WebhookDelivery
 from portal.runs.posting import is_public
 from portal.runs.teller import Teller
-from tests.portal.runs.rows import add, end, line, make_run
+from tests.portal.api.problem import problem_of
+from tests.portal.runs.rows import add, end, join, line, make_run
 from tests.stack import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -285,9 +286,123 @@ def test_whoever_has_much_to_be_told_goes_behind_whoever_waits_longer_since_thei
     assert [turn.webhook_id for turn in due_turns(now, limit=2)] == [quiet.pk, busy.pk]
 
 
+@pytest.fixture
+def given_up(told, listener):
+    """A delivery that nobody took in any of its tries, with a receiver that would take it now."""
+    listener.status = 500
+    now = timezone.now()
+    for wait in (0, *BACK_OFF_S):
+        now += timedelta(seconds=wait + 1)
+        actions.deliver_due(now)
+    delivery = WebhookDelivery.objects.get()
+    assert (delivery.state, len(listener.heard)) == ("given_up", len(BACK_OFF_S) + 1)
+    listener.status = 204
+    return delivery
+
+
+def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_its_own(
+    told, given_up, alice, listener
+):
+    webhook, _ = told
+    webhook.refresh_from_db()
+    assert webhook.free_at > timezone.now()
+    again = actions.send_again(given_up, by=alice)
+    assert actions.deliver_due(timezone.now()) == 1
+    (first, first_body), (headers, body) = listener.heard[0], listener.heard[-1]
+    assert headers["X-Pkb-Delivery"] == str(again.pk) != first["X-Pkb-Delivery"]
+    assert (headers["X-Pkb-Event"], body) == (first["X-Pkb-Event"], first_body)
+    stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
+    expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert value == expected
+    again.refresh_from_db()
+    given_up.refresh_from_db()
+    assert (again.state, again.tries, again.answer_status) == ("delivered", 1, 204)
+    assert (given_up.state, given_up.tries) == ("given_up", len(BACK_OFF_S) + 1)
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+
+
+def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up, alice, listener):
+    listener.status = 500
+    failures = Webhook.objects.get().failures
+    again = actions.send_again(given_up, by=alice)
+    assert actions.deliver_due(timezone.now()) == 1
+    again.refresh_from_db()
+    assert (again.state, again.tries) == ("given_up", 1)
+    assert Webhook.objects.get().failures == failures
+    with pytest.raises(Refusal, match=f"sent again already, as {again.pk}") as refused:
+        actions.send_again(given_up, by=alice)
+    assert refused.value.status == 409
+    third = actions.send_again(again, by=alice)
+    assert third.again_of == again
+
+
+def test_only_what_was_given_up_is_sent_again(told, alice, listener):
+    webhook, _ = told
+    delivery = WebhookDelivery.objects.get()
+    with pytest.raises(Refusal, match="still being tried"):
+        actions.send_again(delivery, by=alice)
+    actions.deliver_due(timezone.now())
+    with pytest.raises(Refusal, match="was heard"):
+        actions.send_again(delivery, by=alice)
+    listener.status = 500
+    test = actions.try_webhook(webhook, by=alice)
+    actions.deliver_due(timezone.now())
+    with pytest.raises(Refusal, match="A test is not sent again") as refused:
+        actions.send_again(test, by=alice)
+    assert refused.value.status == 409
+    assert WebhookDelivery.objects.count() == 2
+
+
+def test_owners_and_operators_alone_have_it_sent_again(told, given_up, alice, bob, operator):
+    _, run = told
+    join(run.model.organisation, bob, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.send_again(given_up, by=bob)
+    assert refused.value.status == 403
+    assert actions.send_again(given_up, by=operator).state == "waiting"
+
+
+def test_tests_and_what_is_sent_again_count_together_and_a_removed_webhook_hears_neither(
+    told, given_up, alice, monkeypatch
+):
+    webhook, _ = told
+    monkeypatch.setattr("portal.runs.actions.webhooks.SENT_BY_HAND_PER_HOUR", 1)
+    test = actions.try_webhook(webhook, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.send_again(given_up, by=alice)
+    assert refused.value.status == 429
+    test.delete()
+    again = actions.send_again(given_up, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(webhook, by=alice)
+    assert refused.value.status == 429
+    actions.remove_webhook(webhook, by=alice)
+    again.refresh_from_db()
+    assert again.state == "given_up"
+    with pytest.raises(Refusal, match="was removed"):
+        actions.send_again(again, by=alice)
+
+
+def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listener):
+    webhook, run = told
+    address = f"/api/v1/organisations/{run.model.organisation.slug}/webhooks/{webhook.pk}/deliveries/"
+    answer = alices.post(f"{address}{given_up.pk}/send-again/")
+    assert answer.status_code == 202, answer.content
+    assert (answer.json()["again_of"], answer.json()["state"]) == (str(given_up.pk), "waiting")
+    assert actions.deliver_due(timezone.now()) == 1
+    assert [(entry["id"], entry["state"], entry["again_of"]) for entry in alices.get(address).json()] == [
+        (answer.json()["id"], "delivered", str(given_up.pk)),
+        (str(given_up.pk), "given_up", None),
+    ]
+    problem_of(alices.post(f"{address}{given_up.pk}/send-again/"), status=409, field="delivery")
+    problem_of(alices.post(f"{address}{run.pk}/send-again/"), status=404, field="delivery")
+    problem_of(bobs.post(f"{address}{given_up.pk}/send-again/"), status=404, field="organisation")
+
+
 def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
     webhook, _ = told
-    monkeypatch.setattr("portal.runs.actions.webhooks.TESTS_PER_HOUR", 1)
+    monkeypatch.setattr("portal.runs.actions.webhooks.SENT_BY_HAND_PER_HOUR", 1)
     actions.try_webhook(webhook, by=alice)
     other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
     with pytest.raises(Refusal) as refused:
