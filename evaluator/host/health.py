@@ -8,6 +8,7 @@ from pathlib import Path
 from evaluator.contract import DriverFault
 from evaluator.host import driver_faults, gpu_state, processes
 from evaluator.host.driver_faults import Watch
+from evaluator.host.gpu_state import GpuState
 from evaluator.judging.driver_faults import against_the_slot, is_grave
 
 _UNOWNED_GROWTH_BYTES = 512 * 1024**2
@@ -89,14 +90,22 @@ class Health:
         if folders := sorted({path.name for path in self._work_dir.glob("gang-*")} - self._kept()):
             yield f"the folders {folders} of ended sandboxes are still there"
         for state in gpu_state.read(self._gpus):
-            yield from self._look_at_gpu(state, ours)
+            before = self._unowned.setdefault(state.index, state.unowned_bytes)
+            yield from on_gpu(state, ours=ours, unowned_before=before)
 
-    def _look_at_gpu(self, state: gpu_state.GpuState, ours: set[int]) -> Iterator[str]:
-        # In a container the driver may tell the numbers of another namespace, or none: then they say nothing.
-        foreign = set(state.processes) - ours
-        if foreign and foreign != set(state.processes):
-            yield f"processes {sorted(foreign)} that are not the judge's use GPU {state.index}"
-        first = self._unowned.setdefault(state.index, state.unowned_bytes)
-        if state.unowned_bytes > first + _UNOWNED_GROWTH_BYTES and not foreign:
-            grown = (state.unowned_bytes - first) / 1e9
-            yield f"{grown:.1f} GB of GPU {state.index}'s memory belong to no process and were free before"
+
+def on_gpu(state: GpuState, *, ours: set[int], unowned_before: int) -> Iterator[str]:
+    """What speaks against a GPU on which only the processes `ours` should be, in words.
+
+    Where the driver does not name ours, it tells the numbers of another namespace, or none, as in a container: then
+    its list says nothing, nor does the memory that belongs to nobody on it.
+    """
+    named = set(state.processes)
+    if ours and not ours & named:
+        return
+    foreign = named - ours
+    if foreign and foreign != named:
+        yield f"processes {sorted(foreign)} that are not the judge's use GPU {state.index}"
+    if state.unowned_bytes > unowned_before + _UNOWNED_GROWTH_BYTES and not foreign:
+        grown = (state.unowned_bytes - unowned_before) / 1e9
+        yield f"{grown:.1f} GB of GPU {state.index}'s memory belong to no process and were free before"

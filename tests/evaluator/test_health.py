@@ -12,6 +12,8 @@ import pytest
 
 from evaluator.contract import Assignment, EvaluationReport, SlotState, Verdict
 from evaluator.host import Judge, processes
+from evaluator.host.gpu_state import GpuState
+from evaluator.host.health import on_gpu
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -83,6 +85,30 @@ def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
             time.sleep(0.01)
         assert processes.owned_by(NOBODYS) == [left.pid]
         left.kill()
+
+
+GB = 10**9
+WAITING = {1: GB, 2: GB}
+"""An oracle rank and the rank of a gang that waits, 1 GB each."""
+
+
+@pytest.mark.parametrize(
+    ("used", "named", "words"),
+    [
+        (3 * GB, WAITING, ""),
+        (4 * GB, WAITING, "1.0 GB"),
+        (4 * GB, {**WAITING, 7: GB}, "[7]"),
+        # In containers: no numbers, or those of another namespace. What ours use is then in no sum.
+        (3 * GB, {}, ""),
+        (3 * GB, {4001: GB, 4002: GB}, ""),
+    ],
+)
+def test_what_is_on_a_gpu_speaks_against_it_only_where_the_driver_names_our_own(
+    used: int, named: dict[int, int], words: str
+) -> None:
+    state = GpuState(index=3, busy_percent=0, used_bytes=used, processes=named)
+    found = " ".join(on_gpu(state, ours={1, 2}, unowned_before=GB))
+    assert (words in found) if words else not found
 
 
 CANARY = """
