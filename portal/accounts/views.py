@@ -29,10 +29,13 @@ class SignIn(LoginView):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Sign in, or say when to try again: 429 with Retry-After, without looking at the password."""
-        wait_s = throttle.seconds_to_wait(request.POST.get("username", ""), throttle.client_address(request))
+        username = request.POST.get("username", "")
+        wait_s = throttle.seconds_to_wait(username, throttle.client_address(request))
         if not wait_s:
             return super().post(request, *args, **kwargs)
-        context = {"form": self.authentication_form(request), "next": self.get_redirect_url(), "wait_s": wait_s}
+        # The name stays in its field, the password does not; a bound form would look at the password.
+        form = self.authentication_form(request, initial={"username": username})
+        context = {"form": form, "next": self.get_redirect_url(), "wait_s": wait_s}
         response = render(request, "accounts/sign_in.html", context, status=429)
         response["Retry-After"] = str(wait_s)
         return response

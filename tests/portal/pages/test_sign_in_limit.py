@@ -18,6 +18,18 @@ def test_the_seventh_wrong_password_is_not_looked_at(client, alice):
     assert b"Too many wrong passwords" in refused.content
 
 
+def test_whoever_has_to_wait_keeps_the_name_they_typed_and_where_they_were_going(client, alice):
+    for _ in range(6):
+        attempt(client, password="wrong", name='a"l<ice')
+    data = {"username": 'a"l<ice', "password": "never shown again", "next": "/problems/"}
+    refused = client.post(ADDRESS, data, REMOTE_ADDR="192.0.2.1")
+    assert refused.status_code == 429
+    shown = refused.content.decode()
+    assert 'name="username" value="a&quot;l&lt;ice"' in shown
+    assert 'name="next" value="/problems/"' in shown
+    assert "never shown" not in shown
+
+
 def test_the_owner_still_signs_in_from_elsewhere(client, alice):
     for _ in range(7):
         attempt(client, password="wrong")
