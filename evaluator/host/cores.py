@@ -5,17 +5,22 @@ Measured on 2 H200 with 32 processors (21 November 2026, torch 2.11.0+cu130): a 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from evaluator.hardware.profiles import Profile
+from evaluator.host import gpus
 
 ATTENTIVE_S = 0.5
 """So long ranks with processors of their own look for the next message without going to sleep: longer than the pauses
 between calls, for who sleeps wakes up slowly and finds its caches cold."""
 
 _LEAST = 8
+
+_DESCRIBED = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,27 +42,64 @@ class Shares:
 
 
 def shares_for(profile: Profile) -> Shares:
-    """The shares on this machine; on CPU profiles all ranks use all processors."""
+    """The shares on this machine; on CPU profiles all ranks use all processors.
+
+    Two nodes on one machine (PKB_NODE_GPUS) have those that fall to their GPUs, unless the operator has given this one
+    processors of its own.
+
+    Raises:
+        EvaluatorError: PKB_NODE_GPUS cannot be read.
+    """
     if profile.device != "cuda":
         return Shares()
-    return shares(sorted(os.sched_getaffinity(0)), world_size=profile.world_size)
+    given = os.sched_getaffinity(0)
+    ordered = by_core(given)
+    own, everywhere = gpus.present(), gpus.everywhere()
+    if own != everywhere and len(given) == os.cpu_count():
+        ordered = of_gpus(ordered, own=own, everywhere=everywhere)
+    return shares(ordered, world_size=profile.world_size)
+
+
+def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[int]:
+    """`processors` in the order of their cores: threads of one core, which slow each other down, are neighbours."""
+
+    def place(number: int) -> tuple[int, int]:
+        try:
+            siblings = (described / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
+        except OSError:
+            siblings = ""
+        first = re.match(r"\d+", siblings)
+        return int(first[0]) if first else number, number
+
+    return sorted(processors, key=place)
+
+
+def of_gpus(processors: Sequence[int], *, own: Sequence[int], everywhere: Sequence[int]) -> list[int]:
+    """Those of `processors` that fall to the GPUs `own`, where all GPUs of the machine get the same even number."""
+    each = len(processors) // len(everywhere) // 2 * 2
+    return [
+        number
+        for place, gpu in enumerate(everywhere)
+        if gpu in own
+        for number in processors[each * place : each * (place + 1)]
+    ]
 
 
 def shares(processors: Sequence[int], *, world_size: int) -> Shares:
     """Equal shares of `processors` for the ranks and one for the host; up to half of a rank's is its oracle's.
 
-    Neighbours are often two threads of one core, so every part has an even number. Below 8 for each nothing is shared.
+    Neighbours, which are often two threads of one core, stay together: every part has an even number. Below 8 for each
+    nothing is shared.
     """
-    ordered = sorted(processors)
-    each = len(ordered) // (world_size + 1) // 2 * 2
+    each = len(processors) // (world_size + 1) // 2 * 2
     if each < _LEAST:
         return Shares()
     cut = each // 2 // 2 * 2
-    parts = [ordered[each * (rank + 1) : each * (rank + 2)] for rank in range(world_size)]
+    parts = [processors[each * (rank + 1) : each * (rank + 2)] for rank in range(world_size)]
     return Shares(
         oracle=tuple(tuple(part[:cut]) for part in parts),
         sandbox=tuple(tuple(part[cut:]) for part in parts),
-        host=tuple(ordered[:each]),
+        host=tuple(processors[:each]),
     )
 
 

@@ -20,17 +20,17 @@ def present() -> tuple[int, ...]:
     Raises:
         EvaluatorError: PKB_NODE_GPUS is no list of numbers with commas between.
     """
-    everywhere = _everywhere()
+    every = everywhere()
     text = os.environ.get(CHOICE, "").strip()
     if not text:
-        return everywhere
+        return every
     try:
         chosen = {int(number) for number in text.split(",")}
     except ValueError as error:
         raise EvaluatorError(
             f"{CHOICE}={text} is no list of GPUs; write the numbers N of /dev/nvidiaN, with commas between"
         ) from error
-    return tuple(number for number in everywhere if number in chosen)
+    return tuple(number for number in every if number in chosen)
 
 
 def environment(profile: Profile) -> dict[str, str]:
@@ -43,7 +43,7 @@ def environment(profile: Profile) -> dict[str, str]:
     """
     if profile.device != "cuda" or not os.environ.get(CHOICE, "").strip():
         return {}
-    order = gpu_state.order() or _everywhere()
+    order = gpu_state.order() or everywhere()
     chosen = gpus_for(profile)
     if unknown := set(chosen) - set(order):
         raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")
@@ -65,6 +65,7 @@ def gpus_for(profile: Profile) -> tuple[int, ...]:
     return gpus[: profile.world_size]
 
 
-def _everywhere() -> tuple[int, ...]:
+def everywhere() -> tuple[int, ...]:
+    """The minor numbers of all NVIDIA GPUs of this machine."""
     found = (_NODE.fullmatch(path.name) for path in Path("/dev").iterdir())
     return tuple(sorted(int(match[1]) for match in found if match))

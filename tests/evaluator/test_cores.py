@@ -28,6 +28,23 @@ def test_two_threads_of_a_core_belong_to_one_part():
         assert all(number ^ 1 in part for number in part)
 
 
+def test_threads_of_a_core_are_neighbours_however_the_machine_counts_them(tmp_path):
+    for number in range(8):
+        topology = tmp_path / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
+    assert cores.by_core(range(8), described=tmp_path) == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert cores.by_core({3, 1, 2}, described=tmp_path / "nowhere") == [1, 2, 3]
+
+
+def test_two_nodes_on_one_machine_have_processors_of_their_own():
+    machine, everywhere = range(128), range(8)
+    first, second = (cores.of_gpus(machine, own=own, everywhere=everywhere) for own in ((0, 1, 2, 3), (4, 5, 6, 7)))
+    assert len(first) == len(second) == 64
+    assert not set(first) & set(second)
+    assert cores.shares(first, world_size=4).sandbox
+
+
 @pytest.mark.parametrize("processors", [2, 16, 39])
 def test_few_processors_are_everybodys(processors):
     found = cores.shares(range(processors), world_size=4)
