@@ -115,6 +115,8 @@ def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, a
     assert button not in page(client, address)
     WebhookDelivery.objects.update(state="given_up", next_try_at=None, answer_status=500)
     assert button in page(client, address)
+    words = re.search(r'<button[^>]*aria-label="(Send again: [^"<>]*)">Send again</button>', page(client, address))
+    assert words[1] == f"Send again: run.completed, {delivery.created_at:%Y-%m-%d %H:%M}"
     assert client.get(button).status_code == 405
     shown = client.post(button, follow=True).content.decode()
     again = delivery.sent_again
