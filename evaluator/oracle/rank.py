@@ -8,7 +8,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,9 @@ _WARM_UP_S, _WARM_S = 0.3, 0.03
 work a moment ago."""
 
 _STAYS_WARM_S = 2.0
+
+_MOST_PARTS, _SPARE = 4, 1.125
+"""So many times the mean over ranks a rank's outputs are expected to take at most, and a rest."""
 
 Reply = tuple[wire.Body, list[int]]
 
@@ -108,7 +111,7 @@ class OracleRank:
                 os.close(descriptor)
 
     def _attentive_s(self) -> float:
-        """Between two evaluations a rank may sleep at once."""
+        """Before its first evaluation a rank may sleep at once."""
         return self._place.attentive_s if self._opened is not None else 0.0
 
     def _answer(self, message: wire.Body, descriptors: list[int]) -> Reply:
@@ -156,7 +159,7 @@ class OracleRank:
         known = (message["problem"], message["size"], message["dtype"])
         if known not in self._rooms:
             self._rooms[known] = Room(
-                groups=slots.groups_of(make_inputs(template)), output_bytes=_output_bytes(problem, examiner, template)
+                groups=slots.groups_of(make_inputs(template)), output_bytes=output_room(problem, examiner, template)
             )
         room = self._rooms[known]
         self._opened = Opened(
@@ -295,14 +298,27 @@ def _copies(values: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(tensor, tensor.clone()) for _, tensor in packer.tensors]
 
 
-def _output_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
-    """Room for a rank's outputs: what `call` needs, twice over for outputs whose length varies.
+def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
+    """Bytes of room for a rank's outputs in any call at the size of `call`: twice what it owes in this one.
 
-    Where the root of a collective returns more than the others, any rank may be the root of a later call.
+    Where the length of an output follows from contents, another call may owe many times more (15 times was seen). What
+    all ranks together owe hardly varies then, for it is what they gave each other: the room is for all of it, or for
+    four times a rank's part. Where the root of a collective returns more than the others, any rank may be the root of a
+    later call.
     """
-    needed = 0
+    room = 2 * _owed_bytes(problem, examiner, call)
+    if any(symbol not in call.dims for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)):
+        ranks = range(call.world_size)
+        together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
+        part = min(1.0, _MOST_PARTS / call.world_size)
+        room = max(room, align(math.ceil(together * part * _SPARE)))
+    return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
+
+
+def _owed_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
+    owed = 0
     for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
         is_rooted = output.shape_elsewhere is not None
         elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
-        needed += align(elements * output_dtype(call, output).itemsize)
-    return OUTPUT_HEADER_BYTES + 2 * needed + OUTPUT_HEADER_BYTES
+        owed += align(elements * output_dtype(call, output).itemsize)
+    return owed
