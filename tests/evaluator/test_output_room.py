@@ -1,0 +1,39 @@
+"""Room for outputs whose length follows from contents."""
+
+import pytest
+import torch
+
+from evaluator.arena.structure import align
+from evaluator.oracle.rank import output_room
+from evaluator.oracle.verify import Examiner
+from problems import registry
+from problems.schema import SizeName
+from problems.values import Call
+
+WORLD_SIZE = 4
+CALLS = 6
+
+
+@pytest.mark.parametrize(
+    "slug", ["gnn_sparse_embedding_all2all", "torchrec_kjt_all2all", "gsplat_3d_gaussian_splatting"]
+)
+def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
+    problem = registry.get(slug)
+    examiner = Examiner(problem)
+    calls = [
+        Call(
+            key=bytes(32),
+            index=index,
+            rank=rank,
+            world_size=WORLD_SIZE,
+            dims=problem.dims(SizeName.BASE, WORLD_SIZE),
+            dtype=torch.bfloat16,
+            device=torch.device("cpu"),
+        )
+        for index in range(CALLS)
+        for rank in range(WORLD_SIZE)
+    ]
+    owed = [sum(align(right.nbytes) for right in examiner.expected(call)) for call in calls]
+    room = [output_room(problem, examiner, call) for call in calls[:WORLD_SIZE]]
+    assert max(owed) > 0
+    assert min(room) > max(owed) + 64 * 1024
