@@ -145,6 +145,8 @@ class OracleRank:
         problem = registry.get(message["problem"])
         package = registry.package(problem.slug)
         place = self._place
+        # What the last size left takes memory that this one may need.
+        self._arguments, self._copies, self._private = [], [], None
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
@@ -170,7 +172,6 @@ class OracleRank:
             reference=importlib.import_module(f"{package}.reference").solution,
             output_bytes=room.output_bytes,
         )
-        self._private = None
         self._renew_slot(room.output_bytes)
         self._warm_up()
         return {
