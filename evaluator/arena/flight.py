@@ -39,8 +39,8 @@ class FlightNotes:
     def start(self) -> None:
         """Begin to listen; to be called in the main thread.
 
-        Blocking the signal for a thread to wait for it would not do: where a library lets signals through again, it ends
-        the process. With a handler, whatever thread receives it wakes the one that answers.
+        Blocking the signal for a thread to wait for it would not do: where a library lets signals through again, it
+        ends the process. With a handler, whatever thread receives it wakes the one that answers.
         """
         self._heard, wakes = socket.socketpair()
         wakes.setblocking(False)
