@@ -62,7 +62,8 @@ Where calls are long, no further pair is begun after so many seconds."""
 
 
 _CHEAP_BYTES = 128 * 1024**2
-"""Storing and comparing this much takes a GPU about 0.1 ms."""
+"""So much at most is stored and compared in every call of the reference: a pass over it takes 0.03 ms at the 4.8 TB/s
+of an H200's datasheet."""
 
 _BAD_ENDS = frozenset(
     {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
@@ -272,7 +273,7 @@ class Evaluation:
                         blocks=self._blocks,
                         is_practice=not self._plan.profile.is_ranked_by_speed,
                     )
-                    with cores.host_on(cores.shares_for(self._plan.profile)):
+                    with cores.host_on(self._plan.shares):
                         self._time(caller, clock, series, size=size, calls=calls, blocks=blocks)
                 if gang == 1 and self._settings.audit:
                     wire = self._count_links(size, opened, caller)

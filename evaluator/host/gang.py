@@ -22,9 +22,10 @@ from evaluator.arena.records import Command, CommandKind, Failure, Report, Repor
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host import cores, flight, gpu_state, processes, sandbox, stacks
+from evaluator.host import flight, gpu_state, processes, sandbox, stacks
 from evaluator.host.builder import Built
 from evaluator.host.channel import Channel, ChannelViolation
+from evaluator.host.cores import Shares
 from evaluator.host.held_rank import WATCH_S, HeldRank
 from evaluator.host.incidents import EvaluationCancelled, GangTrouble, Incident, IncidentKind, Observation
 from evaluator.host.logs import LogDrain, clean
@@ -50,6 +51,7 @@ class GangPlan:
     profile: Profile
     settings: JudgeSettings
     confinement: Confinement
+    shares: Shares
     gpus: tuple[int, ...] = ()
 
 
@@ -78,11 +80,10 @@ class Gang:
         sandbox.write_private(self._private)
         self._layout = sandbox.layout(plan.confinement, private=self._private)
         self._marker = f"{_MARKER}={self._private.name}"
-        self._group = sandbox.new_group(plan.confinement, plan.settings, name=self._private.name)
+        self._group = sandbox.new_group(plan.confinement, plan.settings, shares=plan.shares, name=self._private.name)
         self._namespace: str | None = None
         self._namespace_held: int | None = None
         self._is_ready = False
-        self._shares = cores.shares_for(plan.profile)
         self._incidents: list[Incident] = []
         self._ranks: list[HeldRank] = []
         ends = _Ends()
@@ -138,16 +139,16 @@ class Gang:
             self._selector.register(rank.channel, selectors.EVENT_READ, rank)
 
     def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
-        profile, settings = self.plan.profile, self.plan.settings
+        profile, settings, shares = self.plan.profile, self.plan.settings, self.plan.shares
         return {
             "ranks": described,
             "exits": exits,
             "world_size": profile.world_size,
             "device": profile.device,
             "process_group": profile.process_group,
-            "threads": self._shares.threads(self._shares.sandbox, world_size=profile.world_size),
-            "cores": self._shares.sandbox,
-            "attentive_s": self._shares.attentive_s,
+            "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
+            "cores": shares.sandbox,
+            "attentive_s": shares.attentive_s,
             "source": self._layout.source,
             "store": self._layout.store,
             "compat": self._layout.compat,
@@ -275,7 +276,7 @@ class Gang:
             now = time.monotonic()
             if now >= deadline or (self._incidents and self._is_all_known(reports)):
                 break
-            is_awake = self._is_ready and now - start < self._shares.attentive_s
+            is_awake = self._is_ready and now - start < self.plan.shares.attentive_s
             for key, _ in self._selector.select(0 if is_awake else min(_POLL_S, deadline - now)):
                 self._hear(key.data, reports)
             self._look_at_sandbox()

@@ -16,6 +16,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import sandbox, survey
 from evaluator.host.builder import Builder
+from evaluator.host.cores import shares_for
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.gpus import gpus_for
@@ -75,6 +76,7 @@ class Judge:
                 profile=self.profile,
                 settings=settings,
                 confinement=self._confine(),
+                shares=shares_for(self.profile),
                 gpus=gpus_for(self.profile),
             )
             self._health = Health(
@@ -253,7 +255,11 @@ class Judge:
         if evaluation.has_held_ranks and not self._quarantine:
             self._prove_clean(evaluation)
         if self.settings.warm and not self._quarantine:
-            self._refill()
+            try:
+                self._refill()
+            except EvaluatorError as error:
+                # This evaluation has its verdict; the next one starts its own gang, and is told if that fails too.
+                logger.warning("no gang waits for the next evaluation: %s", error)
 
     def _own_processes(self) -> list[int]:
         """Every process of ours that lives between evaluations: oracle ranks, and gangs that saw no submission."""

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
-from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host import seccomp
 from evaluator.host.cgroups import Group, GroupLimits, Hierarchy
-from evaluator.host.cores import Shares, shares_for
+from evaluator.host.cores import Shares
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot_users import Stage, inside_groups
 
@@ -180,7 +179,7 @@ def group_limits(settings: JudgeSettings, shares: Shares) -> GroupLimits:
     )
 
 
-def new_group(confinement: Confinement, settings: JudgeSettings, *, name: str) -> Group | None:
+def new_group(confinement: Confinement, settings: JudgeSettings, *, shares: Shares, name: str) -> Group | None:
     """A control group for one sandbox, or None where there are none here.
 
     Raises:
@@ -188,9 +187,8 @@ def new_group(confinement: Confinement, settings: JudgeSettings, *, name: str) -
     """
     if confinement.hierarchy is None:
         return None
-    limits = group_limits(settings, shares_for(profiles.get(settings.profile)))
     try:
-        return confinement.hierarchy.new(name, limits)
+        return confinement.hierarchy.new(name, group_limits(settings, shares))
     except OSError as error:
         raise EvaluatorError(f"no control group for the sandbox: {error}") from error
 

@@ -101,7 +101,7 @@ def survey(
 def _probed(confined: Confinement, profile: Profile, settings: JudgeSettings, *, private: Path) -> dict[str, Any]:
     """What the probe saw inside."""
     call_filter = open_filter()
-    group = new_group(confined, settings, name=private.name)
+    group = new_group(confined, settings, shares=shares_for(profile), name=private.name)
     inherited = () if call_filter is None else (call_filter,)
     line = command(
         confined,
