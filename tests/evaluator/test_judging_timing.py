@@ -219,6 +219,13 @@ def test_a_second_gang_that_agrees_leaves_the_first_score_and_a_slower_full_seri
     assert timing.settle([first, slower], RULES)[0].score == pytest.approx(200 / 130, rel=0.01)
 
 
+def test_a_disturbed_block_of_a_second_gang_does_not_make_it_disagree():
+    alone, _ = timing.settle([series()], RULES)
+    disturbed = series(reference_us=(200.0, 200.0, 140.0), gang=2, seed=2)
+    assert timing.agrees([disturbed], alone, RULES)
+    assert not timing.agrees([series(reference_us=(140.0,) * 3, gang=2, seed=2)], alone, RULES)
+
+
 def test_a_report_agrees_with_its_own_record_after_json():
     for records in ([series()], [series(), series(gang=2, seed=3)], [series(floor_us=150.0)]):
         report = EvaluationReport.from_json(report_of(*records).to_json())
