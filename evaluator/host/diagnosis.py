@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
-from evaluator.contract import Finding, RankState, Verdict
+from evaluator.contract import Collective, Finding, RankState, Verdict
 from evaluator.host import flight
 from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
 
@@ -164,13 +164,12 @@ def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
 
 
 def _are_apart(observations: Sequence[Observation]) -> bool:
-    """Whether two ranks of a group wait in different collectives of it, which no time will mend."""
-    waiting = [flight.pending(seen.collectives) for seen in observations]
-    at: dict[tuple[int, ...], set[tuple[str, int]]] = {}
-    for one in waiting:
-        if one is not None:
-            at.setdefault(one.ranks, set()).add((one.operation, one.sequence))
-    return any(len(places) > 1 for places in at.values())
+    """Whether ranks of a group wait in different collectives of it."""
+    waiting: dict[tuple[int, ...], list[Collective]] = {}
+    for seen in observations:
+        if (one := flight.pending(seen.collectives)) is not None:
+            waiting.setdefault(one.ranks, []).append(one)
+    return any(map(flight.are_apart, waiting.values()))
 
 
 def _places(observations: Sequence[Observation]) -> str:

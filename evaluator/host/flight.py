@@ -9,7 +9,9 @@ from evaluator.contract import Collective
 
 _MOST = 8
 _MOST_RANKS = 64
-_NAME = re.compile(r"[\w.:>\- ]{1,64}")
+_NAME = re.compile(r"[\w.:>\- ]{1,64}|recv \d{1,4}<-\d{1,4}")
+_PAIRWISE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+"""How NCCL's recorder names sends and receives: the rank of its own first, then its peer."""
 _TENSORS = re.compile(r"[\w\[\], ]{0,80}")
 
 
@@ -36,6 +38,18 @@ def _is_plain(one: Collective) -> bool:
 def pending(collectives: Sequence[Collective]) -> Collective | None:
     """The oldest that has not finished."""
     return next((one for one in collectives if not one.is_done), None)
+
+
+def are_apart(waiting: Sequence[Collective]) -> bool:
+    """Whether ranks of one group that wait for these, one each, wait for different things, which no time will mend.
+
+    Sends and receives say so only where all ranks of the group wait in one, and none of them has found its peer.
+    """
+    pairs = [_PAIRWISE.fullmatch(one.operation) for one in waiting]
+    if not all(pairs):
+        return len({(one.operation, one.sequence) for one in waiting}) > 1
+    routes = [(pair[2], pair[3]) if pair[1] == "send" else (pair[3], pair[2]) for pair in pairs if pair is not None]
+    return len(waiting) == len(waiting[0].ranks) and len(set(routes)) == len(routes)
 
 
 def words(collectives: Sequence[Collective], *, world_size: int) -> str:

@@ -218,6 +218,38 @@ def test_a_note_that_our_code_does_not_write_is_passed_over(changed: dict[str, o
     assert flight.read(json.dumps([right | changed])) == ()
 
 
+def waiting_in(operation: str, *, sequence: int = 1, ranks: tuple[int, ...] = (0, 1)) -> Collective:
+    return Collective(operation=operation, ranks=ranks, number=1, sequence=sequence, tensors="", is_done=False)
+
+
+@pytest.mark.parametrize(
+    ("operations", "is_deadlock"),
+    [
+        (["recv 0<-1", "recv 1<-0"], True),
+        (["send 0->1", "send 1->2", "send 2->0"], True),
+        (["send 0->1", "recv 1<-0"], False),
+        (["recv 0<-1", "send 1->0", "recv 2<-1"], False),
+        (["all_reduce", "all_gather"], True),
+        (["all_reduce", "all_reduce"], False),
+    ],
+)
+def test_ranks_that_wait_on_their_gpus_are_told_from_slow_ones_by_what_they_wait_for(
+    operations: list[str], *, is_deadlock: bool
+) -> None:
+    ranks = tuple(range(len(operations)))
+    assert flight.are_apart([waiting_in(operation, ranks=ranks) for operation in operations]) is is_deadlock
+
+
+def test_receives_of_some_ranks_say_nothing_while_another_rank_is_at_work() -> None:
+    assert not flight.are_apart([waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2)) for rank in (1, 2)])
+
+
+def test_a_receive_is_read_as_the_recorder_of_nccl_names_it() -> None:
+    note = {"operation": "recv 0<-1", "ranks": [0, 1], "number": 1, "sequence": 1, "tensors": "", "is_done": False}
+    (read,) = flight.read(json.dumps([note]))
+    assert read.operation == "recv 0<-1"
+
+
 DUMP = """Thread 0x00007f0000000001 (most recent call first):
   File "/usr/lib/python3/threading.py", line 300 in wait
 
