@@ -1,4 +1,4 @@
-"""What the problems on a causal attention layer split over ranks say alike. No torch."""
+"""What the problems on causal attention split over ranks say alike. No torch."""
 
 from problems.schema import Argument, ArgumentKind, Hop
 from problems.taxonomy import Communication
@@ -13,6 +13,21 @@ SCALE_AND_CAUSAL = (
     ),
     Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
 )
+
+
+def least_exchange(ranks: int, *, by_keys: int = 2, by_queries: int = 2) -> float:
+    """The fewest blocks that a rank moves one way, on average over the ranks; a block is one tensor of its shard.
+
+    For a pair of shards either the earlier one's keys and values travel (and their gradients back: `by_keys` blocks)
+    or the later one's queries, and their result back (`by_queries`). Or one rank attends for all of a head: then each
+    of the others moves its own once, the first one only keys and the last one only queries. Another rank can do so for
+    another head, so that all have the same work.
+    """
+    pairwise = ranks * (ranks - 1) / 2 * min(by_keys, by_queries)
+    at_one_rank = (ranks - 2) * (by_keys + by_queries) if ranks > 2 else pairwise
+    return min(pairwise, at_one_rank) / ranks
+
+
 RING_STEP = Hop(
     source="context rank c",
     target="context rank c + 1",

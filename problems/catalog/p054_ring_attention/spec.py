@@ -1,5 +1,6 @@
 """Causal ring attention, described."""
 
+from problems import attention_spec as attention
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -23,17 +24,18 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Two products of matrices per pair of a query and a key that it sees.
 
     FLOPs are the mean over ranks: a query sees (S + 1) / 2 keys on average, and work can be spread so that all ranks
-    do the same. The wire carries keys and values to the rank that needs all earlier ones, the last.
+    do the same. So can what travels: keys and values to later ranks, queries to earlier ones and results back, or
+    heads to one rank each. The least of these is counted, the mean over ranks.
     """
     heads = dims["B"] * dims["num_heads"] * dims["head_dim"]
     block = heads * dims["S_local"] * element_bytes
-    moved = 2 * (world_size - 1) * block
     return Cost(
         flops={"matmul": 4 * heads * dims["S_local"] * (dims["S"] + 1) / 2},
         memory_bytes=4 * block,
-        wire_bytes=moved,
-        reference_wire_bytes=moved,
-        note="The last rank needs every earlier block; rank r needs only r of them, the reference sends all to all.",
+        wire_bytes=attention.least_exchange(world_size) * block,
+        reference_wire_bytes=2 * (world_size - 1) * block,
+        note="Queries and results may travel in place of keys and values, or heads to one rank each; the reference "
+        "sends every block of keys and values past every rank.",
     )
 
 

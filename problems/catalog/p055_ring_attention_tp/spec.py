@@ -21,20 +21,25 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
     """Two projections and causal attention of the rank's heads; FLOPs are the mean over context ranks.
 
-    The last context rank needs the keys and values of all earlier ones; then partial outputs are summed.
+    Context ranks exchange keys and values, or queries and results, or heads. Then outputs are summed over the pair, or
+    each of its ranks gets the other's heads and their part of the projection, or it got the weights of the other's
+    heads and attends to all of them. Means over context ranks.
     """
     tokens, hidden, features = dims["B"] * dims["S_local"], dims["D"], dims["features"]
     contexts, tensors = dims["cp_size"], dims["tp_size"]
-    attention = 4 * tokens * features * (dims["S"] + 1) / 2
-    ring = 2 * (contexts - 1) * tokens * features
-    reduced = 2 * (tensors - 1) / tensors * tokens * hidden
+    scores = 4 * tokens * features * (dims["S"] + 1) / 2
+    others = tensors - 1
+    exchanged = attention.least_exchange(contexts) * tokens * features
+    reduced = 2 * others / tensors * tokens * hidden
+    projected = others * features * (tokens + hidden)
+    all_heads = tensors * exchanged + others * 4 * features * hidden
     return Cost(
-        flops={"matmul": 8 * tokens * hidden * features + attention},
+        flops={"matmul": 8 * tokens * hidden * features + scores},
         memory_bytes=element_bytes * (2 * tokens * hidden + 4 * features * hidden),
-        wire_bytes=(ring + reduced) * element_bytes,
-        reference_wire_bytes=(ring + reduced) * element_bytes,
-        note="For the last context rank. Where grouped hidden states are smaller than keys and values they may travel "
-        "instead; here both are as large. Assumes no reduction inside the network.",
+        wire_bytes=min(exchanged + min(reduced, projected), all_heads) * element_bytes,
+        reference_wire_bytes=(2 * (contexts - 1) * tokens * features + reduced) * element_bytes,
+        note="The reference sends every block of keys and values past every context rank and all-reduces the outputs. "
+        "Fewer bytes may cost more operations.",
     )
 
 

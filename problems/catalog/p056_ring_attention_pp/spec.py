@@ -20,18 +20,19 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
     """One stage: two projections and causal attention; FLOPs are the mean over context ranks.
 
-    The last context rank of the second stage receives all earlier keys and values and its stage's input. Stages work
-    one after the other, which the floor of a single rank does not show.
+    A rank of the second stage receives its stage's input; within a stage keys and values travel, or queries and
+    results, or heads: the mean over context ranks. Stages work one after the other, which the floor of a single rank
+    does not show.
     """
     tokens, hidden = dims["B"] * dims["S_local"], dims["D"]
-    received = (2 * (dims["cp_size"] - 1) + dims["pp_size"] - 1) * tokens * hidden * element_bytes
+    block, stage_input = tokens * hidden * element_bytes, dims["pp_size"] - 1
     return Cost(
         flops={"matmul": 8 * tokens * hidden * hidden + 4 * tokens * hidden * (dims["S"] + 1) / 2},
         memory_bytes=element_bytes * (2 * tokens * hidden + 4 * hidden * hidden),
-        wire_bytes=received,
-        reference_wire_bytes=received,
-        note="For the last context rank of the second stage. Work of one stage only: the second cannot begin before "
-        "the first has finished some positions.",
+        wire_bytes=(attention.least_exchange(dims["cp_size"]) + stage_input) * block,
+        reference_wire_bytes=(2 * (dims["cp_size"] - 1) + stage_input) * block,
+        note="For the second stage; the reference sends every block of keys and values past every rank of it. Work of "
+        "one stage only: the second cannot begin before the first has finished some positions.",
     )
 
 

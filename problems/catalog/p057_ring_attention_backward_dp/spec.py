@@ -1,5 +1,6 @@
 """Ring attention backward with data-parallel averaging, described."""
 
+from problems import attention_spec as attention
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -32,8 +33,9 @@ _TOLERANCE = Tolerance(
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Five products per pair of a query and a key that it sees, all of them unless attention is causal.
 
-    Keys and values of the other context ranks arrive, and gradients go back for them; counted in the run's dtype and
-    for causal attention, where half the pairs are seen, because a call may be either.
+    Keys and values travel and their gradients come back, or queries with their output's gradient and then theirs, or
+    heads go to one rank each: the least, a mean over ranks, in the run's dtype and for causal attention, where half the
+    pairs are seen, because a call may be either.
     """
     cp, dp = dims["cp_size"], dims["dp_size"]
     block = dims["B"] * dims["S_local"] * dims["num_heads"] * dims["head_dim"]
@@ -41,10 +43,10 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     return Cost(
         flops={"matmul": 10 * block * cp * dims["S_local"] / 2},
         memory_bytes=8 * block * element_bytes + 4 * dims["B"] * dims["num_heads"] * dims["S_local"],
-        wire_bytes=2 * (cp - 1) * block * element_bytes + reduced,
+        wire_bytes=attention.least_exchange(cp, by_keys=4, by_queries=3) * block * element_bytes + reduced,
         reference_wire_bytes=2 * (cp - 1) * block * element_bytes + 2 * (cp if cp > 1 else 0) * block * 4 + reduced,
-        note="Least: each pair of ranks exchanges keys and values or what their gradients need; the reference also "
-        "carries float32 gradients all the way around.",
+        note="The reference sends every block of keys and values past every rank, and carries float32 gradients all "
+        "the way around.",
     )
 
 
