@@ -21,9 +21,12 @@ def _dims(world_size: int, *, experts: int, topk: int, tokens: int) -> Dims:
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """The mask is read once; a rank needs the counts of its own experts from every peer."""
+    """Half of the mask is read; a rank needs the counts of its own experts from every peer.
+
+    It is one-hot over the experts: whoever reads on until the one need not read the rest, half of them on average.
+    """
     del element_bytes
-    mask = dims["E"] * dims["topk"] * dims["M"]
+    mask = dims["E"] * dims["topk"] * dims["M"] / 2
     return Cost(
         flops={"fp32": mask},
         memory_bytes=4 * mask + 16 * world_size + 4 * dims["E"] + 4 * dims["E_local"],
