@@ -21,15 +21,21 @@ def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """A product of full size per rank, of which W - 1 row blocks leave and W - 1 partial blocks have to arrive."""
+    """As many operations as a product of full size per rank, wherever they are done.
+
+    Partial products need not be what travels: p ranks can share a longer part of the contraction, each of them for 1/p
+    of the rows. Then (p - 1)/p of the operands have to arrive, and partial rows of W/p ranks are summed.
+    """
     rows, inner, columns, own = dims["M"], dims["K_local"], dims["N"], dims["M_local"]
-    received = (world_size - 1) * own * columns * element_bytes
+    ways = (p for p in range(1, world_size + 1) if world_size % p == 0)
+    received = min((1 - 1 / p) * inner * (rows + p * columns) + (1 - p / world_size) * rows / p * columns for p in ways)
     return Cost(
         flops={"matmul": 2 * rows * columns * inner},
         memory_bytes=element_bytes * (rows * inner + inner * columns + own * columns),
-        wire_bytes=received,
-        reference_wire_bytes=received,
-        note="Assumes no reduction inside the network, and partial products in the run's dtype.",
+        wire_bytes=received * element_bytes,
+        reference_wire_bytes=(world_size - 1) * own * columns * element_bytes,
+        note="Where the contraction is short, operands may travel in place of partial products, or some of both. "
+        "Assumes no reduction inside the network, and partial products in the run's dtype.",
     )
 
 

@@ -1,5 +1,7 @@
 """Distributed SigLIP loss, described."""
 
+from math import sqrt
+
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -17,15 +19,21 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """Every image of the rank against every text of the world; all texts but the own ones have to arrive."""
+    """Every image of the world against every text, an equal part of the pairs on each rank.
+
+    A rank that meets a ranks' images with b ranks' texts, a b = W, needs a + b - 2 shards that are not its own, and
+    a + b is at least 2 sqrt(W) whatever the shape. Sums of a shard's losses go back as single numbers.
+    """
     features = dims["B"] * dims["D"] * element_bytes
     moved = (world_size - 1) * features
     pairs = dims["B"] * dims["B"] * world_size
     return Cost(
         flops={"matmul": 2 * pairs * dims["D"], "fp32": 4 * pairs},
         memory_bytes=2 * features + element_bytes,
-        wire_bytes=moved,
+        wire_bytes=2 * (sqrt(world_size) - 1) * features,
         reference_wire_bytes=moved,
+        note="Images of some ranks may meet texts of some others anywhere (on 8 ranks 2 shards of images and 4 of "
+        "texts on each). The reference gathers all texts everywhere.",
     )
 
 

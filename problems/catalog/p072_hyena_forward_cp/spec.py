@@ -40,7 +40,9 @@ def divides_channels(world_size: int) -> str | None:
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Three real transforms of twice the sequence per channel; the reference sends four streams.
 
-    The filters' transform counts as one of the three.
+    The filters' transform counts as one of the three. Of the 2 W chunks of a channel, all but one rank's two move to
+    the rank that transforms it, and as many results back; but the last chunk matters to none but itself, and the first
+    one depends on none.
     """
     length = dims["Ls"] * world_size
     stream = dims["B"] * dims["C"] * dims["Ls"]
@@ -50,10 +52,10 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     return Cost(
         flops={"fp32": transforms * 2.5 * 2 * length * log2(2 * length)},
         memory_bytes=element_bytes * (4 * stream + weights),
-        wire_bytes=sent / 2,
+        wire_bytes=sent / 2 * (1 - 1 / (2 * (world_size - 1))),
         reference_wire_bytes=sent,
         note="Two streams are enough: x2 and v can be multiplied before they leave, and x1 need not travel where the "
-        "result is gated after it has come back.",
+        "result is gated after it has come back. The last chunk need not leave, the first one's result not come back.",
     )
 
 

@@ -21,17 +21,17 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Every logit is read once; per token a maximum, a sum and a target logit have to be known everywhere.
 
-    Each rank can fold its shard into one number, the sum of exponentials against a maximum of its own, plus that
-    maximum; the target's logit comes from one rank. Counted as in the reference: three all-reduces of one element.
+    Each rank can fold its shard into one number, the logarithm of its sum of exponentials. It goes in float32 to the
+    rank that holds the target's logit, which returns the loss in the run's dtype to all.
     """
     tokens = dims["B"] * dims["S"]
-    shared = 3 * 2 * (world_size - 1) / world_size * tokens * element_bytes
+    remote = (world_size - 1) / world_size * tokens
     return Cost(
         flops={"fp32": 4 * tokens * dims["Vl"]},
         memory_bytes=element_bytes * tokens * dims["Vl"] + 8 * tokens + element_bytes * tokens,
-        wire_bytes=shared,
-        reference_wire_bytes=2 * shared,
-        note="The reference shares float32 statistics; the least is counted in the run's dtype.",
+        wire_bytes=remote * (4 + min(4, element_bytes)),
+        reference_wire_bytes=3 * 2 * remote * 2 * element_bytes,
+        note="The reference all-reduces three float32 statistics of every token.",
     )
 
 

@@ -50,21 +50,29 @@ def divides_channels(world_size: int) -> str | None:
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """A convolution of the rank's channels to all output channels, and an all-reduce of the result.
+    """As many operations as a convolution of the rank's channels to all output channels, wherever they are done.
 
-    The wire carries at least 2 (W-1)/W of the result one way without reduction inside the network: partial sums in the
-    run's dtype, although a solution may send wider ones.
+    Every rank has to receive (W-1)/W of the result, unless it gets all operands and makes the whole result. Before that
+    partial sums of its 1/W arrive; or p ranks that share their channels each convolve 1/p of the places, for which
+    (p - 1)/p of the operands have to arrive, and partial sums of W/p ranks are added. Halos are left out.
     """
     inputs = dims["B"] * dims["Ci"] * dims["Ti"] * dims["Hi"] * dims["Wi"]
     weights = dims["Co"] * dims["Ci"] * dims["Kk"] ** 3
     outputs = dims["B"] * dims["Co"] * dims["To"] * dims["Ho"] * dims["Wo"]
-    wire = 2 * (world_size - 1) / world_size * outputs * element_bytes
+    remote = (world_size - 1) / world_size
+    summed = min(
+        (1 - 1 / p) * (inputs + p * weights) + (1 - p / world_size) * outputs / p
+        for p in range(1, world_size + 1)
+        if world_size % p == 0
+    )
+    received = min(summed + remote * outputs, (world_size - 1) * (inputs + weights))
     return Cost(
         flops={"matmul": 2 * outputs * dims["Ci"] * dims["Kk"] ** 3},
         memory_bytes=element_bytes * (inputs + weights + dims["Co"] + outputs),
-        wire_bytes=wire,
-        reference_wire_bytes=wire,
-        note="Assumes no reduction inside the network.",
+        wire_bytes=received * element_bytes,
+        reference_wire_bytes=2 * remote * outputs * element_bytes,
+        note="A rank may convolve all channels of its part of the video: their inputs are fewer bytes than partial "
+        "sums. The reference all-reduces. Assumes no reduction inside the network.",
     )
 
 
