@@ -11,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Reading,
     Size,
     SizeName,
     Tolerance,
@@ -42,7 +43,8 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
     The filters' transform counts as one of the three. Of the 2 W chunks of a channel, all but one rank's two move to
     the rank that transforms it, and as many results back; but the last chunk matters to none but itself, and the first
-    one depends on none.
+    one depends on none. Transforms can be made of small products, so their operations (the usual FFT count, fewer than
+    such products have) count as tensor-core work.
     """
     length = dims["Ls"] * world_size
     stream = dims["B"] * dims["C"] * dims["Ls"]
@@ -50,7 +52,7 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     sent = 4 * (world_size - 1) / world_size * stream * element_bytes
     weights = dims["G"] / world_size * dims["Lf"] + dims["C"] / world_size
     return Cost(
-        flops={"fp32": transforms * 2.5 * 2 * length * log2(2 * length)},
+        flops={"matmul": transforms * 2.5 * 2 * length * log2(2 * length)},
         memory_bytes=element_bytes * (4 * stream + weights),
         wire_bytes=sent / 2 * (1 - 1 / (2 * (world_size - 1))),
         reference_wire_bytes=sent,
@@ -130,6 +132,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
+    counted_flops=Reading(least=0.0, most=0.0, reason="torch counts no operations in Fourier transforms."),
     refuses_world_size=divides_channels,
     world_size_rule="a power of two up to 1024",
     hops=(
