@@ -164,6 +164,7 @@ class CallKind(StrEnum):
     NEAR = "near"
     REPEATED = "repeated"
     AUDITED = "audited"
+    BURST = "burst"
 
 
 class SourceFile(Message, frozen=True, kw_only=True):
@@ -318,8 +319,10 @@ class SizeTiming(Message, frozen=True, kw_only=True):
 
     `ratios` holds one reference / candidate value per block A B B A; `floor_us` is None where no floor applies.
     `rank_medians_us` is the candidate's median per rank. `window_us` is the median of the host's window around a
-    call, `gap_us` of what lies between the host's clock and the claim, and `band_us` how large that may be: the most
-    that a forged claim could gain per call.
+    call, from the moment when contents became readable. `gap_us` is what lies between `GO`, the answer and the claim,
+    and `band_us` how large that may be: the most that a forged claim could gain per call. `outside_us` and
+    `outside_band_us` are the same of the whole window: the most that work done before `GO` could gain. `burst_us` is
+    what a further call of a burst took, and `burst_band_us` how much that may be.
     """
 
     size: str
@@ -331,6 +334,10 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     window_us: float | None = None
     gap_us: float | None = None
     band_us: float | None = None
+    outside_us: float | None = None
+    outside_band_us: float | None = None
+    burst_us: float | None = None
+    burst_band_us: float | None = None
 
 
 class Timing(Message, frozen=True, kw_only=True):
@@ -428,10 +435,29 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 
 
 class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
-    """One call of the reference: the slowest rank's time, and how long the host waited for it."""
+    """One call of the reference: the slowest rank's time, and how long the host waited for it.
+
+    `window_ns` also holds the publishing and reading of the inputs where the ranks did as sandbox ranks do; it is None
+    in reports from before that was measured.
+    """
 
     longest_ns: int
     answer_ns: int
+    window_ns: int | None = None
+
+
+class Burst(Message, frozen=True, kw_only=True, array_like=True):
+    """Calls of the submission one after the other, between one `GO` and one answer; no rank times them.
+
+    `calls` is how many, on new contents each, lined up before each. `window_ns` runs on the host's clock from the
+    moment when their contents became readable to the last answer, `answer_ns` from `GO`. `checked` has the number of
+    the contents whose outputs were compared, for one of several; all outputs lay in place when the ranks answered.
+    """
+
+    calls: int
+    window_ns: int
+    answer_ns: int
+    checked: tuple[int, ...] = ()
 
 
 class WorkKind(StrEnum):
@@ -529,7 +555,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     the first block and after the last one; `processes` is how many the sandbox then had. Where `is_primed`, the
     reference met every contents once before it was timed on them. `kept_gaps_ns` are from calls of the reference
     between the timed ones in which the oracle ranks also stored outputs and compared inputs, as sandbox ranks do: how
-    much later than their claimed end the host heard of them.
+    much later than their claimed end the host heard of them. `kept_windows_ns` are the same calls' times on the host's
+    clock from the moment when contents became readable, less the claim. `bursts` were run between the blocks.
     """
 
     size: str
@@ -546,6 +573,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     processes: int = 0
     is_primed: bool = False
     kept_gaps_ns: tuple[int, ...] = ()
+    kept_windows_ns: tuple[int, ...] = ()
+    bursts: tuple[Burst, ...] = ()
 
 
 class TimingRules(Message, frozen=True, kw_only=True):
@@ -554,6 +583,10 @@ class TimingRules(Message, frozen=True, kw_only=True):
     Attributes:
         band_us: how much longer than the reference's the time between claim and answer may be at the median.
         band_bytes_us: bytes of payload per microsecond that are allowed on top: they are copied and compared there.
+        reading_us: how much longer than that the same may be where it begins with contents becoming readable.
+        burst_us: what a further call of a burst may take beyond the claimed time; None: not judged.
+        burst_ratio: how many times the claimed time it may take besides.
+        burst_bytes_us: bytes of payload per microsecond that are allowed on top: they are published and copied there.
         settle_ratio: largest ratio of the time until the device was idle to the time of the call; None: not judged.
         settle_jitter_us: what it may be longer in any case.
         baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
@@ -569,6 +602,10 @@ class TimingRules(Message, frozen=True, kw_only=True):
     baseline_drift: float | None
     baseline_jitter_us: float
     busy_cores: float | None = None
+    reading_us: float = 0.0
+    burst_us: float | None = None
+    burst_ratio: float = 1.0
+    burst_bytes_us: float = 1.0
 
 
 class Record(Message, frozen=True, kw_only=True):

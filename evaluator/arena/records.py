@@ -112,7 +112,8 @@ class Report:
 class Command:
     """One record to a rank. LOAD carries two descriptors: the call's input file and its output file.
 
-    `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree. GO may ask
+    `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree; `held` keeps
+    the call for a burst: one GO then runs all that are held, one after the other. GO may ask
     for a `delay_us` between the line-up and the call, and to `count` the library collectives in it; a descriptor that
     comes with it takes the records of an audited call. STORE carries a new output file, for what was returned as it is
     now.
@@ -123,19 +124,27 @@ class Command:
     reuse: bool = False
     delay_us: int = 0
     count: bool = False
+    held: bool = False
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIII")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIII")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count)
+        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.held)
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse, delay_us, count = cls.LAYOUT.unpack(packet)
-        return cls(kind=CommandKind(kind), call=call, reuse=bool(reuse), delay_us=delay_us, count=bool(count))
+        _magic, kind, call, reuse, delay_us, count, held = cls.LAYOUT.unpack(packet)
+        return cls(
+            kind=CommandKind(kind),
+            call=call,
+            reuse=bool(reuse),
+            delay_us=delay_us,
+            count=bool(count),
+            held=bool(held),
+        )
 
 
 EXIT = struct.Struct("<4sIi")

@@ -7,18 +7,16 @@ import array
 import contextlib
 import faulthandler
 import importlib.util
-import json
 import mmap
 import os
 import shutil
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +27,10 @@ from torch._C._distributed_c10d import FileStore
 from evaluator.arena import attention, audit, device, records
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
 from evaluator.arena.counting import CollectiveCount
-from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.flight import FlightNotes
 from evaluator.arena.records import Command, CommandKind, Failure, Phase, Report, ReportKind
-from evaluator.arena.structure import Area, Unpacker, align, copy_into, joined, read_head
+from evaluator.arena.slot import Slot, describe_outputs, place_outputs, read_slot, store_outputs
+from evaluator.arena.structure import Area, Unpacker, read_head
 
 _MAX_TEXT = records.DIARY_FLIGHT_START - records.DIARY_TEXT_START - 1
 
@@ -106,26 +104,6 @@ class ChannelLost(Exception):
     """The channel to the host was closed from inside."""
 
 
-@dataclass
-class Slot:
-    """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
-
-    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory.
-    """
-
-    arguments: list[Any]
-    tensors: list[torch.Tensor]
-    mutable: frozenset[int]
-    written: list[Any]
-    nothing: frozenset[int]
-    lists: frozenset[int]
-    names: list[str]
-    output: mmap.mmap
-    area: Area
-    before: list[torch.Tensor] = field(default_factory=list)
-    returned: list[Any] = field(default_factory=list)
-
-
 def run_rank(place: Place) -> None:
     """Be rank `place.rank` until the host closes the channel."""
     diary = Diary(place.diary)
@@ -155,6 +133,9 @@ class Shim:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
         self._slot: Slot | None = None
+        self._held: list[Slot] = []
+        self._held_inputs: torch.Tensor | None = None
+        self._held_bytes = 0
         self._input_area: device.DeviceMemory | None = None
         self._output_area: device.DeviceMemory | None = None
 
@@ -235,49 +216,48 @@ class Shim:
 
     def _load(self, command: Command, descriptors: list[int]) -> None:
         self._diary.note(Phase.LOADING)
-        previous = self._slot.tensors if self._slot is not None and command.reuse else ()
         if self._slot is not None:
             self._slot.returned.clear()
-        inputs, outputs, *areas = descriptors
-        self._slot = self._read(inputs, outputs, areas, previous)
+        if command.held:
+            self._held.append(self._read(descriptors, is_held=True))
+        else:
+            previous = self._slot.tensors if self._slot is not None and command.reuse else ()
+            self._slot = self._read(descriptors, previous=previous)
         for descriptor in descriptors:
             os.close(descriptor)
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
-    def _read(self, inputs: int, outputs: int, areas: Sequence[int], previous: Sequence[torch.Tensor]) -> Slot:
+    def _read(
+        self, descriptors: Sequence[int], *, previous: Sequence[torch.Tensor] = (), is_held: bool = False
+    ) -> Slot:
+        inputs, outputs, *areas = descriptors
         with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
             tree, data = read_head(buffer)
             for ranks in tree["groups"]:
                 self._group(tuple(ranks))
             self._map(areas, tree["areas"])
+            output = mmap.mmap(outputs, 0)
             source: Area = buffer
-            if self._input_area is not None:
-                source, data = self._input_area.bytes, 0
-            unpacker = Unpacker(source, data=data, device=self._device, group_of=self._group, previous=previous)
-            arguments: list[Any] = []
-            mutable: set[int] = set()
-            for name, item in tree["arguments"]:
-                first = len(unpacker.tensors)
-                arguments.append(unpacker.unpack(item))
-                if name in tree["mutable"]:
-                    mutable.update(range(first, len(unpacker.tensors)))
-        names = [name for name, _ in tree["arguments"]]
-        written = [_located(place, dict(zip(names, arguments, strict=True))) for place in tree["outputs"]]
-        output = mmap.mmap(outputs, 0)
-        slot = Slot(
-            arguments=arguments,
-            tensors=unpacker.tensors,
-            mutable=frozenset(mutable),
-            written=written,
-            nothing=frozenset(tree["nothing"]),
-            lists=frozenset(tree["lists"]),
-            names=tree["names"],
-            output=output,
-            area=output if self._output_area is None else self._output_area.bytes,
-        )
-        slot.before = [tensor.clone() for tensor in unpacker.tensors]
-        return slot
+            area: Area = output
+            if self._input_area is not None and self._output_area is not None:
+                source, data = self._input_area.bytes, tree["data"]
+                begin, end = tree["room"]
+                area = self._output_area.bytes[begin:end]
+                if is_held:
+                    source, self._held_bytes = self._room_for_held(), data + tree["bytes"]
+            in_place = is_held and self._input_area is not None
+            unpacker = Unpacker(
+                source, data=data, device=self._device, group_of=self._group, previous=previous, in_place=in_place
+            )
+            return read_slot(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
+
+    def _room_for_held(self) -> torch.Tensor:
+        """Memory of this rank for the inputs of a burst, which come all at once after GO."""
+        assert self._input_area is not None
+        if self._held_inputs is None:
+            self._held_inputs = torch.empty_like(self._input_area.bytes)
+        return self._held_inputs
 
     def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
         """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
@@ -300,6 +280,9 @@ class Shim:
         return self._groups[ranks]
 
     def _go(self, command: Command, descriptors: Sequence[int]) -> None:
+        if self._held:
+            self._run_burst()
+            return
         assert self._slot is not None
         slot = self._slot
         self._diary.note(Phase.AT_START)
@@ -312,7 +295,7 @@ class Shim:
         store_outputs(slot.output, slot.area, timed.tensors)
         slot.output.close()
         slot.returned = timed.returned
-        changed = _first_change(slot)
+        changed = slot.first_change()
         if self._device.type == "cuda":
             torch.cuda.synchronize()  # the oracle reads the area as soon as the host hears DONE
         self._diary.note(Phase.WAITING)
@@ -324,6 +307,43 @@ class Shim:
             fingerprint=timed.fingerprint,
             moved=counted.moved,
         )
+
+    def _run_burst(self) -> None:
+        """Run every call that is held, one after the other: the host's clock alone says how long that took."""
+        slots, self._held = self._held, []
+        start = time.perf_counter_ns()
+        self._diary.note(Phase.AT_START)
+        self._diary.flight.call_begins()
+        if self._held_inputs is not None and self._input_area is not None:
+            self._held_inputs[: self._held_bytes].copy_(self._input_area.bytes[: self._held_bytes])
+        described = []
+        for slot in slots:
+            self._finish()
+            self._barrier.wait()
+            with _blamed():
+                described.append(place_outputs(slot.area, slot.collect(self._noted(slot))))
+        self._finish()
+        self._diary.note(Phase.STORING)
+        for slot, outputs in zip(slots, described, strict=True):
+            describe_outputs(slot.output, outputs)
+            slot.output.close()
+        self._held_inputs = None
+        took_ns = time.perf_counter_ns() - start
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.DONE, claimed_ns=took_ns, settled_ns=took_ns)
+
+    def _finish(self) -> None:
+        """Wait for the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _noted(self, slot: Slot) -> Any:
+        """What the submission returns for `slot`; the diary tells when it was called and when it returned."""
+        assert self._solution is not None
+        self._diary.note(Phase.CALLING)
+        value = self._solution(*slot.arguments)
+        self._diary.note(Phase.SETTLING)
+        return value
 
     def _store(self, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
@@ -352,17 +372,19 @@ class Shim:
             note(Phase.SETTLING)
             return value
 
-        def collect(value: Any) -> list[Any]:
-            return interleave(value, slot.written, nothing=slot.nothing, lists=slot.lists, names=slot.names)
+        with _blamed():
+            return self._stopwatch.run(called, slot.arguments, collect=slot.collect, delay_us=delay_us)
 
-        try:
-            return self._stopwatch.run(called, slot.arguments, collect=collect, delay_us=delay_us)
-        except torch.OutOfMemoryError as error:
-            raise Failed(Failure.OUT_OF_MEMORY, _author_traceback()) from error
-        except MemoryError as error:
-            raise Failed(Failure.OUT_OF_MEMORY, _author_traceback()) from error
-        except Exception as error:
-            raise Failed(Failure.RAISED, _author_traceback()) from error
+
+@contextlib.contextmanager
+def _blamed() -> Iterator[None]:
+    """What is raised inside is the submission's."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise Failed(Failure.OUT_OF_MEMORY, _author_traceback()) from error
+    except Exception as error:
+        raise Failed(Failure.RAISED, _author_traceback()) from error
 
 
 def join(process_group: str, *, rank: int, world_size: int, device: torch.device, store: str) -> None:
@@ -407,85 +429,3 @@ def _author_traceback() -> str:
         while trace.tb_next is not None and "importlib" in trace.tb_frame.f_code.co_filename:
             trace = trace.tb_next
     return "".join(traceback.format_exception(kind, error, trace))
-
-
-def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
-    """The argument, or the element of a list, that `place` names; None for an output that is returned."""
-    if place is None:
-        return None
-    name, element = place
-    return arguments[name] if element is None else arguments[name][element]
-
-
-def interleave(
-    value: Any,
-    written: Sequence[Any],
-    *,
-    nothing: Collection[int] = (),
-    lists: Collection[int] = (),
-    names: Sequence[str] = (),
-) -> list[Any]:
-    """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
-
-    `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
-    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64,
-    a dict as its values in the order of the outputs' `names`, then any others. The outputs numbered in `lists` are
-    lists of tensors, taken as their stack; a written one has the entries that the call left in it.
-    """
-    if type(value) is dict:
-        value = [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
-    returned = list(value) if type(value) in (tuple, list) else [value]
-    returned = [item for place, item in enumerate(returned) if place not in nothing or item is not None]
-    returned = [torch.tensor(list(item)) if type(item) is torch.Size else item for item in returned]
-    expected = sum(item is None for item in written)
-    if expected == 0 and value is None:
-        returned = []
-    if len(returned) != expected:
-        return [*returned, *(item for item in written if item is not None)]
-    rest = iter(returned)
-    outputs = [next(rest) if item is None else item for item in written]
-    return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
-
-
-def store_outputs(output: mmap.mmap, area: Area, tensors: Sequence[Any]) -> None:
-    """Write a description of every output into the output file, and the elements of those that fit into the area."""
-    start = records.OUTPUT_HEADER_BYTES
-    described = []
-    for tensor in tensors[:256]:
-        if not is_plain_tensor(tensor):
-            described.append({"other": type(tensor).__name__[:80]})
-            continue
-        size = tensor.numel() * tensor.element_size()
-        stored = start + size <= len(area)
-        described.append(_described(tensor, start if stored else -1))
-        if stored:
-            copy_into(area, start, tensor)
-            start = align(start + size)
-    text = json.dumps(described).encode()[: records.OUTPUT_HEADER_BYTES - 8]
-    output[: 8 + len(text)] = struct.pack("<Q", len(text)) + text
-
-
-def _described(tensor: torch.Tensor, start: int) -> dict[str, Any]:
-    return {
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "shape": list(tensor.shape),
-        "device": tensor.device.type,
-        "start": start,
-    }
-
-
-def _first_change(slot: Slot) -> int:
-    """The number of the first tensor that the call changed though it may not; -1 where there is none."""
-    for number, (tensor, before) in enumerate(zip(slot.tensors, slot.before, strict=True)):
-        if number not in slot.mutable and not same_bytes(tensor, before):
-            return number
-    return -1
-
-
-def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors are alike to the bit; waits for the device."""
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    return torch.equal(
-        left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
-    )

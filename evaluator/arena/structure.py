@@ -168,7 +168,8 @@ def _module(kind: str, tensors: dict[str, torch.Tensor]) -> torch.nn.Module:
 class Unpacker:
     """Builds a rank's arguments from an area whose data begin at byte `data`.
 
-    `previous`, the tensors of the call before, are written over where dtype, shape and stride agree.
+    `previous`, the tensors of the call before, are written over where dtype, shape and stride agree. With `in_place`
+    the arguments lie in the area itself, whose contents may come later.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class Unpacker:
         device: torch.device,
         group_of: Callable[[tuple[int, ...]], Any],
         previous: Sequence[torch.Tensor] = (),
+        in_place: bool = False,
     ) -> None:
         self.tensors: list[torch.Tensor] = []
         self._area = area
@@ -186,6 +188,7 @@ class Unpacker:
         self._device = device
         self._group_of = group_of
         self._previous = list(previous)
+        self._in_place = in_place
 
     def unpack(self, tree: Tree) -> Any:
         """The value that `tree` describes."""
@@ -215,14 +218,16 @@ class Unpacker:
         dtype: torch.dtype = getattr(torch, body["dtype"])
         flat = view_of(self._area, dtype=dtype, start=self._data + body["start"], count=body["count"])
         source = flat.as_strided(body["shape"], body["stride"])
+        tensor = source if self._in_place else self._copied(flat, source)
+        self.tensors.append(tensor)
+        return tensor
+
+    def _copied(self, flat: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         tensor = self._reusable(source)
         if tensor is None:
-            storage = flat.to(self._device, copy=True)
-            tensor = storage.as_strided(body["shape"], body["stride"])
-        else:
-            # Through `.data`, so that a version counter does not betray that the contents are new.
-            tensor.data.as_strided((body["count"],), (1,)).copy_(flat)
-        self.tensors.append(tensor)
+            return flat.to(self._device, copy=True).as_strided(source.shape, source.stride())
+        # Through `.data`, so that a version counter does not betray that the contents are new.
+        tensor.data.as_strided(flat.shape, (1,)).copy_(flat)
         return tensor
 
     def _reusable(self, source: torch.Tensor) -> torch.Tensor | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import os
 import secrets
 import time
@@ -11,8 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 
+import msgspec
+
 from evaluator.arena.records import OUTPUT_HEADER_BYTES, Report
-from evaluator.contract import Backend, CallKind, CallRecord, Finding, Mode, SlotKind, Verdict
+from evaluator.contract import Backend, Burst, CallKind, CallRecord, Finding, Mode, SlotKind, Verdict
 from evaluator.hardware.profiles import Vigilance
 from evaluator.host import outputs
 from evaluator.host.evidence import Ended, Evidence, SizeEvidence
@@ -98,6 +99,7 @@ class Caller:
         self._earlier: list[Content] = []
         self._has_called = False
         self._comparisons_s: list[float] = []
+        self._is_cut_off = False
 
     def call(
         self,
@@ -132,6 +134,71 @@ class Caller:
             raise Ended
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
         return record
+
+    def burst(self, calls: int) -> Burst | None:
+        """`calls` calls one after the other on new contents, between one GO and one answer; one of several is compared.
+
+        None where the contents of one are too long for the room that the first has made.
+
+        Raises:
+            GangTrouble: the ranks did not all answer.
+            Ended: what came back is wrong; the findings say how.
+        """
+        self._check_whether_to_go_on()
+        contents = [self._draw(CallKind.PLAIN) for _ in range(calls)]
+        poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
+        number = int.from_bytes(poison, "little") if poison else None
+        with contextlib.ExitStack() as held:
+            prepared = []
+            for place, content in enumerate(contents):
+                inputs = self._oracle.prepare(
+                    content,
+                    groups=self._opened.groups,
+                    poison=number,
+                    place=place,
+                    places=calls,
+                    anew=self._is_cut_off,
+                )
+                self._is_cut_off = not inputs
+                if not inputs:
+                    return None
+                held.callback(_close, [one for item in inputs for one in item.descriptors])
+                prepared.append(inputs)
+            targets = [self._targets(poison) for _ in contents]
+            held.callback(_close, [one for files in targets for one in files])
+            window_ns, answer_ns = self._run_together(prepared, targets)
+            self._at_size.calls += calls
+            burst = Burst(calls=calls, window_ns=window_ns, answer_ns=answer_ns)
+            if calls == 1:
+                return burst
+            # All outputs lie in place; which of them will be looked at, nobody could know.
+            chosen = secrets.randbelow(calls)
+            taken = [self._take(target) for target in targets[chosen]]
+            held.callback(_close, taken)
+            rooms = [item.room for item in prepared[chosen]]
+            compared = self._compare(contents[chosen], taken, poison=number, rooms=rooms)
+        self._evidence.add_wrong(compared.checks, size=self._at_size.size, call=chosen + 1, kind=CallKind.BURST)
+        if self._evidence.findings:
+            raise Ended
+        return msgspec.structs.replace(burst, checked=(contents[chosen].index,))
+
+    def _run_together(self, prepared: list[list[PreparedInputs]], targets: list[list[int]]) -> tuple[int, int]:
+        """A burst's window and answer in nanoseconds."""
+        limit_s, cancelled = self._limit_s * len(prepared), self._conduct.cancelled
+        number = 0
+        start = time.monotonic_ns()
+        for inputs, files in zip(prepared, targets, strict=True):
+            number = next(self._numbers)
+            slots = [(item.file, file, *item.areas) for item, file in zip(inputs, files, strict=True)]
+            self._gang.load(number, slots, reuse=False, held=True, seconds=limit_s, cancelled=cancelled)
+        if self._opened.slots is SlotKind.DEVICE_MEMORY:
+            # The files hold descriptions alone: only now do contents appear.
+            start = time.monotonic_ns()
+            self._oracle.publish()
+        released = time.monotonic_ns()
+        self._gang.go(number, seconds=limit_s, cancelled=cancelled)
+        answered = time.monotonic_ns()
+        return answered - start, answered - released
 
     @property
     def payload_bytes(self) -> int:
@@ -170,8 +237,9 @@ class Caller:
     ) -> tuple[CallRecord, list[RankCheck]]:
         poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
         number = int.from_bytes(poison, "little") if poison else None
-        inputs = self._oracle.prepare(content, groups=self._opened.groups, poison=number)
-        targets = [outputs.create(size, poison=self._poison_of_file(poison)) for size in self._opened.output_bytes]
+        inputs = self._oracle.prepare(content, groups=self._opened.groups, poison=number, anew=self._is_cut_off)
+        self._is_cut_off = False
+        targets = self._targets(poison)
         self._at_size.note_payload(inputs, self._opened.output_bytes)
         try:
             exchange = self._exchange(inputs, targets, kind, around or contextlib.nullcontext(), audits)
@@ -216,9 +284,10 @@ class Caller:
             self._check_fingerprints(exchange, compared)
         return record, checks
 
-    def _poison_of_file(self, poison: bytes) -> bytes:
-        """Device memory is poisoned by the oracle, and the file then holds the description alone."""
-        return poison if self._opened.slots is SlotKind.HOST_MEMORY else b""
+    def _targets(self, poison: bytes) -> list[int]:
+        """An output file per rank; device memory is poisoned by the oracle, the file then holds descriptions alone."""
+        in_file = poison if self._opened.slots is SlotKind.HOST_MEMORY else b""
+        return [outputs.create(size, poison=in_file) for size in self._opened.output_bytes]
 
     def _take(self, target: int) -> int:
         # With device memory the file holds the description alone; the oracle takes the elements by itself.
@@ -242,6 +311,8 @@ class Caller:
         delays = self._delays(len(inputs)) if kind is CallKind.SKEWED else (0,) * len(inputs)
         cancelled = self._conduct.cancelled
         start = time.monotonic_ns()
+        if self._opened.slots is SlotKind.DEVICE_MEMORY:
+            self._oracle.publish()
         self._gang.load(number, slots, reuse=reuse, seconds=limit_s, cancelled=cancelled)
         released = time.monotonic_ns()
         with around:
@@ -299,10 +370,12 @@ class Caller:
                 )
                 self._note(Verdict.INCOMPLETE_OUTPUT, message, rank=rank)
 
-    def _compare(self, content: Content, taken: list[int], *, poison: int | None) -> Comparison:
+    def _compare(
+        self, content: Content, taken: list[int], *, poison: int | None, rooms: Sequence[int] | None = None
+    ) -> Comparison:
         headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
         start = time.monotonic()
-        compared = self._oracle.compare(content, headers, taken, earlier=self._earlier, poison=poison)
+        compared = self._oracle.compare(content, headers, taken, earlier=self._earlier, poison=poison, rooms=rooms)
         self._comparisons_s.append(time.monotonic() - start)
         checks = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(checks)
@@ -378,44 +451,6 @@ class Caller:
         self._evidence.findings.append(finding)
 
 
-def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
-    """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    special = _special_kinds(conduct)[: max(0, count - 1)]
-    rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
-    secrets.SystemRandom().shuffle(rest)
-    return [CallKind.PLAIN, *rest][:count]
-
-
-def special_plan(*, blocks: int, of_blocks: int, block_calls: int, conduct: Conduct) -> dict[int, CallKind]:
-    """Before which of a series' timed calls a special call is made, and of which kind; never before a block's first.
-
-    A series of `blocks` out of `of_blocks` has its part of the special calls.
-    """
-    kinds = _special_kinds(conduct)
-    if not kinds or block_calls < 2:
-        return {}
-    count = min(blocks, math.ceil(conduct.vigilance.special_calls * blocks / of_blocks))
-    chosen = sorted(secrets.SystemRandom().sample(range(blocks), count))
-    order = [kinds[place % len(kinds)] for place in range(count)]
-    secrets.SystemRandom().shuffle(order)
-    places = [block * block_calls + 1 + secrets.randbelow(block_calls - 1) for block in chosen]
-    return dict(zip(places, order, strict=True))
-
-
-def _special_kinds(conduct: Conduct) -> list[CallKind]:
-    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_CONTENTS}
-    return [kind for kind, check in needs.items() if conduct.does(check)]
-
-
-def leg_calls(reference_s: float, turn_s: float, settings: JudgeSettings, *, blocks: int, is_practice: bool) -> int:
-    """How many calls a leg has: about `leg_s` of reference time within the settings' bounds.
-
-    A call of the reference takes `reference_s` seconds, and holds the ranks for `turn_s` with the contents made for it;
-    all `blocks` where speed is ranked hold them no longer than about `series_s`.
-    """
-    least, most = settings.min_leg_calls, settings.max_leg_calls
-    if is_practice:
-        least, most = settings.practice_min_leg_calls, settings.practice_max_leg_calls
-    else:
-        most = min(most, round(settings.series_s / (4 * blocks * max(turn_s, 1e-9))))
-    return max(least, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

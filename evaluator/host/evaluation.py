@@ -37,12 +37,13 @@ from evaluator.host import audit, backends, cores, gpu_state, links, probe
 from evaluator.host import builder as building
 from evaluator.host import series as timing
 from evaluator.host.builder import Builder, Built
-from evaluator.host.calls import Caller, Conduct, check_kinds, leg_calls, special_plan
+from evaluator.host.calls import Caller, Conduct
 from evaluator.host.diagnosis import findings_of, rank_states
 from evaluator.host.evidence import Ended, Evidence
 from evaluator.host.gang import Gang, GangPlan
 from evaluator.host.incidents import GangTrouble, IncidentKind
 from evaluator.host.oracles import OpenedSize, OracleGang
+from evaluator.host.planning import burst_calls, check_kinds, leg_calls, special_plan
 from evaluator.host.references import Opening, ReferenceClock
 from evaluator.judging import audit as auditing
 from evaluator.judging import collectives, primitives, source_rules, verdicts
@@ -353,6 +354,12 @@ class Evaluation:
         is_cheap = profile.is_ranked_by_speed and caller.payload_bytes <= _CHEAP_BYTES
         gpus = self._plan.gpus
         series.gpus = gpu_state.readings(gpus, moment="before")
+        reference_s = self._openings[size].call_s
+        together = burst_calls(caller.payload_bytes, reference_s, most=profile.vigilance.burst_calls)
+        # A part of a series is too short to tell anything by bursts.
+        is_whole = blocks == self._blocks and together > 0
+        wanted = profile.vigilance.bursts if is_whole and self._conduct.does(Check.BURST) else 0
+        bursts_after = timing.secret_subset(blocks, wanted)
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
                 timing.run_block(
@@ -363,6 +370,8 @@ class Evaluation:
                     time_as_rank=None if is_cheap or not profile.is_ranked_by_speed else time_as_rank,
                     busy_ns=self._ready_gang().busy_ns if block in watched else None,
                 )
+                if block in bursts_after:
+                    series.bursts += filter(None, [caller.burst(calls) for calls in (together, 1)])
         series.gpus += gpu_state.readings(gpus, moment="after")
         series.processes = self._ready_gang().count_processes()
 

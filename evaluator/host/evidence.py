@@ -22,6 +22,7 @@ _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
     CallKind.NEAR: " (only a few elements were new)",
     CallKind.AUDITED: " (the profiler recorded it)",
+    CallKind.BURST: " of a burst",
 }
 
 

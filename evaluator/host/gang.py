@@ -219,10 +219,17 @@ class Gang:
         self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
 
     def load(
-        self, call: int, slots: Sequence[Sequence[int]], *, reuse: bool, seconds: float, cancelled: Callable[[], bool]
+        self,
+        call: int,
+        slots: Sequence[Sequence[int]],
+        *,
+        reuse: bool,
+        seconds: float,
+        cancelled: Callable[[], bool],
+        held: bool = False,
     ) -> None:
-        """Hand every rank the files (and new device memory) of `call`; raises GangTrouble."""
-        self._ask([(Command(kind=CommandKind.LOAD, call=call, reuse=reuse), slot) for slot in slots])
+        """Hand every rank the files (and new device memory) of `call`, `held` for a burst; raises GangTrouble."""
+        self._ask([(Command(kind=CommandKind.LOAD, call=call, reuse=reuse, held=held), slot) for slot in slots])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
     def go(

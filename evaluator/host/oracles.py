@@ -46,13 +46,14 @@ class PreparedInputs:
     """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to.
 
     `areas` holds descriptors of device memory for inputs and outputs where the sandbox has to map it anew; `size` is
-    how many bytes the rank takes in.
+    how many bytes the rank takes in, and `room` where its outputs begin in device memory.
     """
 
     file: int
     areas: tuple[int, ...]
     tensors: tuple[str, ...]
     size: int
+    room: int
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -74,10 +75,14 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTime:
-    """One call of the reference in nanoseconds: every rank's time, and how long the host waited for the answers."""
+    """One call of the reference in nanoseconds: every rank's time, and how long the host waited for the answers.
+
+    `window_ns` also holds what came before `GO` where the ranks read their inputs as sandbox ranks do.
+    """
 
     claims_ns: tuple[int, ...]
     answer_ns: int
+    window_ns: int
 
     @property
     def longest_ns(self) -> int:
@@ -184,19 +189,49 @@ class OracleGang:
         )
 
     def prepare(
-        self, content: Content, *, groups: Sequence[Sequence[int]], poison: int | None = None
+        self,
+        content: Content,
+        *,
+        groups: Sequence[Sequence[int]],
+        poison: int | None = None,
+        place: int = 0,
+        places: int = 1,
+        anew: bool = False,
     ) -> list[PreparedInputs]:
-        """Each rank's inputs of a call, its device's output area poisoned; the caller closes the descriptors."""
-        message = {"command": "prepare", "content": content.as_message(), "groups": _lists(groups), "poison": poison}
+        """Each rank's inputs of a call, its device's output area poisoned; the caller closes the descriptors.
+
+        Where contents lie in device memory, nobody can read them before `publish`. The calls of a burst are prepared
+        one after the other, each for its `place` among `places`; there are none where contents do not fit into theirs.
+        After that, and wherever the sandbox did not get what was prepared, device memory has to be announced `anew`.
+        """
+        message = {
+            "command": "prepare",
+            "content": content.as_message(),
+            "groups": _lists(groups),
+            "poison": poison,
+            "place": place,
+            "places": places,
+            "anew": anew,
+        }
+        replies = self._ask(message)
+        if not all(body["fits"] for body, _ in replies):
+            for descriptor in (one for _, descriptors in replies for one in descriptors):
+                os.close(descriptor)
+            return []
         return [
             PreparedInputs(
                 file=descriptors[0],
                 areas=tuple(descriptors[1:]),
                 tensors=tuple(body["tensors"]),
                 size=body["bytes"],
+                room=body["room"],
             )
-            for body, descriptors in self._ask(message)
+            for body, descriptors in replies
         ]
+
+    def publish(self) -> None:
+        """Put what was prepared last where the sandbox can read it."""
+        self._ask({"command": "publish", "as_rank": False})
 
     def compare(
         self,
@@ -206,15 +241,20 @@ class OracleGang:
         *,
         earlier: Sequence[Content],
         poison: int | None = None,
+        rooms: Sequence[int] | None = None,
     ) -> Comparison:
-        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
+        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead.
+
+        With `rooms` they begin there in device memory, rank by rank.
+        """
         base = {
             "command": "compare",
             "content": content.as_message(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
         }
-        messages = [base | {"header": header} for header in headers]
+        rooms = rooms or [0] * len(headers)
+        messages = [base | {"header": header, "room": room} for header, room in zip(headers, rooms, strict=True)]
         replies = [body for body, _ in self._ask_each(messages, [[file] for file in files])]
         checks = []
         for rank, body in enumerate(replies):
@@ -233,13 +273,21 @@ class OracleGang:
     ) -> ReferenceTime:
         """One call of the reference on its own copy of the contents.
 
-        With `as_rank` the ranks also do what a sandbox rank does around a call: they store outputs and compare inputs.
+        With `as_rank` the ranks also do what oracle and sandbox ranks do around a call: they publish and read inputs,
+        store outputs and compare inputs.
         """
         self._ask({"command": "load", "content": content.as_message(), "groups": _lists(groups), "as_rank": as_rank})
         start = time.monotonic_ns()
+        if as_rank:
+            self._ask({"command": "publish", "as_rank": True})
+            self._ask({"command": "read"})
+        released = time.monotonic_ns()
         replies = self._ask({"command": "go", "as_rank": as_rank})
+        answered = time.monotonic_ns()
         return ReferenceTime(
-            claims_ns=tuple(body["claimed_ns"] for body, _ in replies), answer_ns=time.monotonic_ns() - start
+            claims_ns=tuple(body["claimed_ns"] for body, _ in replies),
+            answer_ns=answered - released,
+            window_ns=answered - start,
         )
 
     def _ask(self, message: wire.Body) -> list[tuple[wire.Body, list[int]]]:

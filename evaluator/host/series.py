@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
+from evaluator.contract import Burst, CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
 from evaluator.hardware.profiles import Profile
 from evaluator.host.evidence import SizeEvidence
 from evaluator.host.oracles import ReferenceTime
@@ -32,6 +32,8 @@ class Series:
     processes: int = 0
     is_primed: bool = False
     kept_gaps_ns: list[int] = field(default_factory=list)
+    kept_windows_ns: list[int] = field(default_factory=list)
+    bursts: list[Burst] = field(default_factory=list)
 
     def record(
         self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
@@ -44,7 +46,10 @@ class Series:
             calls=tuple(at_size.records),
             blocks=tuple(tuple(call.number for call in block) for block in self.candidate),
             reference=tuple(
-                tuple(ReferenceCall(longest_ns=call.longest_ns, answer_ns=call.answer_ns) for call in block)
+                tuple(
+                    ReferenceCall(longest_ns=call.longest_ns, answer_ns=call.answer_ns, window_ns=call.window_ns)
+                    for call in block
+                )
                 for block in self.reference
             ),
             watched_ns=self.watched_ns,
@@ -55,6 +60,8 @@ class Series:
             wire=wire,
             is_primed=self.is_primed,
             kept_gaps_ns=tuple(self.kept_gaps_ns),
+            kept_windows_ns=tuple(self.kept_windows_ns),
+            bursts=tuple(self.bursts),
         )
 
 
@@ -69,8 +76,8 @@ def run_block(
 ) -> None:
     """One block A B B A, `calls` calls a leg; the submission's processor time is read around A where `busy_ns` is.
 
-    With `time_as_rank` the block ends with a call of the reference whose ranks do what sandbox ranks do after a call:
-    it is not timed, but shows how much later the host hears of it.
+    With `time_as_rank` the block ends with a call of the reference whose ranks do what sandbox ranks do around a call:
+    it is not timed, but shows how long the host waits besides.
     """
 
     def leg() -> list[ReferenceTime]:
@@ -89,6 +96,7 @@ def run_block(
     if time_as_rank is not None:
         kept = time_as_rank()
         series.kept_gaps_ns.append(kept.answer_ns - kept.longest_ns)
+        series.kept_windows_ns.append(kept.window_ns - kept.longest_ns)
 
 
 def secret_subset(total: int, wanted: int) -> frozenset[int]:

@@ -19,6 +19,7 @@ class Check(StrEnum):
     POISON = "output slots poisoned"
     INPUTS = "inputs compared after the call"
     WINDOW = "claims held against the host's window"
+    BURST = "claims held against calls one after the other"
     SECOND_TIMER = "claims held against the idle device"
     IDLE = "processor time of the submission while the reference is timed"
     FLOOR = "times held against the roofline"

@@ -20,6 +20,9 @@ of seven honest submissions on 4 were run again in full.
 _DRIFT_BLOCKS = 8
 """Fewer are too few to tell a drift from scatter."""
 
+_LEAST_BURSTS = 2
+"""Fewer of either length tell nothing; and there have to be two lengths."""
+
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
 
@@ -78,13 +81,51 @@ def band_us(record: SizeRecord, rules: TimingRules) -> float:
     return reference + record.payload_bytes / rules.band_bytes_us + rules.band_us
 
 
+def outside_us(record: SizeRecord) -> float:
+    """The median time of a timed call's window that its claim leaves: reading, line-up, storing, answering."""
+    return median(call.window_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
+
+
+def outside_band_us(record: SizeRecord, rules: TimingRules) -> float | None:
+    """How long that may be, from the reference's as in `band_us`; None for reports in which it has no windows."""
+    gaps = record.kept_windows_ns or [
+        call.window_ns - call.longest_ns for block in record.reference for call in block if call.window_ns is not None
+    ]
+    if not gaps:
+        return None
+    return median(gaps) / 1000 + record.payload_bytes / rules.band_bytes_us + rules.band_us + rules.reading_us
+
+
+def burst_us(record: SizeRecord) -> float | None:
+    """What a further call of a burst took: the shortest of the long bursts, less a single one's median, over the calls.
+
+    None where there were too few. What a burst takes in any case, for publishing, `GO` and the answer, falls out. A
+    burst that took longer than another was disturbed: that speaks against nobody.
+    """
+    windows: dict[int, list[int]] = {}
+    for burst in record.bursts:
+        windows.setdefault(burst.calls, []).append(burst.window_ns)
+    if len(windows) < _LEAST_BURSTS or min(map(len, windows.values())) < _LEAST_BURSTS:
+        return None
+    few, many = min(windows), max(windows)
+    return (min(windows[many]) - median(windows[few])) / (many - few) / 1000
+
+
+def burst_band_us(record: SizeRecord, claimed_us: float, rules: TimingRules) -> float | None:
+    """How much that may be; None where it is not judged."""
+    if rules.burst_us is None or not record.bursts:
+        return None
+    return claimed_us * rules.burst_ratio + rules.burst_us + record.payload_bytes / rules.burst_bytes_us
+
+
 def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
     """Candidate and reference at one size."""
     calls = [call for block in timed_blocks(record) for call in block]
+    candidate = statistics.summarise([call.longest_ns / 1000 for call in calls])
     per_rank = zip(*(call.claimed_ns for call in calls), strict=True)
     return SizeTiming(
         size=record.size,
-        candidate=statistics.summarise([call.longest_ns / 1000 for call in calls]),
+        candidate=candidate,
         baseline=statistics.summarise([call.longest_ns / 1000 for block in record.reference for call in block]),
         ratios=ratios(record),
         rank_medians_us=tuple(median(claims) / 1000 for claims in per_rank),
@@ -92,6 +133,10 @@ def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
         window_us=median(call.window_ns for call in calls) / 1000,
         gap_us=gap_us(record),
         band_us=band_us(record, rules),
+        outside_us=outside_us(record),
+        outside_band_us=outside_band_us(record, rules),
+        burst_us=burst_us(record),
+        burst_band_us=burst_band_us(record, candidate.median_us, rules),
     )
 
 
@@ -105,6 +150,7 @@ def conclude(
     timing = Timing(score=interval.score, low=interval.low, high=interval.high, blocks=blocks, sizes=tuple(sizes))
     judges = {
         Check.WINDOW: _outside_band,
+        Check.BURST: _outpaced,
         Check.SECOND_TIMER: _unsettled,
         Check.IDLE: _busy,
         Check.FLOOR: _below_floor,
@@ -158,6 +204,29 @@ def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) ->
                 f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
                 f"{gap:.1f} us later on the host's clock; bookkeeping can take {band:.1f} us, and no call less than "
                 f"{_LEAST_US:g} us"
+            ),
+            size=size.size,
+        )
+    elif size.outside_band_us is not None and (size.outside_us or 0.0) > size.outside_band_us:
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=(
+                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
+                f"{size.candidate.median_us + (size.outside_us or 0.0):.1f} us after their contents could be read; "
+                f"reading and bookkeeping can take {size.outside_band_us:.1f} us: work was done before the clock ran"
+            ),
+            size=size.size,
+        )
+
+
+def _outpaced(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
+    if size.burst_us is not None and size.burst_band_us is not None and size.burst_us > size.burst_band_us:
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=(
+                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, took "
+                f"{size.burst_us:.1f} us each on the host's clock where they followed one another; that can be "
+                f"{size.burst_band_us:.1f} us"
             ),
             size=size.size,
         )

@@ -7,21 +7,22 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from evaluator.arena import device
-from evaluator.arena.clock import Barrier, Stopwatch, Timed
+from evaluator.arena.clock import Barrier, Stopwatch
+from evaluator.arena.device import is_available as has_shared_memory
 from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
-from evaluator.arena.shim import interleave, join, same_bytes, store_outputs
-from evaluator.arena.structure import Packer, align
+from evaluator.arena.shim import join
+from evaluator.arena.structure import align
 from evaluator.contract import SlotKind
 from evaluator.oracle import canary, slots, traces, wire
 from evaluator.oracle.contents import NearCall
+from evaluator.oracle.desk import Desk
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
 from problems.groups import Group
@@ -90,9 +91,8 @@ class OracleRank:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._opened: Opened | None = None
         self._arguments: list[Any] = []
-        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._private: torch.Tensor | None = None
         self._slot: slots.DeviceSlot | None = None
+        self._desk: Desk | None = None
         self._worked_at = -math.inf
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
@@ -118,8 +118,10 @@ class OracleRank:
         handlers: dict[str, Callable[[wire.Body, list[int]], Reply]] = {
             "open": self._open,
             "prepare": self._prepare,
+            "publish": self._publish,
             "compare": self._compare,
             "load": self._load,
+            "read": self._read,
             "go": self._go,
             "canary": self._canary,
         }
@@ -146,7 +148,10 @@ class OracleRank:
         package = registry.package(problem.slug)
         place = self._place
         # What the last size left takes memory that this one may need.
-        self._arguments, self._copies, self._private = [], [], None
+        self._arguments = []
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
@@ -186,8 +191,8 @@ class OracleRank:
         if self._slot is not None:
             self._slot.close()
             self._slot = None
-        if device.is_available(self._device):
-            self._slot = slots.DeviceSlot(input_bytes=1, output_bytes=output_bytes, device=self._device)
+        if has_shared_memory(self._device):
+            self._slot = slots.DeviceSlot(output_bytes=output_bytes, device=self._device)
 
     def _warm_up(self) -> None:
         """Bring the GPU to the clocks of steady work, so that the first block is measured like the last."""
@@ -204,20 +209,39 @@ class OracleRank:
     def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         opened = self._current()
         arguments = opened.make_inputs(opened.call(message["content"]))
-        if self._slot is not None and message["poison"] is not None:
-            traces.fill(self._slot.outputs.bytes, message["poison"])
-        descriptor, owners = slots.write_inputs(opened.problem, arguments, groups=message["groups"], slot=self._slot)
-        taken_in = os.fstat(descriptor).st_size if self._slot is None else self._slot.inputs.size
-        return {"tensors": owners, "bytes": taken_in}, [
-            descriptor,
-            *(self._slot.announcement() if self._slot is not None else ()),
-        ]
+        if self._slot is not None and message["anew"]:
+            self._slot.withdraw()
+        try:
+            prepared = slots.prepare_inputs(
+                opened.problem,
+                arguments,
+                groups=message["groups"],
+                slot=self._slot,
+                place=message["place"],
+                places=message["places"],
+            )
+        except slots.NoRoomError:
+            return {"fits": False}, []
+        if self._slot is not None and message["poison"] is not None and message["place"] == 0:
+            traces.fill(self._slot.outputs.bytes[: message["places"] * opened.output_bytes], message["poison"])
+            torch.cuda.synchronize()
+        areas = self._slot.announcement() if self._slot is not None else []
+        body = {"fits": True, "tensors": prepared.owners, "bytes": prepared.size, "room": prepared.room[0]}
+        return body, [prepared.file, *areas]
+
+    def _publish(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+        """Let the sandbox read what was prepared, or do as much with what was laid out; the host's clock runs."""
+        if message["as_rank"]:
+            self._busy_desk().publish()
+        elif self._slot is not None:
+            self._slot.publish()
+        return {}, []
 
     def _compare(self, message: wire.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            area = buffer if self._slot is None else self._slot.take(len(buffer))
+            area = buffer if self._slot is None else self._slot.take(len(buffer), start=message["room"])
             seen, digest = traces.fingerprint_of(header, area), traces.digest_of(header, area)
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
@@ -230,41 +254,46 @@ class OracleRank:
         return answer | {"fingerprint": seen, "digest": digest, "unwritten": unwritten}, []
 
     def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:
-        """Make the reference's arguments of a call and the process groups they name."""
+        """Make the reference's arguments of a call and the process groups they name.
+
+        For a call as a sandbox rank makes it they are only drawn and wait to be published.
+        """
         opened = self._current()
         for ranks in message["groups"]:
             self._group(tuple(ranks))
-        values = opened.make_inputs(opened.call(message["content"])).values()
-        self._arguments = [self._real(value) for value in values]
-        self._copies = _copies(values) if message["as_rank"] else []
+        values = opened.make_inputs(opened.call(message["content"]))
+        if message["as_rank"]:
+            if self._desk is None:
+                self._desk = Desk(opened.problem, output_bytes=opened.output_bytes, device=self._device)
+            self._arguments = []
+            self._desk.lay_out(values, groups=message["groups"])
+        else:
+            self._arguments = [self._real(value) for value in values.values()]
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()  # what is still being drawn when the clock starts would count into the answer
+        return {}, []
+
+    def _read(self, _message: wire.Body, _descriptors: list[int]) -> Reply:
+        """Read what was published at the desk, as a sandbox rank reads its call."""
+        self._busy_desk().read(group_of=self._group)
         return {}, []
 
     def _go(self, message: wire.Body, _descriptors: list[int]) -> Reply:
         """Time one call of the reference on the loaded arguments."""
         opened = self._current()
-        arguments = dict(zip(opened.problem.parameter_names, self._arguments, strict=True))
-        written = [output.written_in(arguments) for output in opened.problem.outputs]
-        nothing, lists = opened.problem.nothing_at, opened.problem.list_places
-
-        def collect(value: Any) -> list[Any]:
-            # Nobody looks at what the reference returns: it is copied only where that is part of the measurement.
-            return interleave(value, written, nothing=nothing, lists=lists) if message["as_rank"] else []
-
-        timed: Timed = self._stopwatch.run(opened.reference, self._arguments, collect=collect)
         if message["as_rank"]:
-            self._keep_books(timed, output_bytes=opened.output_bytes)
+            slot = self._busy_desk().slot
+            timed = self._stopwatch.run(opened.reference, slot.arguments, collect=slot.collect)
+            self._busy_desk().keep_books(timed.tensors)
+        else:
+            # Nobody looks at what the reference returns.
+            timed = self._stopwatch.run(opened.reference, self._arguments, collect=lambda _: [])
         return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
 
-    def _keep_books(self, timed: Timed, *, output_bytes: int) -> None:
-        """What a sandbox rank does between a call and its answer, in memory that no sandbox sees."""
-        if self._private is None:
-            self._private = torch.empty(output_bytes, dtype=torch.uint8, device=self._device)
-        with mmap.mmap(-1, OUTPUT_HEADER_BYTES) as header:
-            store_outputs(header, self._private, timed.tensors)
-        for tensor, before in self._copies:
-            same_bytes(tensor, before)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+    def _busy_desk(self) -> Desk:
+        if self._desk is None:
+            raise RuntimeError("the host asked for a call as a sandbox rank makes it before it was loaded")
+        return self._desk
 
     def _real(self, value: Any) -> Any:
         """`value` with its references replaced by process groups and modules."""
@@ -289,14 +318,6 @@ class OracleRank:
         if self._opened is None:
             raise RuntimeError("the host opened no problem before asking for a call")
         return self._opened
-
-
-def _copies(values: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Every tensor among a call's arguments with a copy of it."""
-    packer = Packer()
-    for value in values:
-        packer.pack(value)
-    return [(tensor, tensor.clone()) for _, tensor in packer.tensors]
 
 
 def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:

@@ -83,6 +83,8 @@ def margins(report: EvaluationReport, record: SizeRecord) -> str:
     return (
         f"{record.size} gang {record.gang}: {shown.candidate.median_us:.1f} against {shown.baseline.median_us:.1f}, "
         f"gap {shown.gap_us or 0:.0f} (reference {theirs[len(theirs) // 2]:.0f}, band {shown.band_us or 0:.0f}), "
+        f"burst {shown.burst_us or 0:.0f} a call (allowed {shown.burst_band_us or 0:.0f}), "
+        f"outside {shown.outside_us or 0:.0f} (allowed {shown.outside_band_us or 0:.0f}), "
         f"idle later by {late[len(late) // 2]:.1f} at the median and {late[-1]:.1f} at most "
         f"(allowed {rules.settle_jitter_us:.0f} or {rules.settle_ratio or 0:g} times), "
         f"reference {first:.1f} then {last:.1f} ({abs(first / last - 1):.2%}), floor {record.floor_us or 0:.1f}, "

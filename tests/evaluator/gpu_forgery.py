@@ -2,7 +2,8 @@
 
     python -m tests.evaluator.gpu_forgery [SLUG:SIZE ...] [--profile h200x2-nomc] [--share 0.1 --share 0.6]
 
-A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2).
+A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2),
+or works while contents are read and hands the answer over when called (row 6).
 Prints a line per judgement: verdict, score, and the times that speak for and against it.
 """
 
@@ -19,6 +20,26 @@ from tests.evaluator.cheat_corpus import programs
 from tests.evaluator.cheat_rounds import margins
 
 _HOOKS = ("r01_event_monkeypatch", "r02_event_timer_hook")
+_EARLY = """
+
+import sys
+
+_shim = sys.modules["evaluator.arena.shim"]
+_read_slot, _honest, _ready = _shim.read_slot, solution, []
+
+
+def _early(*arguments, **places):
+    slot = _read_slot(*arguments, **places)
+    _ready.append(_honest(*slot.arguments))
+    return slot
+
+
+_shim.read_slot = _early
+
+
+def solution(*arguments):
+    return _ready.pop(0)
+"""
 _CASES = ("allreduce:base", "gemm_allreduce:large", "vocab_parallel_log_prob_topk:large")
 
 
@@ -26,7 +47,7 @@ def main() -> int:
     """Judge every case honestly, then by every hook and share."""
     options = _options()
     shares = options.share or (0.1, 0.6)
-    ways = [("", 1.0), *((hook, share) for share in shares for hook in _HOOKS)]
+    ways = [("", 1.0), ("early", 1.0), *((hook, share) for share in shares for hook in _HOOKS)]
     settings = JudgeSettings(profile=profiles.get(options.profile).name, blocks=options.blocks, audit=False)
     with Judge(settings) as judge:
         for case in options.cases or _CASES:
@@ -50,7 +71,9 @@ def _request(case: str, *, profile: str, hook: str, share: float) -> EvaluationR
     slug, size = case.split(":")
     honest = (registry.folder(slug) / "reference.py").read_text()
     files = [SourceFile(path="solution.py", text=honest)]
-    if hook:
+    if hook == "early":
+        files = [SourceFile(path="solution.py", text=honest + _EARLY)]
+    elif hook:
         forger = re.sub(r"^_SHARE = .*$", f"_SHARE = {share}", programs()[hook].text, flags=re.MULTILINE)
         files = [
             SourceFile(path="hook.py", text=forger),

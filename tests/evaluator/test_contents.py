@@ -6,7 +6,8 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
 from evaluator.host import outputs
-from evaluator.host.calls import Conduct, check_kinds, special_plan
+from evaluator.host.calls import Conduct
+from evaluator.host.planning import check_kinds, special_plan
 from evaluator.oracle import traces
 from evaluator.oracle.contents import NearCall
 from problems.values import Call

@@ -8,6 +8,7 @@ import pytest
 from evaluator import cli
 from evaluator.contract import (
     Backend,
+    Burst,
     CallKind,
     CallRecord,
     EvaluationReport,
@@ -34,6 +35,10 @@ RULES = TimingRules(
     baseline_drift=0.03,
     baseline_jitter_us=5.0,
     busy_cores=0.1,
+    reading_us=40.0,
+    burst_us=20.0,
+    burst_ratio=1.1,
+    burst_bytes_us=1000.0,
 )
 
 
@@ -99,6 +104,18 @@ def series(
     )
 
 
+def burst(calls: int, window_us: float) -> Burst:
+    return Burst(calls=calls, window_ns=int(window_us * 1000), answer_ns=int(window_us * 900))
+
+
+def with_bursts(record: SizeRecord, *, single_us: float, of_eight_us: float) -> SizeRecord:
+    """One of three bursts of either length was disturbed."""
+    windows = {1: (single_us, single_us, 9 * single_us), 8: (of_eight_us, 5 * of_eight_us, of_eight_us)}
+    return msgspec.structs.replace(
+        record, bursts=tuple(burst(calls, each) for calls, all_of_it in windows.items() for each in all_of_it)
+    )
+
+
 def report_of(*records: SizeRecord) -> EvaluationReport:
     """A passed report over `records`, as the judge writes it."""
     found, against = timing.settle(records, RULES)
@@ -136,6 +153,18 @@ SUSPICIOUS = [
         Verdict.TIMING_INCONSISTENT,
         "bookkeeping can take 200.",
     ),
+    (
+        Check.WINDOW,
+        msgspec.structs.replace(series(), kept_windows_ns=(400_000,) * 12),
+        Verdict.TIMING_INCONSISTENT,
+        "us after their contents could be read; reading and bookkeeping can take 490.0 us",
+    ),
+    (
+        Check.BURST,
+        with_bursts(series(), single_us=700.0, of_eight_us=1900.0),
+        Verdict.TIMING_INCONSISTENT,
+        "took 171.4",
+    ),
     (Check.WINDOW, series(candidate_us=0.4, gap_us=40.0), Verdict.TIMING_INCONSISTENT, "no call less than"),
     (Check.SECOND_TIMER, series(late_us=30.0), Verdict.TIMING_INCONSISTENT, "does not wait for"),
     (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "0.40 processors busy"),
@@ -169,6 +198,14 @@ HONEST = {
     "a submission that warms up": series(late_factor=0.8),
     "drift within the jitter of a launch": series(reference_us=(100.0,) * 6 + (104.0,) * 6),
     "a reference whose halves scatter into each other": series(reference_us=(200.0,) * 5 + (212.0,) + (208.0,) * 6),
+    "reading takes as long as the reference's ranks take": msgspec.structs.replace(
+        series(), kept_windows_ns=(460_000,) * 12
+    ),
+    "bursts that go on as fast as single calls": with_bursts(series(), single_us=700.0, of_eight_us=1500.0),
+    "bursts whose payload takes time": with_bursts(series(payload_bytes=50_000), single_us=700.0, of_eight_us=1900.0),
+    "too few bursts to tell": msgspec.structs.replace(
+        series(), bursts=(burst(1, 700.0), burst(8, 9000.0), burst(8, 9000.0))
+    ),
     "answers as late as the reference's where its ranks keep books too": msgspec.structs.replace(
         series(gap_us=190.0), kept_gaps_ns=(150_000,) * 12
     ),

@@ -1,0 +1,37 @@
+"""Row 6, work outside the clock: computes while the shim reads the contents, and hands the answer over when called.
+
+Problem: allreduce
+Mode: ranked
+Needs: CPU ranks
+Accepted: TIMING_INCONSISTENT
+"""
+
+import sys
+import time
+
+import torch.distributed as dist
+
+_SLOW_S = 0.12  # varied 0.1 to 0.16
+_shim = sys.modules["evaluator.arena.shim"]
+_read_slot = _shim.read_slot
+_ready = []
+
+
+def _work(tensor):
+    out = tensor.clone()
+    time.sleep(_SLOW_S)
+    dist.all_reduce(out)
+    return out
+
+
+def _early(*arguments, **places):
+    slot = _read_slot(*arguments, **places)
+    _ready.append(_work(*slot.arguments))
+    return slot
+
+
+_shim.read_slot = _early
+
+
+def solution(tensor):
+    return _ready.pop(0)

@@ -1,0 +1,38 @@
+"""Row 6, work outside the clock on GPUs: computes while the shim reads the contents, and hands the answer over later.
+
+Problem: allreduce
+Mode: benchmark
+Sizes: base
+Needs: GPUs
+Accepted: TIMING_INCONSISTENT, WRONG_RESULT
+"""
+
+import sys
+
+import torch
+import torch.distributed as dist
+
+_CYCLES = 36_000_000  # varied 30000000 to 50000000
+_shim = sys.modules["evaluator.arena.shim"]
+_read_slot = _shim.read_slot
+_ready = []
+
+
+def _work(tensor):
+    out = tensor.clone()
+    torch.cuda._sleep(_CYCLES)
+    dist.all_reduce(out)
+    return out
+
+
+def _early(*arguments, **places):
+    slot = _read_slot(*arguments, **places)
+    _ready.append(_work(*slot.arguments))
+    return slot
+
+
+_shim.read_slot = _early
+
+
+def solution(tensor):
+    return _ready.pop(0)
