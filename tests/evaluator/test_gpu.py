@@ -9,7 +9,7 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import Judge, JudgeSettings
+from evaluator.host import Judge, JudgeSettings, gpus
 from evaluator.judging.source_rules import check_source
 from problems import registry
 from tests.evaluator.cheat_corpus import programs
@@ -30,11 +30,13 @@ BROKEN = (
 
 
 def _smi(query: str) -> list[str]:
-    line = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    """One column of what nvidia-smi says of the GPUs that this process may use."""
+    own = ",".join(map(str, gpus.present()))
+    line = ["nvidia-smi", query, "--format=csv,noheader,nounits", f"--id={own}"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
 
 
-GPUS = len(_smi("--query-gpu=index")) if shutil.which("nvidia-smi") else 0
+GPUS = len(gpus.present()) if shutil.which("nvidia-smi") else 0
 WORLD_SIZE = max((size for size in (2, 4, 8) if size <= GPUS), default=2)
 PROFILE = f"h200x{WORLD_SIZE}-nomc"
 GPU_CHEATS = [
@@ -70,7 +72,9 @@ def memory_before():
 @pytest.fixture(scope="module")
 def judge(memory_before, tmp_path_factory):
     assert memory_before
-    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=5.0)
+    settings = JudgeSettings(
+        profile=PROFILE, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=5.0, first_call_s=10.0
+    )
     with Judge(settings) as judge:
         yield judge
 
@@ -102,6 +106,17 @@ class TestOnGpus:
         assert report.verdict in verdicts, (report.message, report.findings, report.ranks)
         after = judge.evaluate(request("gpu_allgather", "allgather", Backend.CUDA, Mode.CHECK))
         assert after.verdict is Verdict.PASSED, (after.message, after.findings)
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [("deadlock", "collective 1 of the call, all_reduce of"), ("crossed_collectives", "recv 0<-1 of")],
+    )
+    @pytest.mark.skipif(WORLD_SIZE != 2, reason="written for two ranks")
+    def test_a_hang_on_gpus_is_told_as_a_deadlock_with_the_collective(self, judge, name, words):
+        report = judge.evaluate(request(name, "allreduce", Backend.PYTORCH, Mode.CHECK))
+        assert report.verdict is Verdict.DEADLOCK, report.message
+        assert words in report.message
+        assert all("libcuda" in (rank.stack or "") for rank in report.ranks[:1])
 
     @pytest.mark.parametrize("name", GPU_CHEATS)
     def test_a_cheat_that_needs_a_gpu_is_caught_and_its_twin_passes(self, judge, name):
