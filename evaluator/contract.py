@@ -584,8 +584,9 @@ class TimingRules(Message, frozen=True, kw_only=True):
         band_us: how much longer than the reference's the time between claim and answer may be at the median.
         band_bytes_us: bytes of payload per microsecond that are allowed on top: they are copied and compared there.
         reading_us: how much longer than that the same may be where it begins with contents becoming readable.
-        burst_us: what a further call of a burst may take beyond the claimed time; None: not judged.
-        burst_ratio: how many times the claimed time it may take besides.
+        burst_ratio: how many times the claimed time a further call of a burst may take.
+        burst_us: what it may take beyond that, and the claimed time once more; None: not judged.
+        burst_most_us: the most that these two may be together.
         burst_bytes_us: bytes of payload per microsecond that are allowed on top: they are published and copied there.
         settle_ratio: largest ratio of the time until the device was idle to the time of the call; None: not judged.
         settle_jitter_us: what it may be longer in any case.
@@ -604,6 +605,7 @@ class TimingRules(Message, frozen=True, kw_only=True):
     busy_cores: float | None = None
     reading_us: float = 0.0
     burst_us: float | None = None
+    burst_most_us: float = 0.0
     burst_ratio: float = 1.0
     burst_bytes_us: float = 1.0
 

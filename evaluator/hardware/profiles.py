@@ -31,7 +31,7 @@ class Vigilance:
     Attributes:
         band_us, band_bytes_us, settle_ratio, settle_jitter_us: as in the contract's `TimingRules`.
         device_band_us, device_band_bytes_us: the first two where contents stay in device memory.
-        reading_us, burst_us, burst_ratio, burst_bytes_us: as in the contract's `TimingRules`.
+        reading_us, burst_ratio, burst_us, burst_most_us, burst_bytes_us: as in the contract's `TimingRules`.
         bursts: bursts of several calls in a series, each beside one of a single call; 0 for none.
         burst_calls: the most calls of a burst.
         skew_us: least and largest delay of a rank in a skewed call.
@@ -47,6 +47,7 @@ class Vigilance:
     device_band_bytes_us: float
     reading_us: float
     burst_us: float
+    burst_most_us: float
     burst_ratio: float
     burst_bytes_us: float
     bursts: int
@@ -67,6 +68,7 @@ _PRACTICE = Vigilance(
     device_band_bytes_us=50.0,
     reading_us=10_000.0,
     burst_us=60_000.0,
+    burst_most_us=60_000.0,
     burst_ratio=2.0,
     burst_bytes_us=50.0,
     bursts=3,
@@ -88,11 +90,12 @@ _WATCHED = Vigilance(
     device_band_us=750.0,
     device_band_bytes_us=2_500_000.0,
     reading_us=750.0,
-    # The same submissions, 22 series: a further call of a burst took 10 to 50 us more than the claim, and a microsecond
-    # for 0.8 to 1.1 MB of payload, which is written twice before the call and once after it.
-    burst_us=80.0,
+    # The same submissions, 42 series on three busy hosts: a further call of a burst took at most 0.86 times what these
+    # allow; at `base` up to 57 us more than the claim, or 107 us where 46 us had become 112 us by the host's doing.
+    burst_us=40.0,
+    burst_most_us=120.0,
     burst_ratio=1.2,
-    burst_bytes_us=700_000.0,
+    burst_bytes_us=1_000_000.0,
     bursts=3,
     burst_calls=16,
     settle_ratio=1.05,
@@ -153,6 +156,7 @@ class Profile:
             busy_cores=watch.busy_cores_per_rank * self.world_size,
             reading_us=watch.reading_us,
             burst_us=watch.burst_us,
+            burst_most_us=watch.burst_most_us,
             burst_ratio=watch.burst_ratio,
             burst_bytes_us=watch.burst_bytes_us,
         )

@@ -435,7 +435,8 @@ class Evaluation:
         second, self._second = self._second, None
         if second is None:
             return
-        first = judging.conclude(self._records, self._rules)[0]
+        first, against = judging.conclude(self._records, self._rules, without=self._settings.without)
+        is_doubted = judging.has_doubts(against)
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         self.close()
         self._gang = second
@@ -444,6 +445,9 @@ class Evaluation:
         second.wait_until_ready(cancelled=self._cancelled)
         try:
             self._import()
+            if is_doubted:
+                self._run_sizes(gang=2)
+                return
             again = self._run_sizes(gang=2, blocks=max(1, round(self._second_share * self._blocks)))
             if not judging.agrees(again, first, self._rules):
                 del self._records[-len(again) :]

@@ -23,6 +23,8 @@ _DRIFT_BLOCKS = 8
 _LEAST_BURSTS = 2
 """Fewer of either length tell nothing; and there have to be two lengths."""
 
+_NEEDS_A_SERIES = frozenset({Verdict.BASELINE_UNSTABLE, Verdict.TIMING_INCONSISTENT})
+
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
 
@@ -99,23 +101,28 @@ def outside_band_us(record: SizeRecord, rules: TimingRules) -> float | None:
 def burst_us(record: SizeRecord) -> float | None:
     """What a further call of a burst took: the shortest of the long bursts, less a single one's median, over the calls.
 
-    None where there were too few. What a burst takes in any case, for publishing, `GO` and the answer, falls out. A
-    burst that took longer than another was disturbed: that speaks against nobody.
+    None where there were too few. What a burst takes in any case, for `GO` and the answer, falls out. A burst that took
+    longer than another was disturbed: that speaks against nobody.
     """
-    windows: dict[int, list[int]] = {}
+    answers: dict[int, list[int]] = {}
     for burst in record.bursts:
-        windows.setdefault(burst.calls, []).append(burst.window_ns)
-    if len(windows) < _LEAST_BURSTS or min(map(len, windows.values())) < _LEAST_BURSTS:
+        answers.setdefault(burst.calls, []).append(burst.answer_ns)
+    if len(answers) < _LEAST_BURSTS or min(map(len, answers.values())) < _LEAST_BURSTS:
         return None
-    few, many = min(windows), max(windows)
-    return (min(windows[many]) - median(windows[few])) / (many - few) / 1000
+    few, many = min(answers), max(answers)
+    return (min(answers[many]) - median(answers[few])) / (many - few) / 1000
 
 
 def burst_band_us(record: SizeRecord, claimed_us: float, rules: TimingRules) -> float | None:
-    """How much that may be; None where it is not judged."""
+    """How much that may be; None where it is not judged.
+
+    Lining up, launching and copying take longer where processors are slow, and so do short calls themselves: the rest
+    that is allowed grows with the claim up to its most.
+    """
     if rules.burst_us is None or not record.bursts:
         return None
-    return claimed_us * rules.burst_ratio + rules.burst_us + record.payload_bytes / rules.burst_bytes_us
+    rest_us = min(rules.burst_us + claimed_us, rules.burst_most_us)
+    return claimed_us * rules.burst_ratio + rest_us + record.payload_bytes / rules.burst_bytes_us
 
 
 def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
@@ -171,7 +178,8 @@ def settle(
 ) -> tuple[Timing, list[Finding]]:
     """The timing that counts and what speaks against it, where a second gang may have run the series, or part of it.
 
-    Where the second ran all of it, because the ratios differed, the slower of the two counts.
+    Where the second ran all of it, because the ratios differed or the first left its claims in doubt, the slower of the
+    two counts, and such a doubt only where both leave it: a host that was busy for a while does so once.
     """
     first = [record for record in records if record.gang == 1]
     again = [record for record in records if record.gang != 1]
@@ -180,9 +188,24 @@ def settle(
         return timing, findings
     other, against = conclude(again, rules, without=without)
     if len(other.blocks) < len(timing.blocks):
-        # A few blocks are too few to judge the reference's drift by.
-        return timing, [*findings, *(item for item in against if item.verdict is not Verdict.BASELINE_UNSTABLE)]
-    return min(timing, other, key=lambda each: each.low), [*findings, *against]
+        # A few blocks are too few to judge the reference's drift by, or claims that the first has left in no doubt.
+        return timing, [*findings, *(item for item in against if item.verdict not in _NEEDS_A_SERIES)]
+    doubted = _doubted(findings) & _doubted(against)
+    return min(timing, other, key=lambda each: each.low), [
+        item
+        for item in (*findings, *against)
+        if item.verdict is not Verdict.TIMING_INCONSISTENT or item.size in doubted
+    ]
+
+
+def has_doubts(findings: Sequence[Finding]) -> bool:
+    """Whether anything speaks against the claims of a series: then a second gang runs all of it."""
+    return bool(_doubted(findings))
+
+
+def _doubted(findings: Sequence[Finding]) -> set[str | None]:
+    """The sizes at which something speaks against the claims."""
+    return {item.size for item in findings if item.verdict is Verdict.TIMING_INCONSISTENT}
 
 
 def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bool:

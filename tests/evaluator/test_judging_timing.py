@@ -37,6 +37,7 @@ RULES = TimingRules(
     busy_cores=0.1,
     reading_us=40.0,
     burst_us=20.0,
+    burst_most_us=50.0,
     burst_ratio=1.1,
     burst_bytes_us=1000.0,
 )
@@ -105,7 +106,7 @@ def series(
 
 
 def burst(calls: int, window_us: float) -> Burst:
-    return Burst(calls=calls, window_ns=int(window_us * 1000), answer_ns=int(window_us * 900))
+    return Burst(calls=calls, window_ns=int(window_us * 1000), answer_ns=int((window_us - 60) * 1000))
 
 
 def with_bursts(record: SizeRecord, *, single_us: float, of_eight_us: float) -> SizeRecord:
@@ -261,6 +262,23 @@ def test_a_disturbed_block_of_a_second_gang_does_not_make_it_disagree():
     disturbed = series(reference_us=(200.0, 200.0, 140.0), gang=2, seed=2)
     assert timing.agrees([disturbed], alone, RULES)
     assert not timing.agrees([series(reference_us=(140.0,) * 3, gang=2, seed=2)], alone, RULES)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_refused"),
+    [
+        (series(gap_us=139.0), series(gang=2, seed=2), False),
+        (series(), series(gap_us=139.0, gang=2, seed=2), False),
+        (series(gap_us=139.0), series(gap_us=139.0, gang=2, seed=2), True),
+        (series(gap_us=139.0), with_bursts(series(gang=2), single_us=700.0, of_eight_us=1900.0), True),
+        (series(), series(gap_us=139.0, reference_us=(200.0,) * 3, gang=2, seed=2), False),
+        (series(gap_us=139.0), series(reference_us=(200.0,) * 3, gang=2, seed=2), True),
+    ],
+    ids=["a busy moment", "a later one", "both", "both, by different clocks", "a part", "nobody looked again"],
+)
+def test_claims_are_refused_where_both_gangs_leave_them_in_doubt(first, second, is_refused):
+    found = timing.settle([first, second], RULES)[1]
+    assert {finding.verdict for finding in found} == ({Verdict.TIMING_INCONSISTENT} if is_refused else set())
 
 
 def test_a_report_agrees_with_its_own_record_after_json():
