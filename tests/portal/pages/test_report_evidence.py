@@ -61,6 +61,20 @@ def test_a_hang_shows_each_ranks_collectives_on_the_page_and_in_the_api(as_alice
     assert answer["ranks"][0]["collectives"][0]["operation"] == "all_reduce"
 
 
+def test_claimed_times_stand_beside_what_the_hosts_clock_saw(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    timing = scenes.timing(sizes=("tiny", "base"))
+    bursts = {"burst_us": 103.0, "burst_band_us": 171.0}
+    sizes = tuple(
+        msgspec.structs.replace(size, gap_us=540.0, band_us=1250.0, outside_us=900.0, outside_band_us=2250.0, **found)
+        for size, found in zip(timing.sizes, (bursts, {}), strict=True)
+    )
+    deliver(submission, local, timing=msgspec.structs.replace(timing, sizes=sizes))
+    tiny, base = cells(page_of(as_alice, submission), "Claimed times and the host's clock")
+    assert tiny == "tiny 80.0 µs 540 µs at most 1.25 ms 900 µs at most 2.25 ms 103 µs at most 171 µs"
+    assert base.endswith("900 µs at most 2.25 ms not judged")
+
+
 def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, local):
     submission = scenes.submit(alice)
     reading = GpuReading(
