@@ -356,9 +356,9 @@ class Evaluation:
         series.gpus = gpu_state.readings(gpus, moment="before")
         reference_s = self._openings[size].call_s
         together = burst_calls(caller.payload_bytes, reference_s, most=profile.vigilance.burst_calls)
-        # A part of a series is too short to tell anything by bursts.
-        is_whole = blocks == self._blocks and together > 0
-        wanted = profile.vigilance.bursts if is_whole and self._conduct.does(Check.BURST) else 0
+        # A quarter of a series is too short to tell anything by bursts.
+        is_long = 2 * blocks >= self._blocks and together > 0
+        wanted = profile.vigilance.bursts if is_long and self._conduct.does(Check.BURST) else 0
         bursts_after = timing.secret_subset(blocks, wanted)
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
@@ -448,10 +448,12 @@ class Evaluation:
             if is_doubted:
                 self._run_sizes(gang=2)
                 return
-            again = self._run_sizes(gang=2, blocks=max(1, round(self._second_share * self._blocks)))
-            if not judging.agrees(again, first, self._rules):
-                del self._records[-len(again) :]
-                self._run_sizes(gang=2)
+            part = max(1, round(self._second_share * self._blocks))
+            again = self._run_sizes(gang=2, blocks=part)
+            if part < self._blocks and not judging.agrees(again, first, self._rules):
+                rest = self._run_sizes(gang=2, blocks=self._blocks - part)
+                whole = [timing.joined(*both) for both in zip(again, rest, strict=True)]
+                self._records[-2 * len(whole) :] = whole
         except Ended:
             self._evidence.note_disagreement()
             raise

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from evaluator.contract import Burst, CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
 from evaluator.hardware.profiles import Profile
 from evaluator.host.evidence import SizeEvidence
@@ -63,6 +65,24 @@ class Series:
             kept_windows_ns=tuple(self.kept_windows_ns),
             bursts=tuple(self.bursts),
         )
+
+
+def joined(first: SizeRecord, rest: SizeRecord) -> SizeRecord:
+    """A series that was run in two parts by one gang, as one."""
+    return msgspec.structs.replace(
+        first,
+        payload_bytes=max(first.payload_bytes, rest.payload_bytes),
+        calls=first.calls + rest.calls,
+        blocks=first.blocks + rest.blocks,
+        reference=first.reference + rest.reference,
+        watched_ns=first.watched_ns + rest.watched_ns,
+        busy_ns=first.busy_ns + rest.busy_ns,
+        gpus=first.gpus + rest.gpus,
+        processes=max(first.processes, rest.processes),
+        kept_gaps_ns=first.kept_gaps_ns + rest.kept_gaps_ns,
+        kept_windows_ns=first.kept_windows_ns + rest.kept_windows_ns,
+        bursts=first.bursts + rest.bursts,
+    )
 
 
 def run_block(

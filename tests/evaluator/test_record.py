@@ -10,6 +10,8 @@ import pytest
 from evaluator import cli
 from evaluator.contract import EvaluationReport, Mode, Verdict
 from evaluator.host import Judge
+from evaluator.judging import timing
+from evaluator.judging.recompute import recompute
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 
@@ -73,3 +75,20 @@ def test_anyone_can_compute_score_interval_and_verdict_again(
 
 def test_a_record_is_bounded(reports: list[EvaluationReport]) -> None:
     assert all(len(report.to_json()) < MOST_BYTES for report in reports)
+
+
+def test_a_second_gang_that_disagrees_goes_on_to_a_whole_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "agrees", lambda *_: False)
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=4)
+    with Judge(settings) as judge:
+        report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.record is not None
+    first, second = report.record.sizes
+    assert (first.gang, second.gang) == (1, 2)
+    assert len(first.blocks) == len(second.blocks) == len(second.reference) == 4
+    numbers = [call.number for call in second.calls]
+    assert len(set(numbers)) == len(numbers) >= sum(map(len, second.blocks))
+    assert recompute(report).agrees
