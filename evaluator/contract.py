@@ -451,7 +451,7 @@ class Burst(Message, frozen=True, kw_only=True, array_like=True):
 
     `calls` is how many, on new contents each, lined up before each. `window_ns` runs on the host's clock from the
     moment when their contents became readable to the last answer, `answer_ns` from `GO`. `checked` has the number of
-    the contents whose outputs were compared, for one of several; all outputs lay in place when the ranks answered.
+    the contents whose outputs were compared, for one of several.
     """
 
     calls: int
@@ -592,6 +592,8 @@ class TimingRules(Message, frozen=True, kw_only=True):
         settle_jitter_us: what it may be longer in any case.
         baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
         baseline_jitter_us: drift that is always allowed.
+        by_block: whether claims and what is held against them are taken block by block, so that claims that are too
+            short gain nothing unless they are most of a block's, in most blocks; not so in reports from before.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
     """
@@ -604,6 +606,7 @@ class TimingRules(Message, frozen=True, kw_only=True):
     baseline_jitter_us: float
     busy_cores: float | None = None
     reading_us: float = 0.0
+    by_block: bool = False
     burst_us: float | None = None
     burst_most_us: float = 0.0
     burst_ratio: float = 1.0

@@ -51,6 +51,7 @@ class Phase(IntEnum):
     CALLING = 5
     SETTLING = 6
     STORING = 7
+    LINED_UP = 8
 
 
 @dataclass(frozen=True, kw_only=True)

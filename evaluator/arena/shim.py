@@ -253,7 +253,7 @@ class Shim:
             return read_slot(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
 
     def _room_for_held(self) -> torch.Tensor:
-        """Memory of this rank for the inputs of a burst, which come all at once after GO."""
+        """Memory of this rank for the inputs of bursts, which come all at once after GO: always the same addresses."""
         assert self._input_area is not None
         if self._held_inputs is None:
             self._held_inputs = torch.empty_like(self._input_area.bytes)
@@ -270,6 +270,7 @@ class Shim:
                 if old is not None:
                     old.close()
             self._input_area, self._output_area = inputs, outputs
+            self._held_inputs = None
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
@@ -317,17 +318,17 @@ class Shim:
         if self._held_inputs is not None and self._input_area is not None:
             self._held_inputs[: self._held_bytes].copy_(self._input_area.bytes[: self._held_bytes])
         described = []
+        self._finish()
         for slot in slots:
-            self._finish()
+            self._diary.note(Phase.LINED_UP)
             self._barrier.wait()
             with _blamed():
                 described.append(place_outputs(slot.area, slot.collect(self._noted(slot))))
-        self._finish()
+                self._finish()
         self._diary.note(Phase.STORING)
         for slot, outputs in zip(slots, described, strict=True):
             describe_outputs(slot.output, outputs)
             slot.output.close()
-        self._held_inputs = None
         took_ns = time.perf_counter_ns() - start
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.DONE, claimed_ns=took_ns, settled_ns=took_ns)

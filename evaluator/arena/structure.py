@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 _LENGTH = struct.Struct("<Q")
-_ALIGNMENT = 64
+_ALIGNMENT = 512
+"""As torch's allocator on GPUs has it: a kernel may count on it."""
 MAX_DEPTH = 8
 MAX_LEAVES = 4096
 MAX_TREE_BYTES = 256 * 1024
@@ -138,7 +139,7 @@ def copy_into(area: Area, start: int, tensor: torch.Tensor) -> None:
 def view_of(area: Area, *, dtype: torch.dtype, start: int, count: int) -> torch.Tensor:
     """`count` elements at byte `start` of an area, as a flat tensor over the area itself."""
     if count == 0:
-        return torch.empty(0, dtype=dtype)
+        return torch.empty(0, dtype=dtype, device=area.device if isinstance(area, torch.Tensor) else None)
     return _stretch(area, start, count * dtype.itemsize).view(dtype)
 
 
@@ -218,7 +219,8 @@ class Unpacker:
         dtype: torch.dtype = getattr(torch, body["dtype"])
         flat = view_of(self._area, dtype=dtype, start=self._data + body["start"], count=body["count"])
         source = flat.as_strided(body["shape"], body["stride"])
-        tensor = source if self._in_place else self._copied(flat, source)
+        # `.data`: views of one area would share a version counter, and writing to one would spoil another's gradient.
+        tensor = source.data if self._in_place else self._copied(flat, source)
         self.tensors.append(tensor)
         return tensor
 

@@ -155,7 +155,9 @@ class Profile:
             baseline_jitter_us=self.baseline_jitter_us,
             busy_cores=watch.busy_cores_per_rank * self.world_size,
             reading_us=watch.reading_us,
-            burst_us=watch.burst_us,
+            by_block=True,
+            # Where contents go through the host, a burst on GPUs holds their copying, which no claim has.
+            burst_us=watch.burst_us if is_on_device or self.gpu is None else None,
             burst_most_us=watch.burst_most_us,
             burst_ratio=watch.burst_ratio,
             burst_bytes_us=watch.burst_bytes_us,

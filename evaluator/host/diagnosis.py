@@ -165,10 +165,11 @@ def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
 
 def _are_apart(observations: Sequence[Observation]) -> bool:
     """Whether ranks of a group wait in different collectives of it."""
-    waiting: dict[tuple[int, ...], list[Collective]] = {}
+    waiting: dict[tuple[int, ...], list[list[Collective]]] = {}
     for seen in observations:
-        if (one := flight.pending(seen.collectives)) is not None:
-            waiting.setdefault(one.ranks, []).append(one)
+        if (oldest := flight.pending(seen.collectives)) is not None:
+            ones = [one for one in seen.collectives if not one.is_done and one.ranks == oldest.ranks]
+            waiting.setdefault(oldest.ranks, []).append(ones)
     return any(map(flight.are_apart, waiting.values()))
 
 

@@ -40,16 +40,26 @@ def pending(collectives: Sequence[Collective]) -> Collective | None:
     return next((one for one in collectives if not one.is_done), None)
 
 
-def are_apart(waiting: Sequence[Collective]) -> bool:
-    """Whether ranks of one group that wait for these, one each, wait for different things, which no time will mend.
+def are_apart(waiting: Sequence[Sequence[Collective]]) -> bool:
+    """Whether ranks of one group, each with what it has not finished there, wait for different things.
 
-    Sends and receives say so only where all ranks of the group wait in one, and none of them has found its peer.
+    Sends and receives between two ranks follow one another. They say so only where all ranks of the group wait in one,
+    and no two ranks are at the two ends of the same one.
     """
-    pairs = [_PAIRWISE.fullmatch(one.operation) for one in waiting]
-    if not all(pairs):
-        return len({(one.operation, one.sequence) for one in waiting}) > 1
-    routes = [(pair[2], pair[3]) if pair[1] == "send" else (pair[3], pair[2]) for pair in pairs if pair is not None]
-    return len(waiting) == len(waiting[0].ranks) and len(set(routes)) == len(routes)
+    oldest = [ones[0] for ones in waiting]
+    if not all(_PAIRWISE.fullmatch(one.operation) for one in oldest):
+        return len({(one.operation, one.sequence) for one in oldest}) > 1
+    ends = [end for ones in waiting for end in _open_ends(ones)]
+    return len(waiting) == len(oldest[0].ranks) and len(set(ends)) == len(ends)
+
+
+def _open_ends(ones: Sequence[Collective]) -> set[tuple[str, str]]:
+    """From whom to whom a rank's oldest send or receive with each peer goes."""
+    found: dict[str, tuple[str, str]] = {}
+    for pair in filter(None, (_PAIRWISE.fullmatch(one.operation) for one in ones)):
+        kind, own, peer = pair.groups()
+        found.setdefault(peer, (own, peer) if kind == "send" else (peer, own))
+    return set(found.values())
 
 
 def words(collectives: Sequence[Collective], *, world_size: int) -> str:

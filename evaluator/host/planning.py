@@ -8,8 +8,8 @@ from evaluator.host.calls import Conduct
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 
-_MOST_BURST_BYTES = 4 * 1024**3
-"""What the contents and outputs of a burst may take of a GPU's memory."""
+_MOST_BURST_BYTES = 2 * 1024**3
+"""What the contents and outputs of a burst may be together; of a GPU's memory they take up to three times as much."""
 
 _MOST_BURST_S = 0.1
 """How long the reference would need for a burst at most, but for two calls."""

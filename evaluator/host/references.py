@@ -73,7 +73,7 @@ class ReferenceClock:
             self.time()
 
     def time(self, *, as_rank: bool = False) -> ReferenceTime:
-        """One call on new contents; with `as_rank` its ranks also store outputs and compare inputs."""
+        """One call on new contents; with `as_rank` its ranks also do what oracle and sandbox ranks do around a call."""
         content = self._fresh()
         if self._is_primed:
             self._time(content)

@@ -1,7 +1,7 @@
 """From recorded calls to a score and to what speaks against it. Pure: a report's record gives the same again."""
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median, median_high, median_low
 
 from evaluator.contract import CallRecord, Finding, ReferenceCall, SizeRecord, SizeTiming, Timing, TimingRules, Verdict
 from evaluator.judging import statistics
@@ -45,18 +45,41 @@ def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
         raise ValueError(f"size {record.size}: block with call {error}, which is not recorded") from None
 
 
-def ratios(record: SizeRecord) -> tuple[float, ...]:
-    """Reference over candidate per block, each the sum over the block's calls."""
+def ratios(record: SizeRecord, rules: TimingRules) -> tuple[float, ...]:
+    """Reference over candidate per block: the sum of its calls over what the candidate's calls count as together."""
     pairs = zip(record.reference, timed_blocks(record), strict=True)
-    return tuple(
-        sum(call.longest_ns for call in ours) / max(1, sum(call.longest_ns for call in theirs))
-        for ours, theirs in pairs
-    )
+    return tuple(sum(call.longest_ns for call in ours) / max(1, _together_ns(theirs, rules)) for ours, theirs in pairs)
 
 
-def gap_us(record: SizeRecord) -> float:
-    """The median time between the claimed end of a timed call and the moment the host heard of it."""
-    return median(call.answer_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
+def _together_ns(block: Sequence[CallRecord], rules: TimingRules) -> float:
+    """What the calls of a block count as: their sum, or as many medians where that is more.
+
+    What speaks against claims is taken from medians, which a few disturbed calls leave alone: so a few claims that are
+    too short may not count either.
+    """
+    claims = [call.longest_ns for call in block]
+    return max(sum(claims), len(claims) * median(claims)) if rules.by_block else sum(claims)
+
+
+def claimed_us(record: SizeRecord, rules: TimingRules) -> float:
+    """What a call takes by its ranks' claims, as the score takes it: the median over blocks."""
+    blocks = timed_blocks(record)
+    if not rules.by_block:
+        return median(call.longest_ns for block in blocks for call in block) / 1000
+    return median_low([_together_ns(block, rules) / len(block) for block in blocks]) / 1000
+
+
+def _typical_us(record: SizeRecord, rules: TimingRules, of: Callable[[CallRecord], float]) -> float:
+    """The median of `of` over calls, in us: over blocks of the blocks' own, the higher ones, so that no half hides."""
+    blocks = timed_blocks(record)
+    if not rules.by_block:
+        return median(of(call) for block in blocks for call in block) / 1000
+    return median_high([median_high(map(of, block)) for block in blocks]) / 1000
+
+
+def gap_us(record: SizeRecord, rules: TimingRules) -> float:
+    """The time between the claimed end of a timed call and the moment the host heard of it."""
+    return _typical_us(record, rules, lambda call: call.answer_ns - call.longest_ns)
 
 
 def halves(blocks: Sequence[Sequence[CallRecord | ReferenceCall]]) -> tuple[float, float]:
@@ -78,14 +101,17 @@ def band_us(record: SizeRecord, rules: TimingRules) -> float:
 
     The reference's is taken from the calls in which its ranks did what sandbox ranks do, where there are such calls.
     """
+    return _reference_gap_us(record) + record.payload_bytes / rules.band_bytes_us + rules.band_us
+
+
+def _reference_gap_us(record: SizeRecord) -> float:
     gaps = record.kept_gaps_ns or [call.answer_ns - call.longest_ns for block in record.reference for call in block]
-    reference = median(gaps) / 1000
-    return reference + record.payload_bytes / rules.band_bytes_us + rules.band_us
+    return median(gaps) / 1000
 
 
-def outside_us(record: SizeRecord) -> float:
-    """The median time of a timed call's window that its claim leaves: reading, line-up, storing, answering."""
-    return median(call.window_ns - call.longest_ns for block in timed_blocks(record) for call in block) / 1000
+def outside_us(record: SizeRecord, rules: TimingRules) -> float:
+    """The time of a timed call's window that its claim leaves: reading, line-up, storing, answering."""
+    return _typical_us(record, rules, lambda call: call.window_ns - call.longest_ns)
 
 
 def outside_band_us(record: SizeRecord, rules: TimingRules) -> float | None:
@@ -98,11 +124,12 @@ def outside_band_us(record: SizeRecord, rules: TimingRules) -> float | None:
     return median(gaps) / 1000 + record.payload_bytes / rules.band_bytes_us + rules.band_us + rules.reading_us
 
 
-def burst_us(record: SizeRecord) -> float | None:
+def burst_us(record: SizeRecord, rules: TimingRules) -> float | None:
     """What a further call of a burst took: the shortest of the long bursts, less a single one's median, over the calls.
 
     None where there were too few. What a burst takes in any case, for `GO` and the answer, falls out. A burst that took
-    longer than another was disturbed: that speaks against nobody.
+    longer than another was disturbed: that speaks against nobody. A rank sees how long a burst is, and one that is slow
+    in single ones would seem fast: these count for no more than the claim and what the reference's answers take beyond.
     """
     answers: dict[int, list[int]] = {}
     for burst in record.bursts:
@@ -110,10 +137,11 @@ def burst_us(record: SizeRecord) -> float | None:
     if len(answers) < _LEAST_BURSTS or min(map(len, answers.values())) < _LEAST_BURSTS:
         return None
     few, many = min(answers), max(answers)
-    return (min(answers[many]) - median(answers[few])) / (many - few) / 1000
+    least_us = min(median(answers[few]) / 1000, few * claimed_us(record, rules) + _reference_gap_us(record))
+    return (min(answers[many]) / 1000 - least_us) / (many - few)
 
 
-def burst_band_us(record: SizeRecord, claimed_us: float, rules: TimingRules) -> float | None:
+def burst_band_us(record: SizeRecord, call_us: float, rules: TimingRules) -> float | None:
     """How much that may be; None where it is not judged.
 
     Lining up, launching and copying take longer where processors are slow, and so do short calls themselves: the rest
@@ -121,8 +149,8 @@ def burst_band_us(record: SizeRecord, claimed_us: float, rules: TimingRules) -> 
     """
     if rules.burst_us is None or not record.bursts:
         return None
-    rest_us = min(rules.burst_us + claimed_us, rules.burst_most_us)
-    return claimed_us * rules.burst_ratio + rest_us + record.payload_bytes / rules.burst_bytes_us
+    rest_us = min(rules.burst_us + call_us, rules.burst_most_us)
+    return call_us * rules.burst_ratio + rest_us + record.payload_bytes / rules.burst_bytes_us
 
 
 def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
@@ -134,16 +162,16 @@ def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
         size=record.size,
         candidate=candidate,
         baseline=statistics.summarise([call.longest_ns / 1000 for block in record.reference for call in block]),
-        ratios=ratios(record),
+        ratios=ratios(record, rules),
         rank_medians_us=tuple(median(claims) / 1000 for claims in per_rank),
         floor_us=record.floor_us,
         window_us=median(call.window_ns for call in calls) / 1000,
-        gap_us=gap_us(record),
+        gap_us=gap_us(record, rules),
         band_us=band_us(record, rules),
-        outside_us=outside_us(record),
+        outside_us=outside_us(record, rules),
         outside_band_us=outside_band_us(record, rules),
-        burst_us=burst_us(record),
-        burst_band_us=burst_band_us(record, candidate.median_us, rules),
+        burst_us=burst_us(record, rules),
+        burst_band_us=burst_band_us(record, claimed_us(record, rules), rules),
     )
 
 
@@ -178,8 +206,9 @@ def settle(
 ) -> tuple[Timing, list[Finding]]:
     """The timing that counts and what speaks against it, where a second gang may have run the series, or part of it.
 
-    Where the second ran all of it, because the ratios differed or the first left its claims in doubt, the slower of the
-    two counts, and such a doubt only where both leave it: a host that was busy for a while does so once.
+    Where the second ran all of it, because the ratios differed or the first left its claims in doubt, a size counts as
+    the gang had it whose claims are in no doubt there, or else as the slower had it. A doubt stands where both leave
+    it: a host that was busy for a while leaves it once.
     """
     first = [record for record in records if record.gang == 1]
     again = [record for record in records if record.gang != 1]
@@ -190,12 +219,25 @@ def settle(
     if len(other.blocks) < len(timing.blocks):
         # A few blocks are too few to judge the reference's drift by, or claims that the first has left in no doubt.
         return timing, [*findings, *(item for item in against if item.verdict not in _NEEDS_A_SERIES)]
+    if not rules.by_block:
+        return min(timing, other, key=lambda each: each.low), [*findings, *against]
     doubted = _doubted(findings) & _doubted(against)
-    return min(timing, other, key=lambda each: each.low), [
+    counted = [_counted(pair, _doubted(findings), _doubted(against), rules) for pair in zip(first, again, strict=True)]
+    return conclude(counted, rules, without=without)[0], [
         item
         for item in (*findings, *against)
         if item.verdict is not Verdict.TIMING_INCONSISTENT or item.size in doubted
     ]
+
+
+def _counted(
+    pair: tuple[SizeRecord, SizeRecord], doubts: set[str | None], others: set[str | None], rules: TimingRules
+) -> SizeRecord:
+    """Which gang's series counts at a size."""
+    first, again = pair
+    if (first.size in doubts) != (again.size in others):
+        return again if first.size in doubts else first
+    return min(pair, key=lambda record: statistics.interval(ratios(record, rules)).low)
 
 
 def has_doubts(findings: Sequence[Finding]) -> bool:
@@ -258,14 +300,13 @@ def _outpaced(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Ite
 def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     if rules.settle_ratio is None:
         return
-    calls = [call for block in timed_blocks(record) for call in block]
-    settled_us = median(max(call.settled_ns) for call in calls) / 1000
-    claimed_us = size.candidate.median_us
-    if settled_us > rules.settle_ratio * claimed_us and settled_us - claimed_us > rules.settle_jitter_us:
+    settled_us = _typical_us(record, rules, lambda call: max(call.settled_ns))
+    call_us = _typical_us(record, rules, lambda call: call.longest_ns)
+    if settled_us > rules.settle_ratio * call_us and settled_us - call_us > rules.settle_jitter_us:
         yield Finding(
             verdict=Verdict.TIMING_INCONSISTENT,
             message=(
-                f"the devices were idle {settled_us - claimed_us:.1f} us after calls of {claimed_us:.1f} us had ended "
+                f"the devices were idle {settled_us - call_us:.1f} us after calls of {call_us:.1f} us had ended "
                 f"in stream order at size {size.size}: work was left on streams that the current one does not wait for"
             ),
             size=size.size,
@@ -287,9 +328,10 @@ def _busy(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator
         )
 
 
-def _below_floor(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
-    if size.floor_us is not None and size.candidate.median_us < size.floor_us:
-        message = f"{size.candidate.median_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
+def _below_floor(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    call_us = claimed_us(record, rules)
+    if size.floor_us is not None and call_us < size.floor_us:
+        message = f"{call_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
         yield Finding(verdict=Verdict.BELOW_FLOOR, message=message, size=size.size)
 
 

@@ -152,6 +152,9 @@ class OracleRank:
         if self._desk is not None:
             self._desk.close()
             self._desk = None
+        if self._slot is not None:
+            self._slot.close()
+            self._slot = None
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
@@ -188,9 +191,6 @@ class OracleRank:
 
     def _renew_slot(self, output_bytes: int) -> None:
         """New device memory for every size of every evaluation: nothing of an earlier one is left in it."""
-        if self._slot is not None:
-            self._slot.close()
-            self._slot = None
         if has_shared_memory(self._device):
             self._slot = slots.DeviceSlot(output_bytes=output_bytes, device=self._device)
 

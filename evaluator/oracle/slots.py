@@ -13,8 +13,8 @@ from evaluator.arena.device import DeviceMemory
 from evaluator.arena.structure import Area, Packer, align, copy_into, head_of, view_of
 from problems.schema import Problem
 
-_SPARE = 2
-"""The calls of a burst have room for contents so many times as long as the first's."""
+_SPARE = 1.25
+"""Where contents differ in length, those of a burst have room for so many times the longest that was seen."""
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -30,6 +30,7 @@ class DeviceSlot:
     def __init__(self, *, output_bytes: int, device: torch.device) -> None:
         self._device = device
         self._room = output_bytes
+        self._lengths: set[int] = set()
         self._stride = 0
         self._filled = 0
         self.inputs = _area(1, device=device)
@@ -46,8 +47,10 @@ class DeviceSlot:
         Raises:
             NoRoomError: the contents are longer than those that the places were made for.
         """
+        self._lengths.add(input_bytes)
         if place == 0:
-            self._stride = input_bytes if places == 1 else align(_SPARE * input_bytes)
+            is_known = len(self._lengths) == 1
+            self._stride = align(max(self._lengths) if is_known else int(_SPARE * max(self._lengths)))
             self._make_room(self._stride * places, self._room * places)
         elif input_bytes > self._stride:
             raise NoRoomError

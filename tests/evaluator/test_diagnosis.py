@@ -225,23 +225,26 @@ def waiting_in(operation: str, *, sequence: int = 1, ranks: tuple[int, ...] = (0
 @pytest.mark.parametrize(
     ("operations", "is_deadlock"),
     [
-        (["recv 0<-1", "recv 1<-0"], True),
-        (["send 0->1", "send 1->2", "send 2->0"], True),
-        (["send 0->1", "recv 1<-0"], False),
-        (["recv 0<-1", "send 1->0", "recv 2<-1"], False),
-        (["all_reduce", "all_gather"], True),
-        (["all_reduce", "all_reduce"], False),
+        ([["recv 0<-1", "send 0->1"], ["recv 1<-0", "send 1->0"]], True),
+        ([["recv 0<-2"], ["recv 1<-0"], ["recv 2<-1"]], True),
+        # Both ends of every send are there: who has begun all of them without waiting may only be slow.
+        ([["send 0->1", "recv 0<-2"], ["send 1->2", "recv 1<-0"], ["send 2->0", "recv 2<-1"]], False),
+        ([["send 0->1"], ["recv 1<-0"]], False),
+        ([["recv 0<-1"], ["send 1->0"], ["recv 2<-1"]], False),
+        ([["all_reduce"], ["all_gather"]], True),
+        ([["all_reduce"], ["all_reduce"]], False),
     ],
 )
 def test_ranks_that_wait_on_their_gpus_are_told_from_slow_ones_by_what_they_wait_for(
-    operations: list[str], *, is_deadlock: bool
+    operations: list[list[str]], *, is_deadlock: bool
 ) -> None:
     ranks = tuple(range(len(operations)))
-    assert flight.are_apart([waiting_in(operation, ranks=ranks) for operation in operations]) is is_deadlock
+    waiting = [[waiting_in(operation, ranks=ranks) for operation in own] for own in operations]
+    assert flight.are_apart(waiting) is is_deadlock
 
 
 def test_receives_of_some_ranks_say_nothing_while_another_rank_is_at_work() -> None:
-    assert not flight.are_apart([waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2)) for rank in (1, 2)])
+    assert not flight.are_apart([[waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2))] for rank in (1, 2)])
 
 
 def test_a_receive_is_read_as_the_recorder_of_nccl_names_it() -> None:

@@ -40,6 +40,7 @@ RULES = TimingRules(
     burst_most_us=50.0,
     burst_ratio=1.1,
     burst_bytes_us=1000.0,
+    by_block=True,
 )
 
 
@@ -113,7 +114,9 @@ def with_bursts(record: SizeRecord, *, single_us: float, of_eight_us: float) -> 
     """One of three bursts of either length was disturbed."""
     windows = {1: (single_us, single_us, 9 * single_us), 8: (of_eight_us, 5 * of_eight_us, of_eight_us)}
     return msgspec.structs.replace(
-        record, bursts=tuple(burst(calls, each) for calls, all_of_it in windows.items() for each in all_of_it)
+        record,
+        kept_gaps_ns=(600_000,) * 12,
+        bursts=tuple(burst(calls, each) for calls, all_of_it in windows.items() for each in all_of_it),
     )
 
 
@@ -279,6 +282,53 @@ def test_a_disturbed_block_of_a_second_gang_does_not_make_it_disagree():
 def test_claims_are_refused_where_both_gangs_leave_them_in_doubt(first, second, is_refused):
     found = timing.settle([first, second], RULES)[1]
     assert {finding.verdict for finding in found} == ({Verdict.TIMING_INCONSISTENT} if is_refused else set())
+
+
+def forged(record: SizeRecord, *, blocks: int, calls: int, claim_us: float = 3.0) -> SizeRecord:
+    """The same series where the ranks claim `claim_us` for so many calls of so many blocks, answered as before."""
+    numbers = {number for block in record.blocks[:blocks] for number in block[:calls]}
+
+    def claimed(call: CallRecord) -> CallRecord:
+        if call.number not in numbers:
+            return call
+        claims = (int(claim_us * 1000),) * 2
+        return msgspec.structs.replace(call, claimed_ns=claims, settled_ns=claims)
+
+    return msgspec.structs.replace(record, calls=tuple(map(claimed, record.calls)))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "calls", "is_refused"),
+    [(7, 3, True), (6, 4, True), (12, 4, True), (11, 2, True), (12, 1, False), (5, 4, False)],
+)
+def test_claims_forged_for_a_part_of_the_calls_are_refused_or_gain_nothing(blocks, calls, is_refused):
+    honest = series(candidate_us=1000.0, gap_us=30.0)
+    score = timing.settle([honest], RULES)[0].low
+    found, against = timing.settle([forged(honest, blocks=blocks, calls=calls)], RULES)
+    assert {finding.verdict for finding in against} == ({Verdict.TIMING_INCONSISTENT} if is_refused else set())
+    assert is_refused or found.low < 1.02 * score
+
+
+def test_a_burst_of_one_that_is_slow_on_purpose_hides_no_long_one():
+    slow = with_bursts(series(candidate_us=10.0), single_us=1700.0, of_eight_us=1900.0)
+    assert timing.burst_us(slow, RULES) > 100
+    assert Verdict.TIMING_INCONSISTENT in {finding.verdict for finding in timing.settle([slow], RULES)[1]}
+
+
+def test_gangs_that_forge_at_different_sizes_gain_at_neither():
+    def gang(number: int, *, forged_at: str) -> list[SizeRecord]:
+        return [
+            msgspec.structs.replace(
+                forged(series(candidate_us=1000.0, gang=number, seed=number), blocks=12, calls=4)
+                if size == forged_at
+                else series(candidate_us=1000.0, gang=number, seed=number),
+                size=size,
+            )
+            for size in ("base", "large")
+        ]
+
+    found, _ = timing.settle([*gang(1, forged_at="base"), *gang(2, forged_at="large")], RULES)
+    assert found.score == pytest.approx(0.2, rel=0.02)
 
 
 def test_a_report_agrees_with_its_own_record_after_json():
