@@ -451,7 +451,7 @@ class Burst(Message, frozen=True, kw_only=True, array_like=True):
 
     `calls` is how many, on new contents each, lined up before each. `window_ns` runs on the host's clock from the
     moment when their contents became readable to the last answer, `answer_ns` from `GO`. `checked` has the number of
-    the contents whose outputs were compared, for one of several.
+    the contents whose outputs were compared, for one of several. `answer_ns` is judged, `window_ns` is kept to be read.
     """
 
     calls: int
@@ -550,13 +550,14 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
     `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
-    submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the
-    submission, each in a sandbox of its own. `wire` is None where the links were not looked at. `gpus` was read before
-    the first block and after the last one; `processes` is how many the sandbox then had. Where `is_primed`, the
-    reference met every contents once before it was timed on them. `kept_gaps_ns` are from calls of the reference
-    between the timed ones in which the oracle ranks also stored outputs and compared inputs, as sandbox ranks do: how
-    much later than their claimed end the host heard of them. `kept_windows_ns` are the same calls' times on the host's
-    clock from the moment when contents became readable, less the claim. `bursts` were run between the blocks.
+    submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the submission,
+    each in a sandbox of its own. `wire` is None where the links were not looked at. `gpus` was read before the first
+    block and after the last one, of either part where a series was run in two; `processes` is how many the sandbox then
+    had. Where `is_primed`, the reference met every contents once before it was timed on them. `kept_gaps_ns` are from
+    calls of the reference between the timed ones in which the ranks also did what oracle and sandbox ranks do around a
+    call: how much later than their claimed end the host heard of them. `kept_windows_ns` are the same calls' times on
+    the host's clock from the moment when contents became readable, less the claim. `bursts` were run between the
+    blocks.
     """
 
     size: str
@@ -587,13 +588,14 @@ class TimingRules(Message, frozen=True, kw_only=True):
         burst_ratio: how many times the claimed time a further call of a burst may take.
         burst_us: what it may take beyond that, and the claimed time once more; None: not judged.
         burst_most_us: the most that these two may be together.
-        burst_bytes_us: bytes of payload per microsecond that are allowed on top: they are published and copied there.
+        burst_bytes_us: bytes of payload per microsecond that are allowed on top: inputs are read and outputs stored.
         settle_ratio: largest ratio of the time until the device was idle to the time of the call; None: not judged.
         settle_jitter_us: what it may be longer in any case.
         baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
         baseline_jitter_us: drift that is always allowed.
         by_block: whether claims and what is held against them are taken block by block, so that claims that are too
-            short gain nothing unless they are most of a block's, in most blocks; not so in reports from before.
+            short gain nothing unless they are half of a block's or more, in half of the blocks or more, which is
+            refused; not so in reports from before.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
     """
@@ -623,11 +625,11 @@ class Record(Message, frozen=True, kw_only=True):
 class EvaluationReport(Message, frozen=True, kw_only=True):
     """What the judge says of an evaluation. Append-only once recorded.
 
-    `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and
-    node in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have
-    spoken against the submission in ranked mode. `record` holds every call. `canaries` are the last one before the
-    evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None where the node cannot tell.
-    `earlier` are the tries of this evaluation before the one reported here.
+    `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and node
+    in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have spoken
+    against the submission in ranked mode. `record` holds every call but those of bursts, which it counts. `canaries`
+    are the last one before the evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None
+    where the node cannot tell. `earlier` are the tries of this evaluation before the one reported here.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -114,10 +114,9 @@ class Command:
     """One record to a rank. LOAD carries two descriptors: the call's input file and its output file.
 
     `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree; `held` keeps
-    the call for a burst: one GO then runs all that are held, one after the other. GO may ask
-    for a `delay_us` between the line-up and the call, and to `count` the library collectives in it; a descriptor that
-    comes with it takes the records of an audited call. STORE carries a new output file, for what was returned as it is
-    now.
+    the call for a burst: one GO then runs all that are held, one after the other. GO may ask for a `delay_us` between
+    the line-up and the call, and to `count` the library collectives in it; a descriptor that comes with it takes the
+    records of an audited call. STORE carries a new output file, for what was returned as it is now.
     """
 
     kind: CommandKind

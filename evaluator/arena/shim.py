@@ -297,8 +297,7 @@ class Shim:
         slot.output.close()
         slot.returned = timed.returned
         changed = slot.first_change()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()  # the oracle reads the area as soon as the host hears DONE
+        self._finish()  # the oracle reads the area as soon as the host hears DONE
         self._diary.note(Phase.WAITING)
         self.report(
             ReportKind.DONE,
@@ -312,39 +311,42 @@ class Shim:
     def _run_burst(self) -> None:
         """Run every call that is held, one after the other: the host's clock alone says how long that took."""
         slots, self._held = self._held, []
-        start = time.perf_counter_ns()
         self._diary.note(Phase.AT_START)
         self._diary.flight.call_begins()
         if self._held_inputs is not None and self._input_area is not None:
             self._held_inputs[: self._held_bytes].copy_(self._input_area.bytes[: self._held_bytes])
-        described = []
+        assert self._solution is not None
+        solution, described = self._noted(self._solution), []
         self._finish()
         for slot in slots:
             self._diary.note(Phase.LINED_UP)
             self._barrier.wait()
             with _blamed():
-                described.append(place_outputs(slot.area, slot.collect(self._noted(slot))))
+                described.append(place_outputs(slot.area, slot.collect(solution(*slot.arguments))))
                 self._finish()
         self._diary.note(Phase.STORING)
         for slot, outputs in zip(slots, described, strict=True):
             describe_outputs(slot.output, outputs)
             slot.output.close()
-        took_ns = time.perf_counter_ns() - start
         self._diary.note(Phase.WAITING)
-        self.report(ReportKind.DONE, claimed_ns=took_ns, settled_ns=took_ns)
+        self.report(ReportKind.DONE)
 
     def _finish(self) -> None:
         """Wait for the device."""
         if self._device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _noted(self, slot: Slot) -> Any:
-        """What the submission returns for `slot`; the diary tells when it was called and when it returned."""
-        assert self._solution is not None
-        self._diary.note(Phase.CALLING)
-        value = self._solution(*slot.arguments)
-        self._diary.note(Phase.SETTLING)
-        return value
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, of which the diary tells when it was called and when it returned."""
+        note = self._diary.note
+
+        def called(*arguments: Any) -> Any:
+            note(Phase.CALLING)
+            value = function(*arguments)
+            note(Phase.SETTLING)
+            return value
+
+        return called
 
     def _store(self, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
@@ -355,26 +357,18 @@ class Shim:
         area = output if self._output_area is None else self._output_area.bytes
         store_outputs(output, area, [copied(tensor) for tensor in self._slot.returned])
         output.close()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+        self._finish()
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
     def _call(self, slot: Slot, *, delay_us: int, audit_file: int | None) -> Timed:
         assert self._solution is not None
-        note = self._diary.note
         solution = self._solution
         if audit_file is not None:
             solution = audit.recorded(solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait)
 
-        def called(*arguments: Any) -> Any:
-            note(Phase.CALLING)
-            value = solution(*arguments)
-            note(Phase.SETTLING)
-            return value
-
         with _blamed():
-            return self._stopwatch.run(called, slot.arguments, collect=slot.collect, delay_us=delay_us)
+            return self._stopwatch.run(self._noted(solution), slot.arguments, collect=slot.collect, delay_us=delay_us)
 
 
 @contextlib.contextmanager

@@ -348,7 +348,7 @@ class Evaluation:
         # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
         watched = timing.secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
-        # What ranks do after a call is part of the gap that a claimed time leaves on the host's clock: where it costs
+        # What ranks do around a call is part of what a claimed time leaves on the host's clock: where it costs
         # little, the reference's ranks do it in every call, else in one per block.
         time_as_rank = functools.partial(clock.time, as_rank=True)
         is_cheap = profile.is_ranked_by_speed and caller.payload_bytes <= _CHEAP_BYTES
@@ -358,7 +358,8 @@ class Evaluation:
         together = burst_calls(caller.payload_bytes, reference_s, most=profile.vigilance.burst_calls)
         # A quarter of a series is too short to tell anything by bursts.
         is_long = 2 * blocks >= self._blocks and together > 0
-        wanted = profile.vigilance.bursts if is_long and self._conduct.does(Check.BURST) else 0
+        is_judged = self._rules.burst_us is not None and self._conduct.does(Check.BURST)
+        wanted = profile.vigilance.bursts if is_long and is_judged else 0
         bursts_after = timing.secret_subset(blocks, wanted)
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
@@ -431,7 +432,10 @@ class Evaluation:
         return self._plan.profile.vigilance.second_gang_share if share is None else share
 
     def _run_second_gang(self) -> None:
-        """Run part of a ranked series again in a fresh gang with other secrets, and all of it where ratios differ."""
+        """Run part of a ranked series again in a fresh gang with other secrets.
+
+        All of it where ratios differ, or the first gang left its claims in doubt.
+        """
         second, self._second = self._second, None
         if second is None:
             return

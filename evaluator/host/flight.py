@@ -43,23 +43,28 @@ def pending(collectives: Sequence[Collective]) -> Collective | None:
 def are_apart(waiting: Sequence[Sequence[Collective]]) -> bool:
     """Whether ranks of one group, each with what it has not finished there, wait for different things.
 
-    Sends and receives between two ranks follow one another. They say so only where all ranks of the group wait in one,
-    and no two ranks are at the two ends of the same one.
+    Two different collectives say so. Sends and receives say so only where all ranks of the group wait, and no two ranks
+    are at the two ends of the same one.
     """
     oldest = [ones[0] for ones in waiting]
-    if not all(_PAIRWISE.fullmatch(one.operation) for one in oldest):
-        return len({(one.operation, one.sequence) for one in oldest}) > 1
+    collective = [one for one in oldest if not _PAIRWISE.fullmatch(one.operation)]
+    if len({(one.operation, one.sequence) for one in collective}) > 1:
+        return True
     ends = [end for ones in waiting for end in _open_ends(ones)]
-    return len(waiting) == len(oldest[0].ranks) and len(set(ends)) == len(ends)
+    has_pairs = len(collective) < len(oldest)
+    return has_pairs and len(waiting) == len(oldest[0].ranks) and len(set(ends)) == len(ends)
 
 
 def _open_ends(ones: Sequence[Collective]) -> set[tuple[str, str]]:
-    """From whom to whom a rank's oldest send or receive with each peer goes."""
-    found: dict[str, tuple[str, str]] = {}
-    for pair in filter(None, (_PAIRWISE.fullmatch(one.operation) for one in ones)):
-        kind, own, peer = pair.groups()
-        found.setdefault(peer, (own, peer) if kind == "send" else (peer, own))
-    return set(found.values())
+    """From whom to whom a rank's oldest sends and receives with each peer go; those of one batch share a sequence."""
+    first: dict[str, int] = {}
+    ends: set[tuple[str, str]] = set()
+    for one in ones:
+        if pair := _PAIRWISE.fullmatch(one.operation):
+            kind, own, peer = pair.groups()
+            if first.setdefault(peer, one.sequence) == one.sequence:
+                ends.add((own, peer) if kind == "send" else (peer, own))
+    return ends
 
 
 def words(collectives: Sequence[Collective], *, world_size: int) -> str:

@@ -39,7 +39,7 @@ class Standing(Enum):
     FINISHED = "has answered"
     WORKING = "works"
     SLEEPING = "sleeps"
-    IN_COLLECTIVE = "waits in a collective"
+    IN_COLLECTIVE = "waits in a collective, or for the others to line up"
     ON_DEVICE = "waits for its GPU"
     ENDED = "has ended"
     FAILED = "has failed"

@@ -230,7 +230,7 @@ class OracleGang:
         ]
 
     def publish(self) -> None:
-        """Put what was prepared last where the sandbox can read it."""
+        """Put what was prepared last where the sandbox can read it; raises EvaluatorError where a rank is silent."""
         self._ask({"command": "publish", "as_rank": False})
 
     def compare(

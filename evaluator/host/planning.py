@@ -9,7 +9,10 @@ from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 
 _MOST_BURST_BYTES = 2 * 1024**3
-"""What the contents and outputs of a burst may be together; of a GPU's memory they take up to three times as much."""
+"""What the contents and outputs of a burst may be together.
+
+Of a GPU's memory they take up to four times as much, five where lengths vary: shared, waiting and held, with room.
+"""
 
 _MOST_BURST_S = 0.1
 """How long the reference would need for a burst at most, but for two calls."""

@@ -24,6 +24,7 @@ _LEAST_BURSTS = 2
 """Fewer of either length tell nothing; and there have to be two lengths."""
 
 _NEEDS_A_SERIES = frozenset({Verdict.BASELINE_UNSTABLE, Verdict.TIMING_INCONSISTENT})
+"""What a few blocks are too few to say, where claims are taken block by block."""
 
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
@@ -218,7 +219,8 @@ def settle(
     other, against = conclude(again, rules, without=without)
     if len(other.blocks) < len(timing.blocks):
         # A few blocks are too few to judge the reference's drift by, or claims that the first has left in no doubt.
-        return timing, [*findings, *(item for item in against if item.verdict not in _NEEDS_A_SERIES)]
+        passed_over = _NEEDS_A_SERIES if rules.by_block else {Verdict.BASELINE_UNSTABLE}
+        return timing, [*findings, *(item for item in against if item.verdict not in passed_over)]
     if not rules.by_block:
         return min(timing, other, key=lambda each: each.low), [*findings, *against]
     doubted = _doubted(findings) & _doubted(against)

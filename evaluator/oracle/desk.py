@@ -41,6 +41,7 @@ class Desk:
     def lay_out(self, values: Arguments, *, groups: Sequence[Sequence[int]]) -> None:
         """Have a call's arguments ready to be published."""
         self._slot = None
+        self._drop()
         self._prepared = slots.prepare_inputs(self._problem, values, groups=groups, slot=self._memory)
 
     def publish(self) -> None:
@@ -74,8 +75,13 @@ class Desk:
     def close(self) -> None:
         """Give the memory back."""
         self._slot = None
-        if self._prepared is not None:
-            os.close(self._prepared.file)
+        self._drop()
         self._output.close()
         if self._memory is not None:
             self._memory.close()
+
+    def _drop(self) -> None:
+        """Forget a call that was never read."""
+        if self._prepared is not None:
+            os.close(self._prepared.file)
+            self._prepared = None

@@ -124,7 +124,7 @@ class Prepared:
     """
 
     file: int
-    owners: list[str]
+    owners: tuple[str, ...]
     size: int
     room: tuple[int, int]
 
@@ -185,7 +185,7 @@ def prepare_inputs(
     if slot is not None:
         torch.cuda.synchronize()  # what is published later has been drawn by then
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALED)
-    return Prepared(file=descriptor, owners=owners, size=packer.size, room=room)
+    return Prepared(file=descriptor, owners=tuple(owners), size=packer.size, room=room)
 
 
 def groups_of(arguments: Mapping[str, Any]) -> list[list[int]]:

@@ -91,13 +91,15 @@ Entry = Leader | BoardRow
 class Point:
     """Work with the times that are known of it, in microseconds.
 
-    `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline.
+    `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline. Where it
+    `is_primed`, that baseline met every contents once before it was timed on them.
     `public_us` is the public reference's on its own inputs and is never mixed with ours.
     """
 
     work: Work
     reference_us: float | None = None
     reference_source: str = ""
+    is_primed: bool = False
     public_us: float | None = None
     best_us: float | None = None
     entry: Entry | None = None
@@ -167,20 +169,22 @@ def points(profile_name: str, best: Mapping[str, Leader]) -> list[Point]:
 def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
     """`work` with what is known of its times on `profile`; `entry` is the best one, if any."""
     slug = work.problem.slug
-    timing = _time_at(entry, work.size)
+    timing, is_primed = _time_at(entry, work.size), False
     table = measurements.baselines(profile)
     baseline = measurements.baseline(slug, profile=profile, size=work.size)
     if timing is not None:
         reference_us: float | None = timing.baseline_us
         source = "side by side with the best entry"
     elif baseline is not None and table is not None:
-        reference_us, source = baseline.median_us, f"baseline of {table.measured_at[:10]}"
+        reference_us, is_primed = baseline.median_us, baseline.is_primed
+        source = f"baseline of {table.measured_at[:10]}" + (", contents met before" if is_primed else "")
     else:
         reference_us, source = None, ""
     return Point(
         work=work,
         reference_us=reference_us,
         reference_source=source,
+        is_primed=is_primed,
         public_us=measurements.public_reference_us(slug, profile=profile, size=work.size),
         best_us=timing.time_us if timing else None,
         entry=entry if timing else None,

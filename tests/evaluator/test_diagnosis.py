@@ -231,6 +231,8 @@ def waiting_in(operation: str, *, sequence: int = 1, ranks: tuple[int, ...] = (0
         ([["send 0->1", "recv 0<-2"], ["send 1->2", "recv 1<-0"], ["send 2->0", "recv 2<-1"]], False),
         ([["send 0->1"], ["recv 1<-0"]], False),
         ([["recv 0<-1"], ["send 1->0"], ["recv 2<-1"]], False),
+        ([["send 0->1"], ["recv 1<-0"], ["all_reduce"], ["all_reduce"]], False),
+        ([["recv 0<-1"], ["all_reduce"]], True),
         ([["all_reduce"], ["all_gather"]], True),
         ([["all_reduce"], ["all_reduce"]], False),
     ],
@@ -239,12 +241,28 @@ def test_ranks_that_wait_on_their_gpus_are_told_from_slow_ones_by_what_they_wait
     operations: list[list[str]], *, is_deadlock: bool
 ) -> None:
     ranks = tuple(range(len(operations)))
-    waiting = [[waiting_in(operation, ranks=ranks) for operation in own] for own in operations]
+    waiting = [
+        [waiting_in(operation, sequence=number, ranks=ranks) for number, operation in enumerate(own, start=1)]
+        for own in operations
+    ]
     assert flight.are_apart(waiting) is is_deadlock
 
 
 def test_receives_of_some_ranks_say_nothing_while_another_rank_is_at_work() -> None:
     assert not flight.are_apart([[waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2))] for rank in (1, 2)])
+
+
+def test_sends_and_receives_of_one_batch_do_not_wait_for_one_another():
+    waiting = [
+        [waiting_in(f"{kind} {own}{arrow}{1 - own}") for kind, arrow in (("send", "->"), ("recv", "<-"))]
+        for own in (0, 1)
+    ]
+    assert not flight.are_apart(waiting)
+
+
+def test_a_receive_beside_a_collective_says_nothing_while_another_rank_is_at_work():
+    ranks = (0, 1, 2)
+    assert not flight.are_apart([[waiting_in("recv 0<-1", ranks=ranks)], [waiting_in("all_reduce", ranks=ranks)]])
 
 
 def test_a_receive_is_read_as_the_recorder_of_nccl_names_it() -> None:

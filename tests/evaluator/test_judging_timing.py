@@ -309,6 +309,16 @@ def test_claims_forged_for_a_part_of_the_calls_are_refused_or_gain_nothing(block
     assert is_refused or found.low < 1.02 * score
 
 
+def test_reports_from_before_count_as_they_did():
+    before = msgspec.structs.replace(RULES, by_block=False)
+    part = series(gap_us=139.0, reference_us=(200.0,) * 3, gang=2, seed=2)
+    found, (finding,) = timing.settle([series(), part], before)
+    assert finding.verdict is Verdict.TIMING_INCONSISTENT
+    assert found == timing.settle([series()], before)[0]
+    in_part = forged(series(), blocks=12, calls=1)
+    assert timing.settle([in_part], before)[0].score > 1.2 * timing.settle([in_part], RULES)[0].score
+
+
 def test_a_burst_of_one_that_is_slow_on_purpose_hides_no_long_one():
     slow = with_bursts(series(candidate_us=10.0), single_us=1700.0, of_eight_us=1900.0)
     assert timing.burst_us(slow, RULES) > 100

@@ -87,6 +87,15 @@ def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, n
     assert _trace(_figure(client, profile=name, size="all"), "our reference") is not None
 
 
+def test_a_reference_that_met_its_contents_before_is_marked(client):
+    name = "h200x4-nomc"
+    primed = {slug for slug, sizes in measurements.baselines(name).baselines.items() if sizes["base"].is_primed}
+    marked = {row["slug"] for row in _rows(client, profile=name) if "contents met before" in row["reference_source"]}
+    assert marked == primed != set()
+    page = client.get("/roofline/", {"profile": name, "size": "base"}).content.decode()
+    assert page.count('<span class="sub">contents met before</span>') == len(primed)
+
+
 def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
     assert all(row["public_reference_us"] == "" for row in _rows(client, public="hidden"))
     assert all(row["public_reference_us"] == "" for row in _rows(client, profile="h100x4"))
