@@ -146,8 +146,7 @@ class Caller:
         """
         self._check_whether_to_go_on()
         contents = [self._draw(CallKind.PLAIN) for _ in range(calls)]
-        poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
-        number = int.from_bytes(poison, "little") if poison else None
+        poison, number = self._new_poison()
         with contextlib.ExitStack() as held:
             prepared = []
             for place, content in enumerate(contents):
@@ -235,8 +234,7 @@ class Caller:
         around: AbstractContextManager[None] | None = None,
         audits: Sequence[int] = (),
     ) -> tuple[CallRecord, list[RankCheck]]:
-        poison = outputs.new_poison() if self._conduct.does(Check.POISON) else b""
-        number = int.from_bytes(poison, "little") if poison else None
+        poison, number = self._new_poison()
         inputs = self._oracle.prepare(content, groups=self._opened.groups, poison=number, anew=self._is_cut_off)
         self._is_cut_off = False
         targets = self._targets(poison)
@@ -283,6 +281,13 @@ class Caller:
         if compared is not None and self._conduct.does(Check.FINGERPRINT):
             self._check_fingerprints(exchange, compared)
         return record, checks
+
+    def _new_poison(self) -> tuple[bytes, int | None]:
+        """What outputs are filled with before a call, as bytes and as a number; nothing where that is switched off."""
+        if not self._conduct.does(Check.POISON):
+            return b"", None
+        poison = outputs.new_poison()
+        return poison, int.from_bytes(poison, "little")
 
     def _targets(self, poison: bytes) -> list[int]:
         """An output file per rank; device memory is poisoned by the oracle, the file then holds descriptions alone."""

@@ -262,40 +262,36 @@ def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bo
     return min(blocks) <= first.high * (1 + _SAME) and max(blocks) >= first.low * (1 - _SAME)
 
 
+def _contradicted(size: str, message: str) -> Finding:
+    """A claim that something seen from outside speaks against."""
+    return Finding(verdict=Verdict.TIMING_INCONSISTENT, message=message, size=size)
+
+
 def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
     gap, band = size.gap_us or 0.0, size.band_us or 0.0
     if gap > band or size.candidate.median_us < _LEAST_US:
-        yield Finding(
-            verdict=Verdict.TIMING_INCONSISTENT,
-            message=(
-                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
-                f"{gap:.1f} us later on the host's clock; bookkeeping can take {band:.1f} us, and no call less than "
-                f"{_LEAST_US:g} us"
-            ),
-            size=size.size,
+        yield _contradicted(
+            size.size,
+            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
+            f"{gap:.1f} us later on the host's clock; bookkeeping can take {band:.1f} us, and no call less than "
+            f"{_LEAST_US:g} us",
         )
     elif size.outside_band_us is not None and (size.outside_us or 0.0) > size.outside_band_us:
-        yield Finding(
-            verdict=Verdict.TIMING_INCONSISTENT,
-            message=(
-                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
-                f"{size.candidate.median_us + (size.outside_us or 0.0):.1f} us after their contents could be read; "
-                f"reading and bookkeeping can take {size.outside_band_us:.1f} us: work was done before the clock ran"
-            ),
-            size=size.size,
+        yield _contradicted(
+            size.size,
+            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
+            f"{size.candidate.median_us + (size.outside_us or 0.0):.1f} us after their contents could be read; "
+            f"reading and bookkeeping can take {size.outside_band_us:.1f} us: work was done before the clock ran",
         )
 
 
 def _outpaced(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
     if size.burst_us is not None and size.burst_band_us is not None and size.burst_us > size.burst_band_us:
-        yield Finding(
-            verdict=Verdict.TIMING_INCONSISTENT,
-            message=(
-                f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, took "
-                f"{size.burst_us:.1f} us each on the host's clock where they followed one another; that can be "
-                f"{size.burst_band_us:.1f} us"
-            ),
-            size=size.size,
+        yield _contradicted(
+            size.size,
+            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, took "
+            f"{size.burst_us:.1f} us each on the host's clock where they followed one another; that can be "
+            f"{size.burst_band_us:.1f} us",
         )
 
 
@@ -305,28 +301,22 @@ def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iter
     settled_us = _typical_us(record, rules, lambda call: max(call.settled_ns))
     call_us = _typical_us(record, rules, lambda call: call.longest_ns)
     if settled_us > rules.settle_ratio * call_us and settled_us - call_us > rules.settle_jitter_us:
-        yield Finding(
-            verdict=Verdict.TIMING_INCONSISTENT,
-            message=(
-                f"the devices were idle {settled_us - call_us:.1f} us after calls of {call_us:.1f} us had ended "
-                f"in stream order at size {size.size}: work was left on streams that the current one does not wait for"
-            ),
-            size=size.size,
+        yield _contradicted(
+            size.size,
+            f"the devices were idle {settled_us - call_us:.1f} us after calls of {call_us:.1f} us had ended "
+            f"in stream order at size {size.size}: work was left on streams that the current one does not wait for",
         )
 
 
 def _busy(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     if rules.busy_cores is not None and record.busy_ns > rules.busy_cores * record.watched_ns + _BUSY_NS:
         busy_cores = record.busy_ns / max(record.watched_ns, 1)
-        yield Finding(
-            verdict=Verdict.TIMING_INCONSISTENT,
-            message=(
-                f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
-                f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
-                f"{record.size}, which keeps {busy_cores:.2f} processors busy: all ranks together may keep "
-                f"{rules.busy_cores:g} busy between calls"
-            ),
-            size=record.size,
+        yield _contradicted(
+            record.size,
+            f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
+            f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
+            f"{record.size}, which keeps {busy_cores:.2f} processors busy: all ranks together may keep "
+            f"{rules.busy_cores:g} busy between calls",
         )
 
 

@@ -118,6 +118,24 @@ class TestOnGpus:
         assert words in report.message
         assert all("libcuda" in (rank.stack or "") for rank in report.ranks[:1])
 
+    @pytest.mark.parametrize("slug", ["distributed_sample_sort", "sam3_allgather_iou_suppression"])
+    def test_contents_of_varying_length_stay_right_where_calls_follow_one_another(self, judge, slug):
+        source = SourceFile(path="solution.py", text=registry.reference_source(slug))
+        report = judge.evaluate(
+            EvaluationRequest(
+                evaluation_id=slug,
+                problem=slug,
+                revision=registry.revision(slug),
+                source=SourceBundle(files=(source,)),
+                backend=Backend.PYTORCH,
+                profile=PROFILE,
+                mode=Mode.BENCHMARK,
+                sizes=("base",),
+            )
+        )
+        assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
+        assert any(burst.calls == 1 for burst in report.record.sizes[0].bursts)
+
     @pytest.mark.parametrize("name", GPU_CHEATS)
     def test_a_cheat_that_needs_a_gpu_is_caught_and_its_twin_passes(self, judge, name):
         program = programs()[name]
