@@ -65,15 +65,17 @@ class Call:
         shared: bool = False,
     ) -> torch.Tensor:
         """Normal values of shape `symbols`, drawn in float32 and rounded once to `dtype` (default: the run's)."""
-        draw = torch.randn(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)
-        return draw.mul_(std).add_(mean).to(dtype or self.dtype)
+        return self._normal(name, self.shape(symbols), mean=mean, std=std, shared=shared).to(dtype or self.dtype)
+
+    def _normal(self, name: str, shape: tuple[int, ...], *, mean: float, std: float, shared: bool) -> torch.Tensor:
+        empty = torch.empty(shape, dtype=torch.float32, device=self.device)
+        return empty.normal_(mean, std, generator=self.generator(name, shared=shared))
 
     def scales(
         self, name: str, symbols: Sequence[str | int], *, spread: float = 1.25, shared: bool = False
     ) -> torch.Tensor:
         """Log-normal factors exp(spread * y), y standard normal, divided by their root mean square; float32."""
-        draw = torch.randn(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)
-        return draw.mul_(spread).sub_(spread**2).exp_()
+        return self._normal(name, self.shape(symbols), mean=-(spread**2), std=spread, shared=shared).exp_()
 
     def long_tailed(
         self,
@@ -90,8 +92,9 @@ class Call:
         four times what bfloat16 summation loses; with plain normal values the two are hardly apart.
         """
         scales = self.scales(f"{name} scales", symbols, shared=shared)
-        draw = torch.randn(scales.shape, generator=self.generator(name, shared=shared), device=self.device)
-        return draw.mul_(scales).mul_(std).to(dtype or self.dtype)
+        draw = self._normal(name, self.shape(symbols), mean=0.0, std=std, shared=shared)
+        # Contents of gigabytes are drawn many times: the product is rounded in the pass that makes it.
+        return torch.mul(draw, scales, out=torch.empty_like(draw, dtype=dtype or self.dtype))
 
     def uniform(
         self,
@@ -104,8 +107,8 @@ class Call:
         shared: bool = False,
     ) -> torch.Tensor:
         """Uniform values in [low, high) of shape `symbols`, drawn in float32 and rounded once to `dtype`."""
-        draw = torch.rand(self.shape(symbols), generator=self.generator(name, shared=shared), device=self.device)
-        return draw.mul_(high - low).add_(low).to(dtype or self.dtype)
+        empty = torch.empty(self.shape(symbols), dtype=torch.float32, device=self.device)
+        return empty.uniform_(low, high, generator=self.generator(name, shared=shared)).to(dtype or self.dtype)
 
     def integers(
         self,

@@ -110,3 +110,22 @@ def test_chunks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch):
 def test_shapes_that_differ_are_an_error():
     with pytest.raises(ValueError, match=r"output 'out' has shape \(2,\), the oracle has \(3,\)"):
         compare_output(output(), torch.ones(2), torch.ones(3))
+
+
+@pytest.mark.parametrize("scope", [Scope.TENSOR, Scope.ROW])
+@pytest.mark.parametrize("is_all_right", [True, False])
+def test_figures_are_those_of_the_rule(scope: Scope, *, is_all_right: bool):
+    """Whether told in one look, where everything is right, or counted element by element."""
+    generator = torch.Generator().manual_seed(20)
+    expected = torch.randn(300, 40, generator=generator, dtype=torch.float64)
+    actual = (expected + 0.02 * torch.randn(300, 40, generator=generator)).bfloat16()
+    if not is_all_right:
+        actual[7, 3] += 2
+    scale = (expected.square().mean(dim=1, keepdim=True) if scope is Scope.ROW else expected.square().mean()).sqrt()
+    error = (actual.double() - expected).abs()
+    units = error / (0.2 * scale + 0.05 * expected.abs())
+    found = compare_output(output(scope=scope, atol=0.2, rtol=0.05), actual, expected)
+    assert found.wrong_elements == int((units > 1).sum()) == (0 if is_all_right else 1)
+    assert found.first_wrong == (None if is_all_right else (7, 3))
+    assert found.max_error == pytest.approx(float(units.max()))
+    assert found.rms_error == pytest.approx(float((error / scale).square().mean().sqrt()))

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from torch import Tensor
+
 from problems.values import Arguments, Call
 
 
@@ -9,8 +11,16 @@ def make_inputs(call: Call) -> Arguments:
     Positions have long-tailed values, so that a halo squeezed into 8 bits under one scale per channel loses its
     smaller neighbours.
     """
+    x = call.long_tailed("x", ("B", "C", "L"))
+    own_ends = ends(call)
+    x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
     return {
-        "x": call.long_tailed("x", ("B", "C", "L")),
+        "x": x,
         "weight": call.normal("weight", ("C", 1, "Kw"), shared=True),
         "group": None,
     }
+
+
+def ends(call: Call) -> Tensor:
+    """The last positions (B, C, 2, Kw - 1) of a rank's two chunks, drawn for themselves: a peer needs no others."""
+    return call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1))
