@@ -127,7 +127,7 @@ def _is_other_class(actual: Tensor, expected: Tensor) -> Tensor:
 
 
 def _tally_right(tolerance: Tolerance, actual: Tensor, expected: Tensor) -> _Tally | None:
-    """The tally of a tensor whose elements are all finite and right; None for any other, and for 0 against 0 allowed."""
+    """The tally of a tensor of finite, right elements; None for any other, and where no error at all is allowed."""
     if tolerance.is_exact:
         is_right = all(torch.equal(left, right.to(left.dtype)) for _, left, right in _chunks(actual, expected))
         return _Tally(compared=actual.numel()) if is_right else None

@@ -78,17 +78,15 @@ def _discs(call: Call) -> tuple[Tensor, Tensor]:
     An object is a copy of one before it with probability `COPIES`, shifted by up to 0.45 of its radius in each
     direction: overlaps then lie on both sides of the threshold.
     """
-    count, side = call.dims["O"], call.dims["Hm"]
-    draw = call.uniform("discs", ("O", 6), dtype=torch.float32, shared=True).cpu()
-    centre = (0.2 + 0.6 * draw[:, :2]) * side
-    radius = (0.08 + 0.12 * draw[:, 2]) * side
-    for place in range(1, count):
-        if draw[place, 3] < COPIES:
-            original = int(draw[place, 3] / COPIES * place)
-            shift = (draw[place, 4:] - 1 / 2) * 0.9 * radius[original]
-            centre[place], radius[place] = centre[original] + shift, radius[original]
-    for pair, telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
-        copy, original = pair
-        centre[copy], radius[copy] = centre[original], radius[original]
-        centre[copy, 0] += telling_shift * radius[original]
-    return centre.to(call.device), radius.to(call.device)
+    side = call.dims["Hm"]
+    draws = call.uniform("discs", ("O", 6), dtype=torch.float32, shared=True).tolist()
+    discs = [((0.2 + 0.6 * x) * side, (0.2 + 0.6 * y) * side, (0.08 + 0.12 * size) * side) for x, y, size, *_ in draws]
+    for place, (*_, chance, right, down) in enumerate(draws[1:], start=1):
+        if chance < COPIES:
+            x, y, radius = discs[int(chance / COPIES * place)]
+            discs[place] = (x + (right - 1 / 2) * 0.9 * radius, y + (down - 1 / 2) * 0.9 * radius, radius)
+    for (copy, original), telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
+        x, y, radius = discs[original]
+        discs[copy] = (x + telling_shift * radius, y, radius)
+    found = torch.tensor(discs, dtype=torch.float32, device=call.device)
+    return found[:, :2], found[:, 2]
