@@ -66,13 +66,13 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor) -> Tensor:
     """`hidden_states` (M, N), different on every rank, none of whose choices of experts is a close one.
 
     The logits of the experts that a token would choose are raised by the margin, others not: the smallest change of
-    the token that does so is a combination of the rows of the pseudo-inverse of the router.
+    the token that does so is a combination of the rows of the pseudo-inverse of the router, whose rows are independent.
     """
     tokens = call.normal("hidden_states", ("M", "N"), dtype=torch.float32).mul_(_channels(call, "token outliers"))
     router = gate_weight.float()
     chosen = (tokens @ router.T + gate_bias.float()).topk(call.dims["top_k"], dim=1).indices
     raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
-    return tokens.addmm_(raised, torch.linalg.pinv(router).T).to(call.dtype)
+    return tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router)).to(call.dtype)
 
 
 def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
