@@ -65,7 +65,7 @@ class JudgeSettings:
     leg_s: float = 0.02
     min_leg_calls: int = 2
     max_leg_calls: int = 20
-    series_s: float = 2.0
+    series_s: float = 1.2
     practice_min_leg_calls: int = 3
     practice_max_leg_calls: int = 8
     full_checks: int = 8

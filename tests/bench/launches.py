@@ -26,6 +26,17 @@ def launch(slug: str, program: Path, *, profile: str, size: str, key: str) -> fl
     return time.perf_counter() - start
 
 
+def trials(slug: str, program: Path, *, profile: str, size: str, count: int) -> list[float]:
+    """Seconds of every launch of `count` trials: the reference, then the program."""
+    seconds = []
+    for trial in range(count):
+        for each in (registry.folder(slug) / "reference.py", program):
+            took = launch(slug, each, profile=profile, size=size, key=secrets.token_hex(32))
+            print(f"trial {trial + 1} at {size}, {each.name}: {took:.2f} s", flush=True)
+            seconds.append(took)
+    return seconds
+
+
 def main() -> None:
     """Parse the command line, launch and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -35,14 +46,8 @@ def main() -> None:
     parser.add_argument("slug", nargs="?", default="allreduce")
     parser.add_argument("file", nargs="?", type=Path)
     chosen = parser.parse_args()
-    reference = registry.folder(chosen.slug) / "reference.py"
-    seconds = []
-    for trial in range(chosen.trials):
-        for program in (reference, chosen.file or reference):
-            key = secrets.token_hex(32)
-            took = launch(chosen.slug, program, profile=chosen.profile, size=chosen.size, key=key)
-            print(f"trial {trial + 1} {program.name}: {took:.2f} s")
-            seconds.append(took)
+    program = chosen.file or registry.folder(chosen.slug) / "reference.py"
+    seconds = trials(chosen.slug, program, profile=chosen.profile, size=chosen.size, count=chosen.trials)
     print(f"{len(seconds)} launches: {sum(seconds):.1f} s, {sum(seconds) / len(seconds):.2f} s each")
 
 
