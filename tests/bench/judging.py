@@ -82,9 +82,7 @@ def launched(slug: str, profile: str, *, trials: int) -> None:
     reference = registry.folder(slug) / "reference.py"
     sizes = profiles.get(profile).sizes[Mode.RANKED]
     took = [one for size in sizes for one in launches.trials(slug, reference, profile=profile, size=size, count=trials)]
-    print(
-        f"{trials} trial(s) of two launches at {', '.join(sizes)}: {sum(took):.1f} s, {sum(took) / len(took):.2f} s each"
-    )
+    print(f"{len(took)} launches at {', '.join(sizes)}: {sum(took):.1f} s, {sum(took) / len(took):.2f} s each")
 
 
 def main() -> None:
