@@ -1,6 +1,7 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
 from problems.values import Arguments, Call
 
@@ -13,22 +14,47 @@ def make_inputs(call: Call) -> Arguments:
     Nodes of other ranks have empty lists here. Some own nodes have no neighbours, a few have very many, and
     neighbours are drawn with preference for popular nodes, so that frontiers overlap.
     """
-    nodes, edges = call.dims["Nn"], call.dims["E"]
-    owners = call.permutation("owners", nodes, shared=True) % call.world_size
-    share = call.scales("share", (nodes,)).masked_fill_(owners != call.rank, 0)
-    share[call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8] = 0
-    # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
-    ends = (share.double() * 2**20).long().cumsum(0).double()
-    places = call.uniform("places", (edges,), dtype=torch.float32).double() * ends[-1]
-    degrees = torch.bincount(torch.searchsorted(ends, places, right=True), minlength=nodes)
-    pointers = torch.cat((degrees.new_zeros(1), degrees.cumsum(0)))
-    popularity = call.uniform("neighbours", (edges,), dtype=torch.float32).square_().mul_(nodes).long()
+    owner_of = owners(call)
     return {
-        "seed_nodes": call.permutation("seeds", nodes)[: call.dims["S"]].clone(),
+        "seed_nodes": seeds(call),
         "fanouts": list(FANOUTS),
-        "local_adj_row_ptr": pointers,
-        "local_adj_col": call.permutation("popular", nodes, shared=True)[popularity.clamp_(max=nodes - 1)],
-        "node_to_rank": owners,
+        "local_adj_row_ptr": pointers(call, owner_of),
+        "local_adj_col": neighbours(call, by_popularity(call)),
+        "node_to_rank": owner_of,
         "group": None,
         "replace": False,
     }
+
+
+def seeds(call: Call) -> Tensor:
+    """The rank's seeds (S,), all different."""
+    return call.permutation("seeds", call.dims["Nn"])[: call.dims["S"]].clone()
+
+
+def owners(call: Call) -> Tensor:
+    """The owner of every node (Nn,), the same on all ranks."""
+    return call.permutation("owners", call.dims["Nn"], shared=True) % call.world_size
+
+
+def by_popularity(call: Call) -> Tensor:
+    """All nodes (Nn,), the most popular first, the same on all ranks."""
+    return call.permutation("popular", call.dims["Nn"], shared=True)
+
+
+def pointers(call: Call, owner_of: Tensor) -> Tensor:
+    """Where the rank's list of every node begins, and the end of all (Nn + 1,)."""
+    nodes, edges = call.dims["Nn"], call.dims["E"]
+    share = call.scales("share", (nodes,)).masked_fill_(owner_of != call.rank, 0)
+    share.masked_fill_(call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8, 0)
+    # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
+    ends = (share.double() * 2**20).long().cumsum(0).double()
+    places = call.uniform("places", (edges,), dtype=torch.float32).double() * ends[-1]
+    degrees = torch.bincount(torch.searchsorted(ends, places, right=True, out_int32=True), minlength=nodes)
+    return torch.cat((degrees.new_zeros(1), degrees.cumsum(0)))
+
+
+def neighbours(call: Call, popular: Tensor) -> Tensor:
+    """The rank's lists (E,), one after the other; `popular` are all nodes by popularity."""
+    nodes = call.dims["Nn"]
+    rank = call.uniform("neighbours", (call.dims["E"],), dtype=torch.float32).square_().mul_(nodes).long()
+    return popular[rank.clamp_(max=nodes - 1)]

@@ -1,35 +1,53 @@
-"""What each rank owes: integers, node by node."""
+"""What each rank owes: integers, from the lists of all ranks and a table of all nodes."""
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p064_gnn_neighbor_sampling.inputs import make_inputs
+from problems.catalog.p064_gnn_neighbor_sampling.inputs import (
+    FANOUTS,
+    by_popularity,
+    neighbours,
+    owners,
+    pointers,
+    seeds,
+)
 from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`node`, `row`, `col`, `edge`: the sampled neighbourhood of the rank's seeds."""
-    own = make_inputs(call)
-    owners = own["node_to_rank"].tolist()
-    graphs = []
-    for rank in range(call.world_size):
-        peer = make_inputs(call.at_rank(rank))
-        graphs.append((peer["local_adj_row_ptr"].tolist(), peer["local_adj_col"].tolist()))
-    nodes = own["seed_nodes"].tolist()
-    place = {node: position for position, node in enumerate(nodes)}
+    owner_of, popular = owners(call), by_popularity(call)
+    ranks = [call.at_rank(rank) for rank in range(call.world_size)]
+    first = torch.stack([pointers(rank, owner_of) for rank in ranks])
+    lists = torch.stack([neighbours(rank, popular) for rank in ranks])
+    nodes, start = seeds(call), 0
+    # Where a node stands in `nodes`, -1 where it has not been met.
+    place = torch.full_like(owner_of, -1)
+    place[nodes] = _count(nodes)
     row, col, edge = [], [], []
-    start = 0
-    for fanout in own["fanouts"]:
+    for fanout in FANOUTS:
         frontier = nodes[start:]
-        start = len(nodes)
-        for node in frontier:
-            pointers, neighbours = graphs[owners[node]]
-            for number in range(pointers[node], min(pointers[node] + fanout, pointers[node + 1])):
-                found = neighbours[number]
-                if found not in place:
-                    place[found] = len(nodes)
-                    nodes.append(found)
-                row.append(place[found])
-                col.append(place[node])
-                edge.append(number)
-    return tuple(torch.tensor(numbers, device=call.device) for numbers in (nodes, row, col, edge))
+        owner = owner_of[frontier]
+        numbers = first[owner, frontier][:, None] + torch.arange(fanout, device=call.device)
+        asking, taken = (numbers < first[owner, frontier + 1][:, None]).nonzero(as_tuple=True)
+        number = numbers[asking, taken]
+        found = lists[owner[asking], number]
+        new = _once(found[place[found] < 0], nodes=len(place))
+        place[new] = len(nodes) + _count(new)
+        row.append(place[found])
+        col.append(start + asking)
+        edge.append(number)
+        start, nodes = len(nodes), torch.cat((nodes, new))
+    return nodes, torch.cat(row), torch.cat(col), torch.cat(edge)
+
+
+def _once(found: Tensor, *, nodes: int) -> Tensor:
+    """`found`, numbers below `nodes`, without those that came earlier in it."""
+    order = _count(found)
+    earliest = order.new_full((nodes,), len(found)).scatter_reduce_(0, found, order, "amin")
+    return found[earliest[found] == order]
+
+
+def _count(tensor: Tensor) -> Tensor:
+    """0, 1, ... for every element of `tensor`."""
+    return torch.arange(len(tensor), device=tensor.device)
