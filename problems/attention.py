@@ -1,15 +1,20 @@
-"""A causal attention layer for problems that split one: drawn weights, and the answer in float64 without a collective.
+"""Attention for problems that split it over ranks: drawn weights, and the answer in float64 without a collective.
 
 Shapes: B batch, S positions, D hidden size; heads of one rank, each of `size` channels.
 """
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from problems.values import Call
 
-_SCORES = 1 << 27
-"""Scores held at a time: 1 GiB in float64."""
+_SCORES = 1 << 22
+"""Scores held at a time: 32 MiB in float64, which a GPU keeps in its cache from one pass over them to the next."""
+
+_KEYS = 512
+"""Keys taken at a time; the more there are, the fewer are the queries, and so the sums that run at once."""
 
 _OUTLIER = 12.0
 """How much larger than the others an outlier channel is. Beside them, one 8-bit scale per row is too coarse."""
@@ -51,28 +56,72 @@ def draw_scale(call: Call, size: int) -> float | None:
 
 
 def layer(tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, heads: int, scale: float | None, last: int) -> Tensor:
-    """The layer's output (B, last, D) in float64 for the `last` positions of `tokens` (B, S, D)."""
-    batch, length, _ = tokens.shape
-    q, k, v = (tokens.double() @ w_qkv.double().T).view(batch, length, 3, heads, -1).unbind(2)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    context = [
-        _attend(q[item, -last:, head], k[item, :, head], v[item, :, head], scale=scale)
-        for item in range(batch)
-        for head in range(heads)
-    ]
-    mixed = torch.stack(context).view(batch, heads, last, -1).transpose(1, 2).flatten(2)
-    return mixed @ w_o.double().T
+    """A causal layer's output (B, last, D) in float64 for the `last` positions of `tokens` (B, S, D)."""
+    tokens = tokens.double()
+    w_q, w_k, w_v = w_qkv.double().chunk(3)
+    # Earlier positions are seen, but ask nothing.
+    q, k, v = (
+        by_head((seen @ weight.T).unflatten(2, (heads, -1)))
+        for seen, weight in ((tokens[:, -last:], w_q), (tokens, w_k), (tokens, w_v))
+    )
+    context, _ = attend(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+    return by_position(context, heads=heads).flatten(2) @ w_o.double().T
 
 
-def _attend(queries: Tensor, keys: Tensor, values: Tensor, *, scale: float) -> Tensor:
-    """Causal attention of one head by blocks of queries, which are the last positions of keys and values."""
-    length = keys.shape[0]
-    positions = torch.arange(length, device=keys.device)
-    step = max(1, _SCORES // length)
-    out = []
-    for start in range(0, queries.shape[0], step):
-        block = queries[start : start + step]
-        own = length - queries.shape[0] + start + torch.arange(block.shape[0], device=keys.device)
-        scores = (block @ keys.T * scale).masked_fill_(positions > own.unsqueeze(1), -torch.inf)
-        out.append(scores.softmax(dim=-1) @ values)
-    return torch.cat(out)
+def by_head(tensor: Tensor) -> Tensor:
+    """(B, S, heads, size) as (B * heads, S, size) in float64."""
+    return tensor.transpose(1, 2).flatten(0, 1).double()
+
+
+def by_position(tensor: Tensor, *, heads: int) -> Tensor:
+    """(B * heads, S, ...) as (B, S, heads, ...)."""
+    return tensor.view(-1, heads, *tensor.shape[1:]).transpose(1, 2)
+
+
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, *, scale: float, causal: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Softmax attention (heads, n, size), and for each query (heads, n) the logarithm of its sum of exponentials.
+
+    All in float64: queries (heads, n, size), keys and values (heads, S, size). With `causal`, queries are those of the
+    last n positions, and each sees keys up to its own position.
+
+    A block of queries meets block after block of keys: exponentials times values are summed, so are the exponentials,
+    and one sum is divided by the other. No maximum is subtracted: float64 holds the exponential of a score up to 700,
+    and drawn queries and keys are too short for one beyond 100.
+    """
+    out, sums = torch.empty_like(queries), torch.empty_like(queries[:, :, :1])
+    for heads, rows, seen in blocks(queries, keys, causal=causal):
+        block = queries[heads, rows] * scale
+        total, mass = torch.zeros_like(block), torch.zeros_like(block[:, :, :1])
+        for columns, diagonal in seen:
+            weights = (block @ keys[heads, columns].mT).exp_()
+            if diagonal is not None:
+                weights.tril_(diagonal)
+            mass += weights.sum(dim=2, keepdim=True)
+            total.baddbmm_(weights, values[heads, columns])
+        out[heads, rows], sums[heads, rows] = total.div_(mass), mass
+    return out, sums.squeeze(2).log_()
+
+
+Seen = list[tuple[slice, int | None]]
+"""Blocks of keys that a block of queries meets; where not every query sees all of them, with the diagonal up to which
+the lower triangle of scores counts."""
+
+
+def blocks(queries: Tensor, keys: Tensor, *, causal: bool) -> Iterator[tuple[slice, slice, Seen]]:
+    """Blocks of heads and queries with the keys they see, so that a block of scores has at most `_SCORES` elements.
+
+    If `causal`, queries (heads, n, size) have the last n positions of the keys (heads, S, size).
+    """
+    count, length = queries.shape[1], keys.shape[1]
+    width = min(length, _KEYS)
+    heads = min(len(queries), max(1, _SCORES // (width * min(count, _KEYS))))
+    height = max(1, _SCORES // (width * heads))
+    for head in range(0, len(queries), heads):
+        for start in range(0, count, height):
+            first = length - count + start  # position of the block's first query
+            end = min(length, first + height) if causal else length
+            columns = [slice(left, min(left + width, end)) for left in range(0, end, width)]
+            seen = [(each, first - each.start if causal and each.stop > first + 1 else None) for each in columns]
+            yield slice(head, head + heads), slice(start, start + height), seen

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from torch import Tensor
+
 from problems import attention
 from problems.groups import contiguous, strided
 from problems.values import Arguments, Call
@@ -9,16 +11,32 @@ def make_inputs(call: Call) -> Arguments:
     """`hidden_states` (B, S_local, D) of the context rank, weights of the tensor rank, scalars and both groups."""
     tensors, contexts = call.dims["tp_size"], call.dims["cp_size"]
     context, tensor = divmod(call.rank, tensors)
-    size = call.dims["D"] // call.dims["num_heads"]
-    heads = call.dims["num_heads"] // tensors
-    w_qkv, w_o = attention.draw_layer(call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=size)
+    w_qkv, w_o = weights(call, tensor=tensor)
     return {
-        "hidden_states": call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True),
+        "hidden_states": hidden_states(call, context=context),
         "w_qkv": w_qkv,
         "w_o": w_o,
         "num_heads": call.dims["num_heads"],
-        "softmax_scale": attention.draw_scale(call, size),
+        "softmax_scale": softmax_scale(call),
         "causal": True,
         "tp_group": contiguous(call.rank, world_size=call.world_size, group_size=tensors),
         "cp_group": strided(call.rank, world_size=call.world_size, group_size=contexts),
     }
+
+
+def hidden_states(call: Call, *, context: int) -> Tensor:
+    """The positions (B, S_local, D) of a context rank."""
+    return call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
+
+
+def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
+    """`w_qkv` (3*features, D) and `w_o` (D, features) of a tensor rank."""
+    heads = call.dims["num_heads"] // call.dims["tp_size"]
+    return attention.draw_layer(
+        call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
+    )
+
+
+def softmax_scale(call: Call) -> float | None:
+    """The scale that the call asks for, if it asks for one."""
+    return attention.draw_scale(call, call.dims["D"] // call.dims["num_heads"])

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from torch import Tensor
+
 from problems import attention
 from problems.groups import contiguous, strided
 from problems.values import Arguments, Call
@@ -11,18 +13,30 @@ def make_inputs(call: Call) -> Arguments:
     Ranks of later stages get hidden states of their own, which mean nothing: only the first stage can begin.
     """
     stages, contexts = call.dims["pp_size"], call.dims["cp_size"]
-    stage = call.rank // contexts
-    size = call.dims["D"] // call.dims["num_heads"]
-    w_qkv, w_o = attention.draw_layer(
-        call, f"stage {stage}", hidden=call.dims["D"], heads=call.dims["num_heads"], size=size
-    )
+    w_qkv, w_o = weights(call, stage=call.rank // contexts)
     return {
-        "hidden_states": call.normal("hidden_states", ("B", "S_local", "D")),
+        "hidden_states": hidden_states(call),
         "w_qkv": w_qkv,
         "w_o": w_o,
         "num_heads": call.dims["num_heads"],
-        "softmax_scale": attention.draw_scale(call, size),
+        "softmax_scale": softmax_scale(call),
         "causal": True,
         "cp_group": contiguous(call.rank, world_size=call.world_size, group_size=contexts),
         "pp_group": strided(call.rank, world_size=call.world_size, group_size=stages),
     }
+
+
+def hidden_states(call: Call) -> Tensor:
+    """What the rank is given for its positions (B, S_local, D)."""
+    return call.normal("hidden_states", ("B", "S_local", "D"))
+
+
+def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
+    """`w_qkv` (3*D, D) and `w_o` (D, D) of a stage."""
+    hidden, heads = call.dims["D"], call.dims["num_heads"]
+    return attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
+
+
+def softmax_scale(call: Call) -> float | None:
+    """The scale that the call asks for, if it asks for one."""
+    return attention.draw_scale(call, call.dims["D"] // call.dims["num_heads"])

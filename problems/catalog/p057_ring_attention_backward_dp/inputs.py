@@ -1,8 +1,11 @@
 """Arguments of one rank for one call."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from problems import attention
 from problems.groups import contiguous, strided
 from problems.values import Arguments, Call
 
@@ -15,15 +18,18 @@ def make_inputs(call: Call) -> Arguments:
     Whether attention is causal and how it is scaled is drawn anew for every call.
     """
     cp = call.dims["cp_size"]
-    coin, other, factor = call.uniform("options", (3,), dtype=torch.float64, shared=True).tolist()
-    causal = coin < 1 / 2
-    softmax_scale = None if other < 1 / 2 else call.dims["head_dim"] ** -0.5 * (0.75 + 0.5 * factor)
-    out, lse = _forward(call, causal=causal, scale=softmax_scale or call.dims["head_dim"] ** -0.5)
+    causal, softmax_scale = options(call)
+    first = call.rank // cp * cp
+    seen = range(first, call.rank + 1 if causal else first + cp)
+    shards = [keys_and_values(call.at_rank(rank)) for rank in seen]
+    k, v = shards[call.rank - first]
+    q = queries(call)
+    out, lse = forward(q, shards, causal=causal, scale=softmax_scale or call.dims["head_dim"] ** -0.5)
     return {
-        "dout": _from_out(call),
-        "q": _queries(call),
-        "k": call.normal("k", _SHAPE),
-        "v": call.long_tailed("v", _SHAPE),
+        "dout": from_out(call),
+        "q": q,
+        "k": k,
+        "v": v,
         "out": out,
         "softmax_lse": lse,
         "softmax_scale": softmax_scale,
@@ -33,33 +39,35 @@ def make_inputs(call: Call) -> Arguments:
     }
 
 
-def _from_out(call: Call) -> Tensor:
-    """Channels differ widely in scale, which one 8-bit scale per row cannot hold, and so do those of dv."""
+def options(call: Call) -> tuple[bool, float | None]:
+    """`causal` and `softmax_scale`."""
+    coin, other, factor = call.uniform("options", (3,), dtype=torch.float64, shared=True).tolist()
+    return coin < 1 / 2, None if other < 1 / 2 else call.dims["head_dim"] ** -0.5 * (0.75 + 0.5 * factor)
+
+
+def from_out(call: Call) -> Tensor:
+    """`dout`: channels differ widely in scale, which one 8-bit scale per row cannot hold, and so do those of dv."""
     channels = call.scales("dout channels", (1, 1, "num_heads", "head_dim"), shared=True)
     return call.normal("dout", _SHAPE, dtype=torch.float32).mul_(channels).to(call.dtype)
 
 
-def _queries(call: Call) -> Tensor:
-    """Heads differ in how sharply they attend."""
+def queries(call: Call) -> Tensor:
+    """`q`, whose heads differ in how sharply they attend."""
     sharpness = call.uniform("sharpness", (1, 1, "num_heads", 1), high=1.0, dtype=torch.float32, shared=True).exp2_()
     return call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
 
 
-def _forward(call: Call, *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """`out` in the run's dtype and `softmax_lse` (B, num_heads, S_local) in float32, one head at a time."""
-    cp = call.dims["cp_size"]
-    first = call.rank // cp * cp
-    ranks = range(first, call.rank + 1 if causal else first + cp)
-    peers = [call.at_rank(rank) for rank in ranks]
-    keys = torch.cat([peer.normal("k", _SHAPE) for peer in peers], dim=1)
-    values = torch.cat([peer.long_tailed("v", _SHAPE) for peer in peers], dim=1)
-    queries, outs, lses = _queries(call), [], []
-    for head in range(call.dims["num_heads"]):
-        q, k, v = (tensor[:, :, head].float() for tensor in (queries, keys, values))
-        scores = q @ k.transpose(1, 2) * scale
-        if causal:
-            later = torch.ones(scores.shape[1:], dtype=torch.bool, device=call.device)
-            scores.masked_fill_(later.triu(1 + k.shape[1] - q.shape[1]), -torch.inf)
-        lses.append(scores.logsumexp(dim=-1))
-        outs.append(scores.softmax(dim=-1) @ v)
-    return torch.stack(outs, dim=2).to(call.dtype), torch.stack(lses, dim=1)
+def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
+    """`k` and `v`."""
+    return call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
+
+
+def forward(q: Tensor, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """`out` in the dtype of `q` and `softmax_lse` (B, num_heads, S_local) in float32, each rounded once.
+
+    `shards` are the keys and values that the queries see: those of all context ranks; up to their own rank if causal.
+    """
+    keys, values = (attention.by_head(torch.cat(parts, dim=1)) for parts in zip(*shards, strict=True))
+    out, lse = attention.attend(attention.by_head(q), keys, values, scale=scale, causal=causal)
+    heads = q.shape[2]
+    return attention.by_position(out.to(q.dtype), heads=heads).contiguous(), lse.unflatten(0, (-1, heads)).float()

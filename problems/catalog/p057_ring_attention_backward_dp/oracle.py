@@ -1,46 +1,92 @@
-"""What each rank owes, in float64, head by head, without a ring."""
+"""What each rank owes, in float64, without a ring."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p057_ring_attention_backward_dp.inputs import make_inputs
-from problems.values import Arguments, Call
-
-_NAMES = ("dout", "q", "k", "v", "out")
+from problems import attention
+from problems.catalog.p057_ring_attention_backward_dp.inputs import forward, from_out, keys_and_values, options, queries
+from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`dq`, `dk`, `dv` (B, S_local, num_heads, head_dim), averaged over the replicas."""
-    cp, dp = call.dims["cp_size"], call.dims["dp_size"]
+    cp, dp, heads = (call.dims[name] for name in ("cp_size", "dp_size", "num_heads"))
     place = call.rank % cp
-    total = [torch.zeros((), dtype=torch.float64, device=call.device)] * 3
+    causal, softmax_scale = options(call)
+    scale = softmax_scale or call.dims["head_dim"] ** -0.5
+    shape = call.dims["B"] * heads, call.dims["S_local"], call.dims["head_dim"]
+    dq, dk, dv = total = torch.zeros(3, *shape, dtype=torch.float64, device=call.device)
     for replica in range(dp):
-        every = [make_inputs(call.at_rank(replica * cp + rank)) for rank in range(cp)]
-        parts = [torch.zeros(call.shape(("B", "S_local", "num_heads", "head_dim"))).double().to(call.device)] * 3
-        parts = [part.clone() for part in parts]
-        for other in range(cp):
-            _add_block(parts[:1], every, query=place, key=other)
-            _add_block(parts[1:], every, query=other, key=place)
-        total = [left + right / dp for left, right in zip(total, parts, strict=True)]
-    return tuple(total)
+        ranks = [call.at_rank(replica * cp + rank) for rank in range(cp)]
+        shards = [keys_and_values(rank) for rank in ranks]
+        own = tuple(map(attention.by_head, shards[place]))
+        # Others' queries matter to the rank's keys alone; its own meet every shard that they see.
+        for asking in range(place if causal else 0, cp):
+            seen = shards[: asking + 1] if causal else shards
+            asked = _asked(ranks[asking], seen, causal=causal, scale=scale)
+            if asking != place:
+                _add_pairs(asked, *own, scale=scale, causal=False, dk=dk, dv=dv)
+                continue
+            _add_pairs(asked, *own, scale=scale, causal=causal, dq=dq, dk=dk, dv=dv)
+            for shard in seen[:place] + seen[place + 1 :]:
+                _add_pairs(asked, *map(attention.by_head, shard), scale=scale, causal=False, dq=dq)
+    return tuple(attention.by_position(part, heads=heads).contiguous() for part in total.div_(dp))
 
 
-def _add_block(parts: list[Tensor], every: list[Arguments], *, query: int, key: int) -> None:
-    """Add what queries of one rank and keys of another give: to dq if `parts` is one tensor, else to dk and dv."""
-    causal, scale = every[query]["causal"], every[query]["softmax_scale"]
-    if causal and key > query:
-        return
-    scale = scale or every[query]["q"].shape[-1] ** -0.5
-    for head in range(parts[0].shape[2]):
-        own, other = ({name: each[name][:, :, head].double() for name in _NAMES} for each in (every[query], every[key]))
-        lse = every[query]["softmax_lse"][:, head].double().unsqueeze(-1)
-        p = (own["q"] @ other["k"].mT * scale - lse).exp()
-        if causal and key == query:
-            p = p.tril()
-        delta = (own["dout"] * own["out"]).sum(dim=-1, keepdim=True)
-        ds = p * (own["dout"] @ other["v"].mT - delta) * scale
-        if len(parts) == 1:
-            parts[0][:, :, head] += ds @ other["k"]
-        else:
-            parts[0][:, :, head] += ds.mT @ own["q"]
-            parts[1][:, :, head] += p.mT @ own["dout"]
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """Queries of a rank (heads, n, size) and what is known of their outputs, in float64; numbers have (heads, n, 1)."""
+
+    queries: Tensor
+    from_out: Tensor
+    lse: Tensor
+    delta: Tensor
+
+
+def _asked(call: Call, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float) -> _Asked:
+    """The rank's queries, which see `shards`."""
+    q = queries(call)
+    out, lse = forward(q, shards, causal=causal, scale=scale)
+    gradient = attention.by_head(from_out(call))
+    delta = (gradient * attention.by_head(out)).sum(dim=2, keepdim=True)
+    return _Asked(
+        queries=attention.by_head(q),
+        from_out=gradient,
+        lse=lse.flatten(0, 1).unsqueeze(2).double(),
+        delta=delta,
+    )
+
+
+def _add_pairs(
+    asked: _Asked,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    scale: float,
+    causal: bool,
+    dq: Tensor | None = None,
+    dk: Tensor | None = None,
+    dv: Tensor | None = None,
+) -> None:
+    """Add to gradients what pairs of a query and a key (heads, S, size) give, block by block of scores.
+
+    With s = scale * q k: p = exp(s - lse) and ds = p * (dout v - delta), where delta = dout out.
+    """
+    for heads, rows, seen in attention.blocks(asked.queries, keys, causal=causal):
+        q, dout = asked.queries[heads, rows], asked.from_out[heads, rows]
+        lse, delta = asked.lse[heads, rows].neg(), asked.delta[heads, rows].neg()
+        for columns, diagonal in seen:
+            k, v = keys[heads, columns], values[heads, columns]
+            p = torch.baddbmm(lse, q, k.mT, alpha=scale).exp_()
+            if diagonal is not None:
+                p.tril_(diagonal)
+            ds = torch.baddbmm(delta, dout, v.mT).mul_(p)
+            if dq is not None:
+                dq[heads, rows].baddbmm_(ds, k, alpha=scale)
+            if dk is not None:
+                dk[heads, columns].baddbmm_(ds.mT, q, alpha=scale)
+            if dv is not None:
+                dv[heads, columns].baddbmm_(p.mT, dout)
