@@ -18,12 +18,17 @@ def make_inputs(call: Call) -> Arguments:
     query = call.normal("query", ("T", "Hq", "hd"), std=SHARPNESS, dtype=torch.float32) * sharpness
     return {
         "query": query.to(call.dtype),
-        "key_value": call.normal("key_value", ("T", "Hkv", "hd2")),
+        "key_value": keys_and_values(call),
         "k_ranges": _blocks(call),
         "cp_shuffle_num": call.dims["ranges"],
         "clip_token_nums": call.dims["clip"],
         "group": None,
     }
+
+
+def keys_and_values(call: Call) -> Tensor:
+    """The rank's keys and values (T, Hkv, 2 hd), all that peers need of it."""
+    return call.normal("key_value", ("T", "Hkv", "hd2"))
 
 
 def _blocks(call: Call) -> Tensor:
