@@ -5,6 +5,7 @@ state crosses the borders between ranks.
 """
 
 import torch
+from torch import Tensor
 
 from problems.groups import contiguous, strided, world
 from problems.values import Arguments, Call
@@ -17,13 +18,25 @@ def make_inputs(call: Call) -> Arguments:
     dims, size = call.dims, call.world_size
     has_tensor_group = dims["tp"] > 1
     return {
-        "q": call.normal("q", ("B", "Ls", "Hh", "Kd")),
+        "q": queries(call),
+        **remembered(call),
+        "cp_group": strided(call.rank, world_size=size, group_size=dims["cp"]) if has_tensor_group else world(size),
+        "tp_group": contiguous(call.rank, world_size=size, group_size=dims["tp"]) if has_tensor_group else None,
+    }
+
+
+def queries(call: Call) -> Tensor:
+    """The queries (B, Ls, Hh, Kd) of the rank's tokens."""
+    return call.normal("q", ("B", "Ls", "Hh", "Kd"))
+
+
+def remembered(call: Call) -> dict[str, Tensor]:
+    """All arguments that the state depends on: nothing else of a rank matters to later ones."""
+    return {
         "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
         "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
         "g": call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=GATE_MEAN),
         "beta": call.normal("beta", ("B", "Ls", "Hh")),
         "a_log": call.uniform("a_log", ("Hh",), low=-0.25, high=0.25, dtype=torch.bfloat16, shared=True),
         "dt_bias": call.uniform("dt_bias", ("Hh*Kd",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True),
-        "cp_group": strided(call.rank, world_size=size, group_size=dims["cp"]) if has_tensor_group else world(size),
-        "tp_group": contiguous(call.rank, world_size=size, group_size=dims["tp"]) if has_tensor_group else None,
     }

@@ -5,6 +5,7 @@ crosses the borders between ranks.
 """
 
 import torch
+from torch import Tensor
 
 from problems.values import Arguments, Call
 
@@ -14,15 +15,32 @@ GATE_MEAN = -5.0
 def make_inputs(call: Call) -> Arguments:
     """Queries, keys, values, gates and strengths of the rank's tokens; decay parameters of the rank's heads."""
     own = slice(call.rank * call.dims["Hl"], (call.rank + 1) * call.dims["Hl"])
-    a_log = call.uniform("a_log", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
-    dt_bias = call.uniform("dt_bias", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
+    a_log, dt_bias = decay_parameters(call)
     return {
-        "q": call.normal("q", ("B", "Ls", "Hh", "Kd")),
-        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
-        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
-        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=GATE_MEAN),
-        "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
+        "q": queries(call),
+        **remembered(call),
         "a_log": a_log[own].clone(),
         "dt_bias": dt_bias[own].clone(),
         "group": None,
     }
+
+
+def queries(call: Call) -> Tensor:
+    """The queries (B, Ls, Hh, Kd) of the rank's tokens."""
+    return call.normal("q", ("B", "Ls", "Hh", "Kd"))
+
+
+def remembered(call: Call) -> dict[str, Tensor]:
+    """The arguments of a rank that the state depends on beside the decay parameters."""
+    return {
+        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
+        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
+        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=GATE_MEAN),
+        "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
+    }
+
+
+def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:
+    """`a_log` and `dt_bias` (Hh,) of all heads."""
+    a_log = call.uniform("a_log", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
+    return a_log, call.uniform("dt_bias", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)

@@ -1,32 +1,36 @@
-"""What each rank owes, by the recurrence token by token in float64."""
+"""What each rank owes, in float64: the recurrence in blocks of tokens."""
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p075_fla_gated_deltanet_cp.inputs import make_inputs
+from problems.catalog.p075_fla_gated_deltanet_cp.inputs import decay_parameters, queries, remembered
+from problems.delta_rule import Blocks
 from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (B, Ls, Hh, Vd): the rank's tokens after the states of all tokens before them."""
-    ranks = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
-    a_log, dt_bias = (torch.cat([one[name] for one in ranks]).double() for name in ("a_log", "dt_bias"))
-    state = torch.zeros(call.shape(("B", "Hh", "Kd", "Vd")), dtype=torch.float64, device=call.device)
-    out = torch.empty(call.shape(("B", "Ls", "Hh", "Vd")), dtype=torch.float64, device=call.device)
-    for one in ranks[: call.rank + 1]:
-        keys, queries = (_unit(one[name].double()) for name in ("k", "q"))
-        values, strength = one["v"].double(), one["beta"].double()
-        softplus = torch.nn.functional.softplus(one["gate"].double() + dt_bias)
-        decay = (-a_log.exp() * softplus).exp()
-        for token in range(keys.shape[1]):
-            key = keys[:, token]
-            state *= decay[:, token, :, None, None]
-            recalled = torch.einsum("bhkv,bhk->bhv", state, key)
-            change = strength[:, token, :, None] * (values[:, token] - recalled)
-            state += key[..., None] * change[..., None, :]
-            out[:, token] = torch.einsum("bhkv,bhk->bhv", state, queries[:, token])
-    return (out * call.dims["Kd"] ** -0.5,)
+    heads = call.dims["B"] * call.dims["Hh"]
+    state = torch.zeros((heads, *call.shape(("Kd", "Vd"))), dtype=torch.float64, device=call.device)
+    for rank in range(call.rank):
+        state = _blocks(call.at_rank(rank)).states(state)[-1]
+    blocks = _blocks(call)
+    return (blocks.answers(_unit(queries(call)), blocks.states(state)) * call.dims["Kd"] ** -0.5,)
+
+
+def _blocks(call: Call) -> Blocks:
+    """One rank's tokens, all heads."""
+    arguments = remembered(call)
+    a_log, dt_bias = (parameter.double() for parameter in decay_parameters(call))
+    softplus = torch.nn.functional.softplus(arguments["gate"].double() + dt_bias)
+    return Blocks.of(
+        keys=_unit(arguments["k"]),
+        values=arguments["v"].double(),
+        log_decay=(-a_log.exp() * softplus)[..., None],
+        strength=arguments["beta"].double()[..., None],
+    )
 
 
 def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    wide = rows.double()
+    return wide / wide.norm(dim=-1, keepdim=True).clamp(min=1e-6)
