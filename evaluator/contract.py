@@ -407,7 +407,7 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     from the moment when contents became readable to the last answer, `answer_ns` from GO. `claimed_ns`, `settled_ns`
     and `fingerprints` are the ranks' claims. `max_error` is the worst of all ranks, in units of the tolerance, and
     `rms_error` likewise, relative to the reference's rms. `answers_ns` says when each rank answered, from GO on the
-    host's clock. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first 4 MiB of each
+    host's clock. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first MiB of each
     in turn, 16 hexadecimal digits.
     """
 

@@ -12,7 +12,7 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.arena.structure import Area, view_of
 
 _WORD = 8
-_DIGESTED_BYTES = 4 * 1024**2
+_DIGESTED_BYTES = 1024**2
 
 
 def fill(area: Area, poison: int) -> None:
@@ -29,7 +29,7 @@ def fingerprint_of(header: Sequence[dict[str, Any]], area: Area) -> int | None:
 
 
 def digest_of(header: Sequence[dict[str, Any]], area: Area) -> str:
-    """SHA-256 over the first 4 MiB of every stored output in turn, its first 16 hexadecimal digits."""
+    """SHA-256 over the first MiB of every stored output in turn, its first 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for entry in header:
         if "other" not in entry and entry["start"] >= 0:
