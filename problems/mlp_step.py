@@ -104,20 +104,57 @@ def unflat(vector: Tensor, call: Call) -> list[Tensor]:
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def mean_gradient(call: Call, vector: Tensor) -> Tensor:
-    """The flat gradient (P) in float64 at the flat parameters `vector`, averaged over all ranks' samples."""
-    total = torch.zeros_like(vector)
+def mean_gradient(call: Call, vector: Tensor, part: slice | None = None) -> Tensor:
+    """The flat gradient (P) in float64 at the flat parameters `vector`, averaged over all ranks' samples.
+
+    With `part`, only that part of it: rows of weights that have no element there are left out of most products.
+    """
+    part = slice(0, len(vector)) if part is None else part
+    weights = unflat(vector, call)
+    rows = _rows(weights, part)
+    total = [torch.zeros_like(weight[own]) for weight, own in zip(weights, rows, strict=True)]
     for rank in range(call.world_size):
         features, targets = data(call.at_rank(rank))
-        total += flat(_gradients(features.double(), targets.double(), *unflat(vector, call)))
-    return total / call.world_size
+        _add_gradients(total, rows, weights, features.double(), targets.double())
+    before = sum(own.start * weight[0].numel() for weight, own in zip(weights, rows, strict=True))
+    return flat(total)[part.start - before : part.stop - before].div_(call.world_size)
 
 
-def _gradients(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> list[Tensor]:  # noqa: N803, PLR0917
-    hidden = (X @ W1.T + b1).relu_()
-    from_output = (hidden @ W2.T + b2).sub_(y).mul_(2 / y.numel())
-    from_hidden = (from_output @ W2).mul_(hidden > 0)
-    return [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
+def _rows(weights: list[Tensor], part: slice) -> list[slice]:
+    """Of every tensor the rows that have elements in a part of the flat vector: contiguous, there may be none."""
+    rows, before = [], 0
+    for weight in weights:
+        start, stop = (min(max(place - before, 0), weight.numel()) for place in (part.start, part.stop))
+        width = weight[0].numel()
+        rows.append(slice(start // width, -(-stop // width)))
+        before += weight.numel()
+    return rows
+
+
+def _add_gradients(
+    total: list[Tensor], rows: list[slice], weights: list[Tensor], features: Tensor, targets: Tensor
+) -> None:
+    """Add to the `rows` of the four gradients what samples (n, d_in) with targets (n, d_out) give."""
+    w1, b1, w2, b2 = weights
+    inner, outer = _both(*rows[:2]), _both(*rows[2:])
+    # Whatever is wanted of the first layer depends on every output.
+    outputs = outer if inner.start == inner.stop else slice(0, len(b2))
+    hidden = torch.addmm(b1, features, w1.T).relu_()
+    from_output = torch.addmm(b2[outputs], hidden, w2[outputs].T).sub_(targets[:, outputs]).mul_(2 / targets.numel())
+    from_hidden = (from_output @ w2[outputs, inner]).mul_(hidden[:, inner] > 0)
+    for layer, from_layer, first, given in (
+        (0, from_hidden, inner.start, features),
+        (2, from_output, outputs.start, hidden),
+    ):
+        weight, bias = (from_layer[:, own.start - first : own.stop - first] for own in rows[layer : layer + 2])
+        total[layer].addmm_(weight.T, given)
+        total[layer + 1].add_(bias.sum(0))
+
+
+def _both(left: slice, right: slice) -> slice:
+    """What two ranges of rows span, of which either may be empty."""
+    filled = [own for own in (left, right) if own.start < own.stop] or [slice(0, 0)]
+    return slice(min(own.start for own in filled), max(own.stop for own in filled))
 
 
 def adam(
@@ -128,10 +165,8 @@ def adam(
     With `decays`, parameters are also reduced by lr * weight_decay of what they were (AdamW, Loshchilov and Hutter).
     """
     w, m, v, g = (tensor.double() for tensor in (w, m, v, g))
-    m = given.beta1 * m + (1 - given.beta1) * g
-    v = given.beta2 * v + (1 - given.beta2) * g.square()
-    root = (v / (1 - given.beta2**given.step)).sqrt_()
-    update = m / (1 - given.beta1**given.step) / (root + given.eps)
-    if decays:
-        update += given.weight_decay * w
-    return w - given.lr * update, m, v
+    m = torch.lerp(m, g, 1 - given.beta1)
+    v = (given.beta2 * v).addcmul_(g, g, value=1 - given.beta2)
+    root = (v / (1 - given.beta2**given.step)).sqrt_().add_(given.eps)
+    kept = w * (1 - given.lr * given.weight_decay) if decays else w
+    return torch.addcdiv(kept, m, root, value=-given.lr / (1 - given.beta1**given.step)), m, v

@@ -18,18 +18,27 @@ def make_inputs(call: Call) -> Arguments:
     """
     X, y = mlp_step.data(call)
     given = hyperparameters(call)
+    m, v = moments(call)
     return {
         "X_local": X,
         "y_local": y,
         **dict(zip(SHAPES, mlp_step.parameters(call), strict=True)),
-        "exp_avg_part": mlp_step.exp_avg(call, "exp_avg_part", ("part",)),
-        "exp_avg_sq_part": mlp_step.exp_avg_sq(call, "exp_avg_sq_part", ("part",)),
+        "exp_avg_part": m,
+        "exp_avg_sq_part": v,
         "lr": given.lr,
         "beta1": given.beta1,
         "beta2": given.beta2,
         "eps": given.eps,
         "step": given.step,
     }
+
+
+def moments(call: Call) -> tuple[Tensor, Tensor]:
+    """The rank's parts of the first and second moments."""
+    return (
+        mlp_step.exp_avg(call, "exp_avg_part", ("part",)),
+        mlp_step.exp_avg_sq(call, "exp_avg_sq_part", ("part",)),
+    )
 
 
 def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
@@ -39,9 +48,9 @@ def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """All new parameters W1, b1, W2, b2, and the rank's part of the new moments."""
-    every = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
-    w = mlp_step.flat([every[0][name] for name in SHAPES])
-    m, v = (torch.cat([arguments[name] for arguments in every]) for name in ("exp_avg_part", "exp_avg_sq_part"))
+    w = mlp_step.flat(mlp_step.parameters(call.at_rank(0)))
+    every = [moments(call.at_rank(rank)) for rank in range(call.world_size)]
+    m, v = (torch.cat(parts) for parts in zip(*every, strict=True))
     w, m, v = mlp_step.adam(w, m, v, mlp_step.mean_gradient(call, w), hyperparameters(call))
     part = slice(call.rank * call.dims["part"], (call.rank + 1) * call.dims["part"])
     return (*mlp_step.unflat(w, call), m[part].clone(), v[part].clone())

@@ -12,15 +12,14 @@ def make_inputs(call: Call) -> Arguments:
     """The rank's samples, its shards of one model and of its moments, the shapes, and numbers that all show."""
     X, y = mlp_step.data(call)
     given = hyperparameters(call)
+    m, v = moments(call)
     return {
         "X_local": X,
         "y_local": y,
-        "flat_param_shard": _own(
-            call, torch.cat([part.reshape(-1) for part in mlp_step.parameters(call, shared=True)])
-        ),
+        "flat_param_shard": _own(call, torch.cat([part.reshape(-1) for part in model(call)])),
         "param_shapes": tuple(call.shape(shape) for shape in SHAPES.values()),
-        "exp_avg_shard": mlp_step.exp_avg(call, "exp_avg_shard", ("part",)),
-        "exp_avg_sq_shard": mlp_step.exp_avg_sq(call, "exp_avg_sq_shard", ("part",)),
+        "exp_avg_shard": m,
+        "exp_avg_sq_shard": v,
         "lr": given.lr,
         "beta1": given.beta1,
         "beta2": given.beta2,
@@ -28,6 +27,19 @@ def make_inputs(call: Call) -> Arguments:
         "weight_decay": given.weight_decay,
         "step": given.step,
     }
+
+
+def model(call: Call) -> list[Tensor]:
+    """W1, b1, W2, b2, of which every rank has a shard."""
+    return mlp_step.parameters(call, shared=True)
+
+
+def moments(call: Call) -> tuple[Tensor, Tensor]:
+    """The rank's shards of the first and second moments."""
+    return (
+        mlp_step.exp_avg(call, "exp_avg_shard", ("part",)),
+        mlp_step.exp_avg_sq(call, "exp_avg_sq_shard", ("part",)),
+    )
 
 
 def _own(call: Call, flat: Tensor) -> Tensor:
