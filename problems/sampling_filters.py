@@ -9,8 +9,9 @@ lie `stride` apart: all in one rank's shard for some tokens, all over for others
 Dimensions: nt tokens, V columns of which Vl on a rank.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import log
+from math import gcd, log
 
 import torch
 from torch import Tensor
@@ -27,43 +28,126 @@ BACKGROUND_MASS = 0.3
 LEADER_MEAN, LEADER_STD = 2.0, 1.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draw:
-    """One rank's part of a call: `logits` (nt, Vl) in the run's dtype, `target` (nt,), and the filters."""
+_CANDIDATES = LEADERS + 1
+"""Largest logits looked at per token: the filters leave no more than the leaders."""
 
-    logits: Tensor
+_GROUP = 64
+"""Columns whose largest logit stands for them all in the search for candidates."""
+
+_BLOCK_ELEMENTS = 1 << 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What all ranks share in a call: columns and logits of the leaders (nt, LEADERS), targets (nt,), the filters."""
+
+    columns: Tensor
+    leaders: Tensor
     target: Tensor
     top_k: int | None
     top_p: float
 
 
-def draw(call: Call) -> Draw:
-    """The logits of the rank's columns, with targets and filters that all ranks share."""
+@dataclass(frozen=True, kw_only=True)
+class Survivors:
+    """What the filters leave of every token's logits, in float64 (nt,).
+
+    Attributes:
+        least: the smallest logit that survives; minus infinity where nothing is filtered.
+        log_mass: logarithm of the sum of the exponentials of all that survive.
+        target: the target's logit, whether or not it survives.
+    """
+
+    least: Tensor
+    log_mass: Tensor
+    target: Tensor
+
+    def log_probs(self) -> Tensor:
+        """Log-probabilities of the targets, minus infinity where they are removed."""
+        return (self.target - self.log_mass).where(self.target >= self.least, -torch.inf)
+
+
+def tokens(call: Call) -> Tokens:
+    """The leaders, targets and filters of `call`."""
     top_k, top_p = _filters(call)
     columns = _leading_columns(call)
     leaders = _leading_logits(call, has_top_k=top_k is not None)
+    return Tokens(columns=columns, leaders=leaders, target=_targets(call, columns, leaders), top_k=top_k, top_p=top_p)
+
+
+def shard(call: Call, drawn: Tokens) -> Tensor:
+    """The logits of the rank's columns (nt, Vl) in the run's dtype."""
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
-    _write_own_columns(logits, columns - call.rank * call.dims["Vl"], leaders)
-    return Draw(logits=logits, target=_targets(call, columns, leaders), top_k=top_k, top_p=top_p)
+    _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
+    return logits
 
 
-def without_removed(logits: Tensor, top_k: int | None, top_p: float) -> Tensor:
-    """`logits` (n, V) in float64 with minus infinity where a filter removes an entry.
+def shards(call: Call, drawn: Tokens) -> Iterator[Tensor]:
+    """The logits of all ranks, one rank at a time."""
+    return (shard(call.at_rank(rank), drawn) for rank in range(call.world_size))
 
-    An entry survives top-p exactly when the mass of all entries up to it, in ascending order, exceeds 1 - top_p;
-    the draws keep these masses away from the threshold.
+
+def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
+    """What survives of rows whose `shards` (nt, Vl) come in the order of their columns.
+
+    Top-k keeps what is at least the k-th largest logit. An entry survives top-p where the mass of all larger ones is
+    below `top_p`; the draws keep these masses away from the threshold.
+
+    Raises:
+        RuntimeError: more survives than is looked at, so the draws are not what they should be.
     """
-    wide = logits.double()
-    if top_k is not None:
-        threshold = wide.topk(top_k, dim=1).values[:, -1:]
-        wide = wide.masked_fill(wide < threshold, -torch.inf)
-    if top_p < 1:
-        ascending, order = wide.sort(dim=1, stable=True)
-        is_removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1 - top_p
-        is_removed[:, -1] = False
-        wide = wide.masked_fill(torch.empty_like(is_removed).scatter_(1, order, is_removed), -torch.inf)
-    return wide
+    is_whole = drawn.top_k is None
+    largest, first = [], 0
+    mass = torch.zeros(len(drawn.target), dtype=torch.float64, device=drawn.target.device)
+    target = torch.zeros_like(mass)
+    for logits in shards:
+        largest.append(_largest(logits, _CANDIDATES))
+        if is_whole:
+            mass += _mass(logits)
+        column = drawn.target - first
+        first += logits.shape[1]
+        is_here = (column >= 0) & (column < logits.shape[1])
+        picked = logits.gather(1, column.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
+        target = torch.where(is_here, picked.double(), target)
+    if is_whole and drawn.top_p >= 1:
+        return Survivors(least=torch.full_like(mass, -torch.inf), log_mass=mass.log(), target=target)
+    descending = torch.cat(largest, dim=1).topk(_CANDIDATES, dim=1).values.double()
+    weights = descending.exp()
+    is_kept = torch.ones_like(weights, dtype=torch.bool)
+    if drawn.top_k is not None:
+        is_kept = descending >= descending[:, drawn.top_k - 1, None]
+        mass = weights.where(is_kept, 0.0).sum(dim=1)
+    if drawn.top_p < 1:
+        is_kept &= weights.cumsum(dim=1) - weights < drawn.top_p * mass[:, None]
+        mass = weights.where(is_kept, 0.0).sum(dim=1)
+    if is_kept[:, -1].any():
+        raise RuntimeError(f"more than {LEADERS} logits of a token survive the filters")
+    return Survivors(least=descending.where(is_kept, torch.inf).amin(dim=1), log_mass=mass.log(), target=target)
+
+
+def row_blocks(rows: Tensor) -> Iterator[slice]:
+    """Blocks of rows (n, .) of which a few float64 copies take little memory."""
+    step = max(1, _BLOCK_ELEMENTS // rows.shape[1])
+    return (slice(start, start + step) for start in range(0, len(rows), step))
+
+
+def _largest(logits: Tensor, count: int) -> Tensor:
+    """The `count` largest values of every row (n, .), or all.
+
+    They are all found in the `count` groups of columns with the largest maxima: whatever lies in another group has as
+    many values before it.
+    """
+    groups = logits.unflatten(1, (-1, gcd(_GROUP, logits.shape[1])))
+    if groups.shape[1] > count:
+        best = groups.amax(dim=2).topk(count, dim=1, sorted=False).indices
+        logits = groups.gather(1, best[:, :, None].expand(-1, -1, groups.shape[2])).flatten(1)
+    return logits.topk(min(count, logits.shape[1]), dim=1, sorted=False).values
+
+
+def _mass(logits: Tensor) -> Tensor:
+    """The sum of the exponentials of every row (n, .), in float64."""
+    return torch.cat([logits[block].double().exp_().sum(dim=1) for block in row_blocks(logits)])
 
 
 def _filters(call: Call) -> tuple[int | None, float]:
@@ -86,7 +170,7 @@ def _leading_columns(call: Call) -> Tensor:
 def _leading_logits(call: Call, *, has_top_k: bool) -> Tensor:
     """(nt, LEADERS) logits in the run's dtype that keep the margin."""
     draws = call.normal("leaders", ("nt", DRAWS, LEADERS), mean=LEADER_MEAN, std=LEADER_STD, shared=True)
-    weights = draws.double().sort(dim=-1).values.exp()
+    weights = draws.sort(dim=-1).values.double().exp_()
     if has_top_k:
         weights = weights.where(weights >= weights[..., -TOP_K, None], 0.0)
     clearance = _clearance(weights, rest=0.0 if has_top_k else BACKGROUND_MASS)

@@ -1,14 +1,14 @@
 """Arguments of one rank for one call."""
 
-from problems.sampling_filters import draw
+from problems.sampling_filters import shard, tokens
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """Logits (B, S, Vl) of the rank's columns, targets (B, S), no group, the filters and the chunk size."""
-    drawn = draw(call)
+    drawn = tokens(call)
     return {
-        "vocab_parallel_logits": drawn.logits.view(call.shape(("B", "S", "Vl"))),
+        "vocab_parallel_logits": shard(call, drawn).view(call.shape(("B", "S", "Vl"))),
         "target": drawn.target.view(call.shape(("B", "S"))),
         "tp_group": None,
         "top_k": drawn.top_k,

@@ -1,25 +1,28 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
-from problems.sampling_filters import draw
+from problems.sampling_filters import shard, tokens
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
-    """Logits (B, S, Vl), targets and incoming gradients (B, S), no group, the filters and the chunk size.
-
-    Incoming gradients differ in size from token to token, as advantages do.
-    """
-    drawn = draw(call)
-    gradient = call.normal("grad_output", ("B", "S"), dtype=torch.float32, shared=True)
-    size = call.uniform("grad_output size", ("B", "S"), low=-1.0, high=1.0, dtype=torch.float32, shared=True).exp2_()
+    """Logits (B, S, Vl), targets and incoming gradients (B, S), no group, the filters and the chunk size."""
+    drawn = tokens(call)
     return {
-        "vocab_parallel_logits": drawn.logits.view(call.shape(("B", "S", "Vl"))),
+        "vocab_parallel_logits": shard(call, drawn).view(call.shape(("B", "S", "Vl"))),
         "target": drawn.target.view(call.shape(("B", "S"))),
-        "grad_output": (gradient * size).bfloat16(),
+        "grad_output": incoming_gradients(call),
         "tp_group": None,
         "top_k": drawn.top_k,
         "top_p": drawn.top_p,
         "chunk_size": call.dims["cs"],
     }
+
+
+def incoming_gradients(call: Call) -> Tensor:
+    """Gradients (B, S) of the log-probabilities; they differ in size from token to token, as advantages do."""
+    gradient = call.normal("grad_output", ("B", "S"), dtype=torch.float32, shared=True)
+    size = call.uniform("grad_output size", ("B", "S"), low=-1.0, high=1.0, dtype=torch.float32, shared=True).exp2_()
+    return (gradient * size).bfloat16()

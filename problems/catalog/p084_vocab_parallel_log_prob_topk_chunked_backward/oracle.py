@@ -1,33 +1,29 @@
-"""What each rank owes, in float64 and in blocks of tokens; the chunk size changes nothing."""
+"""What each rank owes, in float64, from the largest logits of every shard; the chunk size changes nothing."""
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.inputs import make_inputs
-from problems.sampling_filters import without_removed
-from problems.values import Arguments, Call
-
-_BLOCK_ELEMENTS = 1 << 25
+from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.inputs import incoming_gradients
+from problems.sampling_filters import Survivors, Tokens, row_blocks, shard, survivors, tokens
+from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`grad_logits` (B, S, Vl): the rank's columns of the gradient; filtered columns get 0."""
-    arguments = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
-    shards = [one["vocab_parallel_logits"].flatten(0, 1) for one in arguments]
-    step = max(1, _BLOCK_ELEMENTS // call.dims["V"])
-    out = torch.empty(call.shape(("nt", "Vl")), dtype=torch.float64, device=call.device)
-    own = slice(call.rank * call.dims["Vl"], (call.rank + 1) * call.dims["Vl"])
-    for start in range(0, len(out), step):
-        block = slice(start, start + step)
-        out[block] = _gradient(torch.cat([shard[block] for shard in shards], dim=1), block, arguments[0])[:, own]
-    return (out.view(call.shape(("B", "S", "Vl"))),)
+    drawn = tokens(call)
+    own = shard(call, drawn)
+    shards = (own if rank == call.rank else shard(call.at_rank(rank), drawn) for rank in range(call.world_size))
+    return (_gradient(call, own, drawn, survivors(shards, drawn)).view(call.shape(("B", "S", "Vl"))),)
 
 
-def _gradient(logits: Tensor, block: slice, shared: Arguments) -> Tensor:
-    """Gradient (n, V) with respect to whole rows of logits (n, V) of the tokens in `block`."""
-    kept = without_removed(logits, shared["top_k"], shared["top_p"])
-    gradient = -kept.softmax(dim=1)
-    target = shared["target"].flatten()[block, None]
-    gradient.scatter_add_(1, target, torch.ones_like(target, dtype=gradient.dtype))
-    gradient *= shared["grad_output"].flatten()[block, None].double()
-    return gradient.masked_fill_(kept.isinf(), 0.0)
+def _gradient(call: Call, own: Tensor, drawn: Tokens, left: Survivors) -> Tensor:
+    """(one-hot - softmax) * incoming gradient for the rank's logits `own` (nt, Vl), 0 where they do not survive."""
+    incoming = incoming_gradients(call).flatten().double()
+    out = torch.empty(own.shape, dtype=torch.float64, device=call.device)
+    for block in row_blocks(own):
+        torch.sub(own[block], left.log_mass[block, None], out=out[block])
+        out[block].exp_().mul_(-incoming[block, None]).masked_fill_(own[block] < left.least[block, None], 0.0)
+    column = drawn.target - call.rank * call.dims["Vl"]
+    is_here = (column >= 0) & (column < call.dims["Vl"])
+    share = incoming.where(is_here & (left.target >= left.least), 0.0)
+    return out.scatter_add_(1, column.clamp(0, call.dims["Vl"] - 1)[:, None], share[:, None])
