@@ -5,6 +5,7 @@ size, so that every round of the normalisation changes the assignment.
 """
 
 import torch
+from torch import Tensor
 
 from problems.values import Arguments, Call
 
@@ -14,14 +15,19 @@ LOGIT_STD, POPULARITY_STD, SAMPLE_STD = 0.15, 0.08, 0.08
 
 def make_inputs(call: Call) -> Arguments:
     """Logits (b, Kp) in float32, the temperature, a count, the number of rounds, and no group."""
-    logits = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
-    logits += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
-    logits += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
     rows = call.dims["b"]
     return {
-        "teacher_output": logits,
+        "teacher_output": logits(call),
         "teacher_temp": TEMPERATURE,
         "n_masked_patches_tensor": call.integers("count", (1,), low=rows // 2, high=rows + 1),
         "n_iterations": call.dims["rounds"],
         "group": None,
     }
+
+
+def logits(call: Call) -> Tensor:
+    """The rank's `teacher_output` (b, Kp) in float32."""
+    drawn = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
+    drawn += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
+    drawn += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
+    return drawn

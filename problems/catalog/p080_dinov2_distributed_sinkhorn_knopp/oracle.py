@@ -1,28 +1,33 @@
-"""What each rank owes, in float64, by scalings of prototypes and samples; one rank's logits at a time."""
+"""What each rank owes, in float64, by scalings of prototypes and samples; one rank's exponentials at a time."""
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import make_inputs
+from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import TEMPERATURE, logits
 from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`q` (b, Kp), whose rows sum to 1.
 
-    The result is diag(samples) exp(x / temperature) diag(prototypes): the first total and the counts cancel.
+    The result is diag(samples) exp(x / temperature) diag(1 / masses): the first total and the counts cancel.
     """
-    everyone = [call.at_rank(rank) for rank in range(call.world_size)]
-    samples = [torch.ones(call.shape(("b", 1)), dtype=torch.float64, device=call.device) for _ in everyone]
-    prototypes = torch.ones(call.dims["Kp"], dtype=torch.float64, device=call.device)
-    for _ in range(call.dims["rounds"]):
-        masses = [(_weights(one) * scale).sum(0) for one, scale in zip(everyone, samples, strict=True)]
-        prototypes = 1 / torch.stack(masses).sum(0)
-        samples = [1 / (_weights(one) @ prototypes)[:, None] for one in everyone]
-    return (_weights(call).mul_(prototypes).mul_(samples[call.rank]),)
+    ranks = [logits(call.at_rank(rank)) for rank in range(call.world_size)]
+    masses = torch.zeros(call.dims["Kp"], dtype=torch.float64, device=call.device)
+    for one in ranks:
+        masses += _weights(one).sum(dim=0)
+    for _ in range(call.dims["rounds"] - 1):
+        prototypes = 1 / masses
+        masses.zero_()
+        for one in ranks:
+            weights = _weights(one)
+            samples = 1 / (weights @ prototypes)
+            masses += samples @ weights
+    own = _weights(ranks[call.rank]).div_(masses)
+    return (own.div_(own.sum(dim=1, keepdim=True)),)
 
 
-def _weights(call: Call) -> Tensor:
-    """exp(x / temperature) (b, Kp) of one rank."""
-    arguments = make_inputs(call)
-    return (arguments["teacher_output"].double() / arguments["teacher_temp"]).exp_()
+def _weights(x: Tensor) -> Tensor:
+    """exp(x / temperature) in float64."""
+    # A temperature with a dimension widens x within the division, without a pass for it.
+    return torch.div(x, torch.tensor([TEMPERATURE], dtype=torch.float64, device=x.device)).exp_()
