@@ -12,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     """The rank's block of the field, its filter, weight and bias, and the groups of the process grid."""
     world_size, polar = call.world_size, call.dims["P"]
     return {
-        "x": call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32),
+        "x": field(call),
         "psi": _filter(call),
         "weight": call.normal("weight", ("Cout", "C1", "Kk"), dtype=torch.float32),
         "groups": 1,
@@ -24,8 +24,16 @@ def make_inputs(call: Call) -> Arguments:
     }
 
 
-def _filter(call: Call) -> Tensor:
-    """`psi` (Kk, nlat, nlat_l * nlon), sparse: one entry in each quarter of the longitudes, latitudes at random."""
+def field(call: Call) -> Tensor:
+    """The rank's block `x` (B, Cin, nlat_l, nlon_l) of the field."""
+    return call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32)
+
+
+def entries(call: Call) -> tuple[Tensor, Tensor]:
+    """Columns, ascending in a row, and values of the rank's filter, both (Kk, nlat, ENTRIES).
+
+    A row has one entry in each quarter of the longitudes, latitudes at random.
+    """
     shape = ("Kk", "nlat", ENTRIES)
     quarter = call.dims["nlon"] // ENTRIES
     longitudes = call.integers("longitudes", shape, low=0, high=quarter)
@@ -33,8 +41,13 @@ def _filter(call: Call) -> Tensor:
     latitudes = call.integers("latitudes", shape, low=0, high=call.dims["nlat_l"])
     # In ascending order, as a coalesced tensor has its entries.
     columns = (latitudes * call.dims["nlon"] + longitudes).sort(dim=2).values
+    return columns, call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32).view(columns.shape)
+
+
+def _filter(call: Call) -> Tensor:
+    """`psi` (Kk, nlat, nlat_l * nlon), sparse."""
+    columns, values = entries(call)
     grid = torch.meshgrid(*(torch.arange(size, device=call.device) for size in columns.shape), indexing="ij")
     indices = torch.stack([grid[0].flatten(), grid[1].flatten(), columns.flatten()])
-    values = call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32)
     whole = call.shape(("Kk", "nlat", "columns"))
-    return torch.sparse_coo_tensor(indices, values, whole, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(indices, values.flatten(), whole, is_coalesced=True, check_invariants=False)

@@ -3,46 +3,45 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p062_torchharmonics_spherical_convolution.inputs import make_inputs
+from problems.catalog.p062_torchharmonics_spherical_convolution.inputs import entries, field, make_inputs
 from problems.values import Call
 
-_ENTRIES = 64
-"""Filter entries taken at a time: at `large`, 64 * 192 * 720 numbers in float64 are 71 MB."""
+_MET = 1 << 22
+"""Numbers of the field that filter entries meet at a time: 32 MiB in float64."""
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (B, Cout, nlat_l, nlon_l): the rank's latitudes and longitudes, with the rank's own weight and bias."""
     dims, own = call.dims, make_inputs(call)
     azimuth = call.world_size // dims["P"]
-    weight = own["weight"].double().split(dims["Cin"] // azimuth, dim=1)
-    out = own["bias"].double().view(-1, 1, 1).repeat(dims["B"], 1, dims["nlat_l"], dims["nlon_l"])
-    for chunk, mixing in enumerate(weight):
-        y = _contracted(call, chunk, azimuth)
-        out += torch.einsum("khbcw,ock->bohw", y, mixing)
-    return (out,)
-
-
-def _contracted(call: Call, chunk: int, azimuth: int) -> Tensor:
-    """The channels of azimuth rank `chunk`, contracted with that column's filters: (Kk, nlat_l, B, C, nlon_l)."""
-    dims = call.dims
-    first, shift = call.rank // azimuth * dims["nlat_l"], call.rank % azimuth * dims["nlon_l"]
-    channels = dims["Cin"] // azimuth
-    rows = dims["Kk"] * dims["nlat_l"]
-    y = torch.zeros(rows, dims["B"], channels, dims["nlon_l"], dtype=torch.float64, device=call.device)
-    there = shift + torch.arange(dims["nlon_l"], device=call.device)
+    mixing = own["weight"].permute(2, 1, 0).contiguous().double().chunk(azimuth, dim=1)
+    out = own["bias"].double().repeat(dims["nlat_l"], dims["nlon_l"] * dims["B"], 1)
     for polar in range(dims["P"]):
-        circle = [make_inputs(call.at_rank(polar * azimuth + place))["x"] for place in range(azimuth)]
-        field = torch.cat([part[:, chunk * channels : (chunk + 1) * channels] for part in circle], dim=3)
-        field = field.permute(2, 3, 0, 1).contiguous()
-        psi = make_inputs(call.at_rank(polar * azimuth + chunk))["psi"]
-        basis, latitude, column = psi.indices()
-        mine = (latitude >= first) & (latitude < first + dims["nlat_l"])
-        row = (basis * dims["nlat_l"] + latitude - first)[mine]
-        entries = zip(
-            row.split(_ENTRIES), column[mine].split(_ENTRIES), psi.values()[mine].split(_ENTRIES), strict=True
-        )
-        for target, place, value in entries:
-            longitudes = (place[:, None] % dims["nlon"] + there) % dims["nlon"]
-            met = field[(place // dims["nlon"])[:, None], longitudes].double()
-            y.index_add_(0, target, met.permute(0, 2, 3, 1) * value.double().view(-1, 1, 1, 1))
-    return y.view(dims["Kk"], dims["nlat_l"], dims["B"], channels, dims["nlon_l"])
+        ranks = [call.at_rank(polar * azimuth + place) for place in range(azimuth)]
+        # A filter is for the channels of its azimuth rank, on all longitudes of the polar rank.
+        channels = torch.cat([field(rank) for rank in ranks], dim=3).permute(2, 3, 0, 1).chunk(azimuth, dim=3)
+        for rank, part, of_part in zip(ranks, channels, mixing, strict=True):
+            _add_filtered(out, call, part.double(), entries(rank), of_part)
+    return (out.view(*call.shape(("nlat_l", "nlon_l", "B", "Cout"))).permute(2, 3, 0, 1).contiguous(),)
+
+
+def _add_filtered(out: Tensor, call: Call, part: Tensor, filtering: tuple[Tensor, Tensor], mixing: Tensor) -> None:
+    """Add to `out` (nlat_l, nlon_l * B, Cout) what a filter and `mixing` (Kk, C, Cout) make of channels.
+
+    `part` (latitudes, nlon, B, C) holds the channels, to which the filter's columns refer. At the rank's j-th longitude
+    an entry meets the longitude that is j further around the circle: of two rounds, a contiguous piece.
+    """
+    dims = call.dims
+    azimuth = call.world_size // dims["P"]
+    first, shift = call.rank // azimuth * dims["nlat_l"], call.rank % azimuth * dims["nlon_l"]
+    latitudes = slice(first, first + dims["nlat_l"])
+    columns, values = (tensor[:, latitudes] for tensor in filtering)
+    point = part[0, 0].numel()
+    pieces = torch.cat([part, part], dim=1).flatten().unfold(0, dims["nlon_l"] * point, point)
+    starts = columns // dims["nlon"] * 2 * dims["nlon"] + (columns % dims["nlon"] + shift) % dims["nlon"]
+    step = max(1, _MET // (columns.shape[2] * pieces.shape[1]))
+    for basis, of_basis in enumerate(mixing):
+        rows = zip(starts[basis].split(step), values[basis].double().split(step), out.split(step), strict=True)
+        for start, value, target in rows:
+            met = pieces[start].mul_(value.unsqueeze(2)).sum(dim=1)
+            target.flatten(0, 1).addmm_(met.view(-1, part.shape[3]), of_basis)
