@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p024_load_balancing_loss_fn.inputs import make_inputs
+from problems.catalog.p024_load_balancing_loss_fn.inputs import routed
 from problems.values import Call
 
 _ROWS = 1 << 18
@@ -18,11 +18,25 @@ def expected(call: Call) -> tuple[Tensor, ...]:
 
 def _local(call: Call) -> Tensor:
     """The loss of one rank's tokens."""
-    arguments = make_inputs(call)
-    logits, experts = arguments["gate_logits"], arguments["num_experts"]
-    means = torch.zeros(experts, dtype=torch.float64, device=call.device)
-    counts = torch.zeros_like(means)
+    logits, chosen = routed(call)
+    counts = _choices(logits, chosen).double()
+    means = torch.zeros_like(counts)
     for rows in logits.split(_ROWS):
         means += rows.double().softmax(dim=1).sum(dim=0)
-        counts += rows.topk(arguments["top_k"], dim=1).indices.flatten().bincount(minlength=experts)
-    return experts * (means * counts).sum() / logits.shape[0] ** 2
+    return call.dims["E"] * (means * counts).sum() / logits.shape[0] ** 2
+
+
+def _choices(logits: Tensor, chosen: Tensor) -> Tensor:
+    """How often each expert (E,) is among the `chosen` of a token, which are shown to be its largest logits.
+
+    A token has at least as many logits that reach the smallest chosen one as are chosen. If all tokens together have no
+    more, they are the chosen ones, and no other reaches them.
+
+    Raises:
+        RuntimeError: others do, so the choice is not what it should be.
+    """
+    least = logits.gather(1, chosen).amin(dim=1, keepdim=True)
+    counts = (logits >= least).sum(dim=0)
+    if int(counts.sum()) != chosen.numel():
+        raise RuntimeError(f"{int(counts.sum())} logits reach the {chosen.numel()} chosen ones")
+    return counts
