@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -11,14 +13,18 @@ TENSORS = 3
 
 def make_inputs(call: Call) -> Arguments:
     """Three gradients (M, N) with scales of their own, the limit, the kind of norm, and the world group."""
-    own = _scales(call)[call.rank].tolist()
-    names = [f"grad_tensors{number}" for number in range(TENSORS)]
     return {
-        "grad_tensors": [call.normal(name, ("M", "N"), std=scale) for name, scale in zip(names, own, strict=True)],
-        "max_norm": _limit(call),
+        "grad_tensors": list(gradients(call)),
+        "max_norm": limit(call),
         "norm_type": 2.0,
         "fsdp_group": world(call.world_size),
     }
+
+
+def gradients(call: Call) -> Iterator[Tensor]:
+    """The rank's gradients (M, N), each drawn when it is asked for."""
+    own = _scales(call)[call.rank].tolist()
+    return (call.normal(f"grad_tensors{number}", ("M", "N"), std=scale) for number, scale in enumerate(own))
 
 
 def _scales(call: Call) -> Tensor:
@@ -27,7 +33,7 @@ def _scales(call: Call) -> Tensor:
     return exponents.exp2()
 
 
-def _limit(call: Call) -> float:
+def limit(call: Call) -> float:
     """A secret share, between a tenth and a half, of the norm that the scales let expect: every call clips."""
     elements = call.dims["M"] * call.dims["N"]
     likely = float(_scales(call).square().sum().mul(elements).sqrt())

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -12,20 +14,26 @@ def make_inputs(call: Call) -> Arguments:
 
     The expert gradients are larger, as sums over all the tokens of several ranks are.
     """
-    ordinary, expert = _scales(call)[call.rank].tolist()
+    ordinary, expert = gradients(call)
     rank, world_size, ep_size = call.rank, call.world_size, call.dims["ep_size"]
     has_groups = ep_size > 1 and world_size % ep_size == 0
     replicas = world_size // ep_size
     return {
-        "non_ep_grad_tensors": [call.normal("non_ep", ("M", "N"), std=ordinary)],
-        "ep_grad_tensors": [call.normal("ep", ("M", "N"), std=expert)],
-        "max_norm": _limit(call),
+        "non_ep_grad_tensors": [ordinary],
+        "ep_grad_tensors": [expert],
+        "max_norm": limit(call),
         "norm_type": 2.0,
         "ep_size": ep_size,
         "fsdp_group": world(world_size),
         "ep_fsdp_group": strided(rank, world_size=world_size, group_size=replicas) if has_groups else world(world_size),
         "ep_group": contiguous(rank, world_size=world_size, group_size=ep_size) if has_groups else None,
     }
+
+
+def gradients(call: Call) -> Iterator[Tensor]:
+    """The rank's ordinary and its expert gradient (M, N), each drawn when it is asked for."""
+    scales = _scales(call)[call.rank].tolist()
+    return (call.normal(name, ("M", "N"), std=scale) for name, scale in zip(("non_ep", "ep"), scales, strict=True))
 
 
 def _scales(call: Call) -> Tensor:
@@ -36,7 +44,7 @@ def _scales(call: Call) -> Tensor:
     return scales
 
 
-def _limit(call: Call) -> float:
+def limit(call: Call) -> float:
     """A secret share, between a tenth and a half, of the norm that the scales let expect: every call clips."""
     scales = _scales(call)
     scales[:, 1] /= call.dims["ep_size"]

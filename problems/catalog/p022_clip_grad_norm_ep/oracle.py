@@ -1,27 +1,35 @@
 """What each rank owes, in float64."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
-from problems.catalog.p022_clip_grad_norm_ep.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.catalog.p022_clip_grad_norm_ep.inputs import gradients, limit
+from problems.values import Call
 
-_ROWS = 4096
-"""Rows taken at a time, to keep float64 copies small."""
+_ELEMENTS = 1 << 22
+"""Elements taken at a time: their float64 copy stays in a GPU's cache."""
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`total_norm`, then the ordinary and the expert gradient (M, N), both clipped."""
-    total = torch.zeros((), dtype=torch.float64, device=call.device)
-    for rank in range(call.world_size):
-        for gradient, divisor in _gradients(make_inputs(call.at_rank(rank))):
-            total += sum(rows.double().square().sum() for rows in gradient.split(_ROWS)) / divisor**2
-    own = make_inputs(call)
-    factor = min(1.0, own["max_norm"] / float(total.sqrt()))
-    return total.sqrt(), *(gradient.float().mul_(factor / divisor) for gradient, divisor in _gradients(own))
+    # What a rank's two gradients are divided by before anything else.
+    divisors = torch.tensor([1, call.dims["ep_size"]], dtype=torch.float64, device=call.device)
+    own = list(gradients(call))
+    norms = [_norms(own)]
+    norms += [_norms(gradients(call.at_rank(rank))) for rank in range(call.world_size) if rank != call.rank]
+    total = (torch.stack(norms) / divisors).norm()
+    factors = ((limit(call) / total).clamp(max=1.0) / divisors).float()
+    # In float32, rounded once to the run's dtype when compared: float64 would take four times the memory. A factor with
+    # a dimension makes the product float32 in one pass.
+    return total, *(tensor * factor for tensor, factor in zip(own, factors.split(1), strict=True))
 
 
-def _gradients(arguments: Arguments) -> list[tuple[Tensor, int]]:
-    """A rank's gradients with what they are divided by before anything else."""
-    ordinary = [(gradient, 1) for gradient in arguments["non_ep_grad_tensors"]]
-    return ordinary + [(gradient, arguments["ep_size"]) for gradient in arguments["ep_grad_tensors"]]
+def _norms(gradients: Iterable[Tensor]) -> Tensor:
+    return torch.stack([_norm(gradient) for gradient in gradients])
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    parts = gradient.flatten().split(_ELEMENTS)
+    return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts]).norm()
