@@ -139,8 +139,9 @@ def _add_gradients(
     inner, outer = _both(*rows[:2]), _both(*rows[2:])
     # Whatever is wanted of the first layer depends on every output.
     outputs = outer if inner.start == inner.stop else slice(0, len(b2))
-    hidden = torch.addmm(b1, features, w1.T).relu_()
-    from_output = torch.addmm(b2[outputs], hidden, w2[outputs].T).sub_(targets[:, outputs]).mul_(2 / targets.numel())
+    hidden = (features @ w1.T).add_(b1).relu_()
+    error = (hidden @ w2[outputs].T).add_(b2[outputs]).sub_(targets[:, outputs])
+    from_output = error.mul_(2 / targets.numel())
     from_hidden = (from_output @ w2[outputs, inner]).mul_(hidden[:, inner] > 0)
     for layer, from_layer, first, given in (
         (0, from_hidden, inner.start, features),

@@ -27,19 +27,33 @@ def draw(call: Call) -> Arguments:
     The router is the same on all ranks; its bias makes some experts more popular than others. Logits differ little,
     so that every choice carries weight.
     """
+    return {
+        **_routed(call),
+        **_network(call),
+        "num_experts": call.dims["num_experts"],
+        "top_k": call.dims["top_k"],
+        "group": None,
+    }
+
+
+def _routed(call: Call) -> dict[str, Tensor]:
+    """The rank's tokens and the router."""
     gate_weight = call.normal("gate_weight", ("num_experts", "N"), std=0.5 * call.dims["N"] ** -0.5, shared=True)
     gate_bias = _popularity(call)
     return {
         "hidden_states": _tokens(call, gate_weight, gate_bias),
         "gate_weight": gate_weight,
         "gate_bias": gate_bias,
+    }
+
+
+def _network(call: Call) -> Arguments:
+    """The rank's own network with its adapters: all that others' tokens need of it."""
+    return {
         "gate_proj": _linear(call, "gate_proj", "inter_dim", "N"),
         "up_proj": _linear(call, "up_proj", "inter_dim", "N"),
         "down_proj": _linear(call, "down_proj", "N", "inter_dim"),
         **_adapters(call),
-        "num_experts": call.dims["num_experts"],
-        "top_k": call.dims["top_k"],
-        "group": None,
     }
 
 
@@ -102,7 +116,7 @@ def expected(call: Call, *, owners: int) -> tuple[Tensor, ...]:
 
     `owners` neighbouring ranks form a group and own the experts in blocks.
     """
-    own = draw(call)
+    own = _routed(call)
     tokens = own["hidden_states"].double()
     logits = tokens @ own["gate_weight"].double().T + own["gate_bias"].double()
     weights, experts = logits.softmax(dim=1).topk(call.dims["top_k"], dim=1)
@@ -112,22 +126,23 @@ def expected(call: Call, *, owners: int) -> tuple[Tensor, ...]:
         is_owned = experts // (call.dims["num_experts"] // owners) == place
         rows = is_owned.any(dim=1).nonzero().squeeze(1)
         owned_weight = (weights * is_owned).sum(dim=1)[rows]
-        out[rows] += owned_weight.unsqueeze(1) * expert(tokens[rows], draw(call.at_rank(first + place)))
+        made = expert(tokens[rows], _network(call.at_rank(first + place)))
+        out.index_add_(0, rows, made.mul_(owned_weight.unsqueeze(1)))
     return (out,)
 
 
 def expert(rows: Tensor, arguments: Mapping[str, Any]) -> Tensor:
     """What the rank with these arguments makes of token rows (n, N), in the dtype of `rows`."""
-    gate = project(rows, arguments, "gate")
-    return project(nn.functional.silu(gate) * project(rows, arguments, "up"), arguments, "down")
+    gate = nn.functional.silu(project(rows, arguments, "gate"), inplace=True)
+    return project(gate.mul_(project(rows, arguments, "up")), arguments, "down")
 
 
 def project(rows: Tensor, arguments: Mapping[str, Any], name: str) -> Tensor:
     """The projection called `name` with its bias and its adapter, where there is one."""
     module = arguments[f"{name}_proj"]
     parts = module.tensors if isinstance(module, Module) else dict(module.named_parameters())
-    out = nn.functional.linear(rows, parts["weight"].to(rows.dtype), parts["bias"].to(rows.dtype))
+    out = (rows @ parts["weight"].to(rows.dtype).T).add_(parts["bias"].to(rows.dtype))
     if f"lora_{name}_A" in arguments:
         narrow, wide = (arguments[f"lora_{name}_{part}"].to(rows.dtype) for part in "AB")
-        out = out + (rows @ narrow.T) @ wide.T
+        out.addmm_(rows @ narrow.T, wide.T)
     return out
