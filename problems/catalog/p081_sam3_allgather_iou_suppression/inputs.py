@@ -12,11 +12,9 @@ COPIES = 0.85
 def make_inputs(call: Call) -> Arguments:
     """Masks (n, Hm, Wm) and scores (n,) of the rank's n objects, and what all ranks know of all O objects."""
     counts = object_counts(call)
-    first = sum(counts[: call.rank])
-    own = slice(first, first + counts[call.rank])
     return {
-        "low_res_masks_local": _masks(call, own),
-        "obj_scores_local": call.normal("obj_scores_local", (counts[call.rank],), std=3.0),
+        "low_res_masks_local": draw_masks(call, counts, discs(call)),
+        "obj_scores_local": draw_scores(call, counts),
         "num_obj_per_gpu": counts,
         "last_occluded": _last_occluded(call),
         "iou_threshold": THRESHOLD,
@@ -60,19 +58,29 @@ def _last_occluded(call: Call) -> Tensor:
     return last
 
 
-def _masks(call: Call, own: slice) -> Tensor:
-    """Logits: positive inside a disc, negative outside, with noise that seldom changes the sign."""
-    centre, radius = _discs(call)
+def draw_scores(call: Call, counts: list[int]) -> Tensor:
+    """The scores of the rank's objects."""
+    return call.normal("obj_scores_local", (counts[call.rank],), std=3.0)
+
+
+def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -> Tensor:
+    """Logits of the rank's part of the discs of `everyone`.
+
+    They are positive inside a disc, negative outside, with noise that seldom changes the sign.
+    """
+    centre, radius = everyone
+    first = sum(counts[: call.rank])
+    own = slice(first, first + counts[call.rank])
     side = call.dims["Hm"]
     pixels = torch.arange(side, device=call.device, dtype=torch.float32)
     far = (pixels.view(1, side, 1) - centre[own, 0].view(-1, 1, 1)).square()
     far = far + (pixels.view(1, 1, side) - centre[own, 1].view(-1, 1, 1)).square()
     inside = far.sqrt() <= radius[own].view(-1, 1, 1)
-    noise = call.normal("noise", (own.stop - own.start, "Hm", "Wm"), dtype=torch.float32)
+    noise = call.normal("noise", (counts[call.rank], "Hm", "Wm"), dtype=torch.float32)
     return (torch.where(inside, 3.0, -3.0) + noise).to(call.dtype)
 
 
-def _discs(call: Call) -> tuple[Tensor, Tensor]:
+def discs(call: Call) -> tuple[Tensor, Tensor]:
     """Centres (O, 2) and radii (O,) of all objects, in pixels, the same on every rank.
 
     An object is a copy of one before it with probability `COPIES`, shifted by up to 0.45 of its radius in each
@@ -80,13 +88,13 @@ def _discs(call: Call) -> tuple[Tensor, Tensor]:
     """
     side = call.dims["Hm"]
     draws = call.uniform("discs", ("O", 6), dtype=torch.float32, shared=True).tolist()
-    discs = [((0.2 + 0.6 * x) * side, (0.2 + 0.6 * y) * side, (0.08 + 0.12 * size) * side) for x, y, size, *_ in draws]
+    found = [((0.2 + 0.6 * x) * side, (0.2 + 0.6 * y) * side, (0.08 + 0.12 * size) * side) for x, y, size, *_ in draws]
     for place, (*_, chance, right, down) in enumerate(draws[1:], start=1):
         if chance < COPIES:
-            x, y, radius = discs[int(chance / COPIES * place)]
-            discs[place] = (x + (right - 1 / 2) * 0.9 * radius, y + (down - 1 / 2) * 0.9 * radius, radius)
+            x, y, radius = found[int(chance / COPIES * place)]
+            found[place] = (x + (right - 1 / 2) * 0.9 * radius, y + (down - 1 / 2) * 0.9 * radius, radius)
     for (copy, original), telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
-        x, y, radius = discs[original]
-        discs[copy] = (x + telling_shift * radius, y, radius)
-    found = torch.tensor(discs, dtype=torch.float32, device=call.device)
-    return found[:, :2], found[:, 2]
+        x, y, radius = found[original]
+        found[copy] = (x + telling_shift * radius, y, radius)
+    whole = torch.tensor(found, dtype=torch.float32, device=call.device)
+    return whole[:, :2], whole[:, 2]

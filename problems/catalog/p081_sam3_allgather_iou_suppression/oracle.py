@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p081_sam3_allgather_iou_suppression.inputs import make_inputs
+from problems.catalog.p081_sam3_allgather_iou_suppression.inputs import discs, draw_masks, draw_scores, make_inputs
 from problems.values import Call
 
 SUPPRESSED = -10.0
@@ -11,17 +11,19 @@ SUPPRESSED = -10.0
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`masks_global` (O, Hm, Wm), `scores_global` (O,) in float32 and `to_suppress` (O,) bool."""
-    ranks = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
-    masks = torch.cat([each["low_res_masks_local"] for each in ranks]).float()
-    scores = torch.cat([each["obj_scores_local"] for each in ranks]).float()
+    own = make_inputs(call)
+    counts, everyone = own["num_obj_per_gpu"], discs(call)
+    ranks = [call.at_rank(rank) for rank in range(call.world_size)]
+    masks = torch.cat([draw_masks(rank, counts, everyone) for rank in ranks]).float()
+    scores = torch.cat([draw_scores(rank, counts) for rank in ranks]).float()
     overlap = _overlaps(masks)
-    last = ranks[0]["last_occluded"]
-    if ranks[0]["reverse"]:
+    last = own["last_occluded"]
+    seen = last > -1
+    if own["reverse"]:
         last = _reversed(last)
     # An entry (i, j): i gives way to j. Recency counts only where the other was occluded at all.
-    seen = ranks[0]["last_occluded"] > -1
     gives_way = (last.unsqueeze(1) > last.unsqueeze(0)) & seen.unsqueeze(0)
-    strong = (overlap >= ranks[0]["iou_threshold"]) & ~torch.eye(len(last), dtype=torch.bool, device=call.device)
+    strong = (overlap >= own["iou_threshold"]) & ~torch.eye(len(last), dtype=torch.bool, device=call.device)
     to_suppress = (strong & gives_way).any(dim=1)
     masks[to_suppress] = SUPPRESSED
     return masks, scores, to_suppress
@@ -33,9 +35,15 @@ def _reversed(last: Tensor) -> Tensor:
 
 
 def _overlaps(masks: Tensor) -> Tensor:
-    """Intersection over union of every pair, (O, O) float32; counts are exact, the quotient is rounded once."""
-    inside = (masks > 0).flatten(1).double()
-    both = inside @ inside.T
-    sizes = inside.sum(dim=1)
+    """Intersection over union of every pair, (O, O) float32; the quotient is rounded once.
+
+    Counts of pixels are exact in float32, which has all integers up to 2^24, in whatever order they are added up. They
+    are counted in every row of the masks first: one product of few objects with very many pixels has few sums, each of
+    them long, which keeps little of a GPU busy.
+    """
+    inside = (masks > 0).float()
+    rows = inside.transpose(0, 1)
+    both = (rows @ rows.mT).sum(dim=0)
+    sizes = inside.flatten(1).sum(dim=1)
     either = (sizes.unsqueeze(0) + sizes.unsqueeze(1) - both).clamp(min=1)
-    return both.float() / either.float()
+    return both / either
