@@ -44,9 +44,12 @@ class Projected:
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's Gaussians and cameras, the size of the image and the limits."""
-    viewmats, intrinsics = _cameras(call, call.rank)
+    cameras = every_camera(call)
+    drawn, seen = candidates(call, cameras)
+    chosen = first_safe(call, seen)
+    viewmats, intrinsics = (matrices[own_cameras(call)].clone() for matrices in cameras)
     return {
-        **_gaussians(call),
+        **{name: tensor[chosen] for name, tensor in drawn.items()},
         "viewmats": viewmats,
         "Ks": intrinsics,
         "image_width": call.dims["wd"],
@@ -58,52 +61,55 @@ def make_inputs(call: Call) -> Arguments:
     }
 
 
-def _gaussians(call: Call) -> Arguments:
-    """Means, rotations, scales, opacities and colours of the rank's n Gaussians: of a few more, the first safe ones.
+def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], Projected]:
+    """Means, rotations, scales, opacities and colours of more than the n Gaussians of the rank, in all `cameras`.
 
     Most are at most four or five pixels wide where the scene is; one in 16 is a good part of the image.
     """
     count = call.dims["n"] * 5 // 4 + 256
     is_large = call.uniform("large", (count, 1), dtype=torch.float32) < 1 / 16
     size = torch.where(is_large, _LARGE, _SMALL_PIXELS / min(call.dims["wd"], call.dims["ht"]))
-    scales = call.uniform("scales", (count, 3), low=0.1, dtype=torch.float32) * size
     drawn = {
         "means": call.uniform("means", (count, 3), low=-_SCENE, high=_SCENE, dtype=torch.float32),
         "quats": call.normal("quats", (count, 4), dtype=torch.float32),
-        "scales": scales,
+        "scales": call.uniform("scales", (count, 3), low=0.1, dtype=torch.float32) * size,
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
-    seen = project(call, drawn["means"], drawn["quats"], drawn["scales"], *every_camera(call))
+    return drawn, project(call, drawn["means"], drawn["quats"], drawn["scales"], *cameras)
+
+
+def first_safe(call: Call, seen: Projected) -> Tensor:
+    """Which of the candidates are the rank's Gaussians: the first n that are safe in every camera."""
     chosen = seen.safe.all(dim=0).nonzero()[: call.dims["n"], 0]
     if len(chosen) < call.dims["n"]:
-        raise ValueError(f"only {len(chosen)} of {count} Gaussians are safe, {call.dims['n']} are needed")
-    return {name: tensor[chosen] for name, tensor in drawn.items()}
+        raise ValueError(f"only {len(chosen)} of {seen.safe.shape[1]} Gaussians are safe, {call.dims['n']} are needed")
+    return chosen
+
+
+def own_cameras(call: Call) -> slice:
+    """The rank's cameras among those of all ranks."""
+    return slice(call.rank * call.dims["Cl"], (call.rank + 1) * call.dims["Cl"])
 
 
 def every_camera(call: Call) -> tuple[Tensor, Tensor]:
-    """View matrices (W*Cl, 4, 4) and intrinsics (W*Cl, 3, 3) of all ranks' cameras, in order."""
-    viewmats, intrinsics = zip(*(_cameras(call, rank) for rank in range(call.world_size)), strict=True)
-    return torch.cat(viewmats), torch.cat(intrinsics)
-
-
-def _cameras(call: Call, rank: int) -> tuple[Tensor, Tensor]:
-    """View matrices (Cl, 4, 4) and intrinsics (Cl, 3, 3) of a rank's cameras, in float32.
+    """View matrices (W*Cl, 4, 4) and intrinsics (W*Cl, 3, 3) of all ranks' cameras, in order and in float32.
 
     A camera stands about `_DISTANCE` from the middle, in a random direction, and looks nearly at it. Focal lengths and
     principal points differ between cameras.
     """
-    call, cameras = call.at_rank(rank), call.dims["Cl"]
-    draw = call.normal("cameras", (cameras, 9), dtype=torch.float32).double()
+    ranks, cameras = [call.at_rank(rank) for rank in range(call.world_size)], call.dims["Cl"]
+    draw = torch.cat([rank.normal("cameras", (cameras, 9), dtype=torch.float32) for rank in ranks]).double()
     forward = torch.nn.functional.normalize(draw[:, :3], dim=1)
     right = torch.nn.functional.normalize(torch.linalg.cross(forward, draw[:, 3:6]), dim=1)
-    viewmats = torch.eye(4, dtype=torch.float64, device=call.device).repeat(cameras, 1, 1)
+    viewmats = torch.eye(4, dtype=torch.float64, device=call.device).repeat(len(draw), 1, 1)
     viewmats[:, :3, :3] = torch.stack([right, torch.linalg.cross(forward, right), forward], dim=1)
     viewmats[:, :3, 3] = draw[:, 6:] * 0.05
     viewmats[:, 2, 3] += _DISTANCE
-    jitter = call.uniform("intrinsics", (cameras, 4), low=-1.0, dtype=torch.float32).double()
+    shifts = [rank.uniform("intrinsics", (cameras, 4), low=-1.0, dtype=torch.float32) for rank in ranks]
+    jitter = torch.cat(shifts).double()
     width, height = call.dims["wd"], call.dims["ht"]
-    intrinsics = torch.zeros(cameras, 3, 3, dtype=torch.float64, device=call.device)
+    intrinsics = torch.zeros(len(draw), 3, 3, dtype=torch.float64, device=call.device)
     intrinsics[:, 0, 0] = 0.8 * min(width, height) * (1 + 0.2 * jitter[:, 0])
     intrinsics[:, 1, 1] = 0.8 * min(width, height) * (1 + 0.2 * jitter[:, 1])
     intrinsics[:, 0, 2] = width * (0.5 + 0.1 * jitter[:, 2])
