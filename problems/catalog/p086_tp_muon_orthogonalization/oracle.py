@@ -39,15 +39,33 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (rows, cl): the rank's part of the iterated matrix."""
     every = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
     options = every[0]
-    whole = torch.cat([arguments["x"].double() for arguments in every], dim=options["partition_dim"])
+    whole = torch.cat([arguments["x"] for arguments in every], dim=options["partition_dim"]).double()
     whole /= whole.norm().clamp(min=1e-7)
     # (X X^T)^k X = X (X^T X)^k: the smaller Gram matrix gives the same.
     transposed = whole.shape[0] > whole.shape[1]
     matrix = whole.T if transposed else whole
     triples = TRIPLES[options["coefficient_type"]]
-    for step in range(options["steps"]):
-        a, b, c = triples[step % len(triples)]
-        gram = matrix @ matrix.T
-        matrix = a * matrix + (b * gram + c * gram @ gram) @ matrix
+    matrix = _factor(matrix @ matrix.T, [triples[step % len(triples)] for step in range(options["steps"])]) @ matrix
     whole = matrix.T if transposed else matrix
     return (whole.chunk(call.world_size, dim=options["partition_dim"])[call.rank].clone(),)
+
+
+def _factor(gram: Tensor, triples: list[tuple[float, float, float]]) -> Tensor:
+    """What all steps together multiply a matrix X with, where `gram` is X X^T.
+
+    A step multiplies X with a polynomial P of its Gram matrix G, and the next Gram matrix is P G P. So nothing but the
+    first Gram matrix and the result takes products as long as X.
+    """
+    step = factor = _polynomial(gram, *triples[0])
+    for triple in triples[1:]:
+        gram = step @ gram @ step
+        step = _polynomial(gram, *triple)
+        factor = step @ factor
+    return factor
+
+
+def _polynomial(gram: Tensor, a: float, b: float, c: float) -> Tensor:
+    """The polynomial a I + b G + c G^2."""
+    step = (b * gram).addmm_(gram, gram, alpha=c)
+    step.diagonal().add_(a)
+    return step
