@@ -95,7 +95,7 @@ def attend(
         block = queries[heads, rows] * scale
         total, mass = torch.zeros_like(block), torch.zeros_like(block[:, :, :1])
         for columns, diagonal in seen:
-            weights = (block @ keys[heads, columns].mT).exp_()
+            weights = torch.bmm(block, keys[heads, columns].mT).exp_()
             if diagonal is not None:
                 weights.tril_(diagonal)
             mass += weights.sum(dim=2, keepdim=True)
