@@ -63,9 +63,13 @@ class Routing:
         return (self.choices.unsqueeze(0) == experts.view(-1, 1, 1)).any(dim=2)
 
 
-def draw(call: Call) -> Routing:
-    """The routing of `call` (dimensions M, E, topk, T = topk * M) for its rank."""
-    counts = _counts(call)
+def draw(call: Call, counts: Tensor | None = None) -> Routing:
+    """The routing of `call` (dimensions M, E, topk, T = topk * M) for its rank.
+
+    Whoever draws several ranks' passes `draw_counts(call)`, which is the same for all of them.
+    """
+    if counts is None:
+        counts = draw_counts(call)
     # In the order of experts, rows i and i + M belong to one token: at most M rows per expert never meet themselves.
     experts = torch.arange(call.dims["E"]).repeat_interleave(counts[call.rank])
     choices = experts.view(call.dims["topk"], call.dims["M"]).t().to(call.device)
@@ -73,8 +77,8 @@ def draw(call: Call) -> Routing:
     return Routing(counts=counts, choices=choices[order].sort(dim=1).values, rank=call.rank)
 
 
-def _counts(call: Call) -> Tensor:
-    """Rows from each rank to each expert, W x E: every rank sends and receives T in all, no expert more than M."""
+def draw_counts(call: Call) -> Tensor:
+    """Rows from each rank to each expert, W x E on the CPU: every rank sends and receives T, no expert more than M."""
     world_size, rows = call.world_size, call.dims["T"]
     even = int(rows * EVEN) // world_size
     between = torch.full((world_size, world_size), even)
@@ -82,9 +86,9 @@ def _counts(call: Call) -> Tensor:
     layers = 2 * world_size
     cuts = call.integers("cuts", (layers - 1,), low=0, high=rest + 1, shared=True).sort().values.cpu()
     shares = torch.diff(cuts, prepend=torch.tensor([0]), append=torch.tensor([rest]))
-    for layer, share in enumerate(shares.tolist()):
-        targets = call.permutation(f"targets{layer}", world_size, shared=True).cpu()
-        between[torch.arange(world_size), targets] += share
+    targets = torch.stack([call.permutation(f"targets{layer}", world_size, shared=True) for layer in range(layers)])
+    # Layer by layer each rank sends a share to its target.
+    between.scatter_add_(1, targets.t().cpu(), shares.expand(world_size, layers))
     return _split_over_experts(call, between)
 
 

@@ -11,7 +11,7 @@ def make_inputs(call: Call) -> Arguments:
     """Tokens (M, N), their routing as a mask (E, topk, M), and the counts that follow from all ranks' routings."""
     routing = draw(call)
     return {
-        "hidden_states": call.normal("hidden_states", ("M", "N")),
+        "hidden_states": hidden_states(call),
         "expert_mask": _mask(call, routing),
         "num_experts": call.dims["E"],
         "input_splits": routing.sent,
@@ -19,6 +19,11 @@ def make_inputs(call: Call) -> Arguments:
         "num_global_tokens_per_local_expert": routing.per_local_expert.to(call.device),
         "group": None,
     }
+
+
+def hidden_states(call: Call) -> Tensor:
+    """The rank's tokens (M, N)."""
+    return call.normal("hidden_states", ("M", "N"))
 
 
 def _mask(call: Call, routing: Routing) -> Tensor:

@@ -1,21 +1,18 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
 from problems.expert_routing import draw
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
-    """Expert outputs (T, N), grouped by local expert and then by source, and the routing that brought them here.
-
-    Outputs are long-tailed, so that an 8-bit payload loses more than rounding to bfloat16 does.
-    """
+    """Expert outputs (T, N), grouped by local expert and then by source, and the routing that brought them here."""
     routing = draw(call)
-    scores = call.normal("routing_weights", ("M", "topk"), dtype=torch.float32)
     return {
-        "expert_outputs": call.long_tailed("expert_outputs", ("T", "N")),
-        "routing_weights": scores.softmax(dim=1).to(call.dtype),
+        "expert_outputs": expert_outputs(call),
+        "routing_weights": routing_weights(call),
         "selected_experts": routing.choices,
         "num_experts": call.dims["E"],
         "input_splits": routing.sent,
@@ -26,3 +23,16 @@ def make_inputs(call: Call) -> Arguments:
         "org_hidden_states_shape": torch.Size(call.shape(("M", "N"))),
         "group": None,
     }
+
+
+def expert_outputs(call: Call) -> Tensor:
+    """What the rank's experts made of the rows they received (T, N).
+
+    Outputs are long-tailed, so that an 8-bit payload loses more than rounding to bfloat16 does.
+    """
+    return call.long_tailed("expert_outputs", ("T", "N"))
+
+
+def routing_weights(call: Call) -> Tensor:
+    """The weights (M, topk) of the experts that the rank's tokens chose."""
+    return call.normal("routing_weights", ("M", "topk"), dtype=torch.float32).softmax(dim=1).to(call.dtype)
