@@ -1,8 +1,10 @@
 """The builder's inside for Triton: run the submission on tensors without memory and compile what it launches.
 
 No GPU is needed: Triton compiles for a target that it is told, and keeps the result under a key of source, argument
-types, target and versions, which a rank finds again. What cannot be traced (values that decide a branch, calls into a
-device) is compiled in the first call on the ranks, as without this module; nothing here decides a verdict.
+types, target and versions, which a rank finds again. The same goes for the C modules that load and launch kernels,
+which Triton has the host's compiler build where a kernel is launched for the first time. What cannot be traced (values
+that decide a branch, calls into a device) is compiled in the first call on the ranks, as without this module; nothing
+here decides a verdict.
 """
 
 import contextlib
@@ -173,6 +175,9 @@ def _record_kernels(capability: int, device: Any) -> list[str]:
 
         given = {name: typed(value) for name, value in named.items()}
         kernel = launch(self, *map(typed, arguments), grid=grid, warmup=True, **given)
+        # What is missing here, the driver's library for one, is missing for no rank: it builds them by itself.
+        with contextlib.suppress(Exception):
+            _build_launcher(kernel)
         compiled.append(self.fn.__name__)
         return kernel
 
@@ -184,6 +189,14 @@ def _record_kernels(capability: int, device: Any) -> list[str]:
     JITFunction.run = run
     Autotuner.run = run_each
     return compiled
+
+
+def _build_launcher(kernel: Any) -> None:
+    """Have the C modules built with which a rank loads and launches `kernel`; Triton keeps them in its cache."""
+    from triton.backends.nvidia.driver import CudaLauncher, CudaUtils  # noqa: PLC0415
+
+    CudaUtils()
+    CudaLauncher(kernel.src, kernel.metadata)
 
 
 def _stand_in_for_devices(rank: int, world_size: int, device: Any, *, capability: int) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from evaluator.errors import EvaluatorError
 
 _FRAME = struct.Struct("<4sIQ")
-_ARTEFACT = re.compile(r"(?:[0-9a-f]{32}/[A-Za-z_][A-Za-z0-9_]{0,127}\.so|triton/[A-Z2-7]{52}/[A-Za-z_][\w.]{0,191})\Z")
+_MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
+_ARTEFACT = re.compile(rf"(?:{_MODULE}|{_KERNEL})\Z", re.ASCII)
 _RESULT = "result.json"
 _CHUNK = 1 << 20
 

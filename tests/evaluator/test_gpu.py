@@ -99,6 +99,8 @@ class TestOnGpus:
         if backend is Backend.CUDA:
             assert report.build.succeeded
             assert report.build.artefacts
+        if backend is Backend.TRITON:
+            assert any("/__triton_launcher" in name for name in report.build.artefacts)
 
     @pytest.mark.parametrize(("name", "problem", "verdicts"), BROKEN)
     def test_a_broken_submission_gets_its_verdict_and_the_next_one_passes(self, judge, name, problem, verdicts):
