@@ -141,7 +141,7 @@ class Judge:
             self._canaries = self._canaries[-1:]
             try:
                 self._refuse_in_quarantine()
-                evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang, settle=self._settle)
+                evaluation.run(take_oracle=self._take_oracle, take_gang=self._take_gang, settle=self.wait_until_warm)
             except EvaluationCancelled:
                 raise
             except EvaluatorError as error:
@@ -156,6 +156,16 @@ class Judge:
                 canaries=tuple(self._canaries),
                 driver_faults=self._health.driver_faults,
             )
+
+    def wait_until_warm(self) -> None:
+        """Return once the gangs that wait for an evaluation have started; one that does not is ended."""
+        for gang in list(self._waiting):
+            try:
+                gang.wait_until_ready(cancelled=never)
+            except EvaluatorError as error:
+                logger.warning("a gang that was to wait for its submission is given up: %s", error)
+                self._waiting.remove(gang)
+                gang.close()
 
     def close(self) -> None:
         """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
@@ -234,16 +244,6 @@ class Judge:
         is_second = self.profile.vigilance.second_gang_share if share is None else share
         while len(self._waiting) < (2 if is_second else 1):
             self._waiting.append(self._start_gang())
-
-    def _settle(self) -> None:
-        """Wait until the gangs that are kept for later have started; one that does not is ended."""
-        for gang in list(self._waiting):
-            try:
-                gang.wait_until_ready(cancelled=never)
-            except EvaluatorError as error:
-                logger.warning("a gang that was to wait for its submission is given up: %s", error)
-                self._waiting.remove(gang)
-                gang.close()
 
     def _end(self, evaluation: Evaluation) -> None:
         """Clean up after an evaluation, and start further gangs only then: a start would disturb a measurement."""

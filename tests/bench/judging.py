@@ -1,9 +1,9 @@
 """How long judging takes by stage, cold and warm, and how far scores of one submission lie apart.
 
-`python -m tests.bench.judging [--profile cpux2] [--times 5] [--trials 1] [SLUG FILE BACKEND ...]` judges every
-submission once with a judge that has just started (cold) and then again and again with the same judge (warm). For
-comparison it launches the problem's reference the way of a benchmark script, two launches a trial at every size that
-counts.
+`python -m tests.bench.judging [--profile cpux2] [--mode ranked] [--times 5] [--trials 1] [SLUG FILE BACKEND ...]`
+judges every submission once with a judge that has just started (cold) and then again and again with the same judge,
+each time when its ranks stand ready (warm). For comparison it launches the problem's reference the way of a benchmark
+script, two launches a trial at every size that counts.
 """
 
 import argparse
@@ -56,19 +56,25 @@ def line(kind: str, report: EvaluationReport, seconds: float) -> str:
     return f"{kind:8} {report.mode:7} {report.verdict:18} {told}  score {score}  [{stages}]"
 
 
-def measure(profile: str, jobs: Sequence[tuple[str, Path, Backend]], *, times: int, trials: int) -> None:
-    """Judge every job cold in both modes, then `times` times warm; make `trials` trials by launches."""
+def measure(
+    profile: str, jobs: Sequence[tuple[str, Path, Backend]], *, modes: Sequence[Mode], times: int, trials: int
+) -> None:
+    """Judge every job cold in every mode, then `times` times warm; make `trials` trials by launches."""
     for slug, path, backend in jobs:
         print(f"{slug} {path.name} {backend} on {profile}")
-        for mode in (Mode.CHECK, Mode.RANKED):
+        for mode in modes:
             wanted = request(slug, path, backend, profile=profile, mode=mode)
             start = time.monotonic()
             with Judge(JudgeSettings(profile=profile)) as judge:
                 report, _ = judged(judge, wanted)
                 print(line("cold", report, time.monotonic() - start), flush=True)
-                warm = [judged(judge, wanted) for _ in range(times)]
-            for report, seconds in warm:
-                print(line("warm", report, seconds), flush=True)
+                warm = []
+                for _ in range(times):
+                    start = time.monotonic()
+                    judge.wait_until_warm()
+                    waited = time.monotonic() - start
+                    warm.append(judged(judge, wanted))
+                    print(f"{line('warm', *warm[-1])}, ready after {waited:.2f} s", flush=True)
             scores = [report.timing.score for report, _ in warm if report.timing]
             if scores:
                 spread = max(scores) / min(scores) - 1
@@ -89,6 +95,7 @@ def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", default="cpux2")
+    parser.add_argument("--mode", type=Mode, action="append", help="check and ranked by default")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--trials", type=int, default=1, help="trials of two launches each, for comparison")
     parser.add_argument("jobs", nargs="*", help="SLUG FILE BACKEND, repeated; the all-reduce's reference by default")
@@ -96,7 +103,8 @@ def main() -> None:
     words = options.jobs or ["allreduce", str(registry.folder("allreduce") / "reference.py"), "pytorch"]
     triples = zip(words[::3], words[1::3], words[2::3], strict=True)
     jobs = [(slug, Path(path), Backend(backend)) for slug, path, backend in triples]
-    measure(options.profile, jobs, times=options.times, trials=options.trials)
+    modes = options.mode or [Mode.CHECK, Mode.RANKED]
+    measure(options.profile, jobs, modes=modes, times=options.times, trials=options.trials)
 
 
 if __name__ == "__main__":
