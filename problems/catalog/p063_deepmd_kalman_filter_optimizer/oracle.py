@@ -4,35 +4,31 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p063_deepmd_kalman_filter_optimizer.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`weights` of all ranks, `P`, `kalman_lambda_next`, and the rank's `own_weights` and `own_P` once more."""
     own = make_inputs(call)
     lam, nue = own["kalman_lambda"], own["kalman_nue"]
-    gains, total = [], torch.zeros((), dtype=torch.float64, device=call.device)
+    total = torch.zeros((), dtype=torch.float64, device=call.device)
+    gains, weights, errors = [], [], []
     for rank in range(call.world_size):
-        sent = make_inputs(call.at_rank(rank))
-        gains.append([covariance.mv(derivative[:, 0]) for covariance, derivative in _blocks(sent)])
-        shares = [gain.dot(derivative[:, 0]) for gain, derivative in zip(gains[-1], sent["H"], strict=True)]
-        total += sum(shares) + lam * len(shares)
-    weights = [_updated(make_inputs(call.at_rank(rank)), gains[rank], total) for rank in range(call.world_size)]
+        sent = own if rank == call.rank else make_inputs(call.at_rank(rank))
+        derivatives = [derivative[:, 0] for derivative in sent["H"]]
+        gains.append([covariance.mv(derivative) for covariance, derivative in zip(sent["P"], derivatives, strict=True)])
+        total += torch.cat(gains[-1]).dot(torch.cat(derivatives)) + lam * len(derivatives)
+        weights.append(torch.stack(sent["weights"]))
+        errors.append(sent["error"])
+    new_weights = [
+        weight + error * torch.stack(gain)[..., None] / total
+        for weight, error, gain in zip(weights, errors, gains, strict=True)
+    ]
     updated = torch.stack(
         [
-            (covariance - gain.outer(gain) / total) / lam
+            covariance.addr(gain, gain / total, alpha=-1) / lam
             for covariance, gain in zip(own["P"], gains[call.rank], strict=True)
         ]
     )
     following = torch.tensor(nue * lam + 1 - nue, dtype=torch.float64, device=call.device)
-    return torch.cat(weights), updated, following, weights[call.rank], updated
-
-
-def _blocks(arguments: Arguments) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(arguments["P"], arguments["H"], strict=True))
-
-
-def _updated(arguments: Arguments, gains: list[Tensor], total: Tensor) -> Tensor:
-    """The new weights (nb, nk, 1) of a rank."""
-    blocks = zip(arguments["weights"], gains, strict=True)
-    return torch.stack([weight + arguments["error"] * gain[:, None] / total for weight, gain in blocks])
+    return torch.cat(new_weights), updated, following, new_weights[call.rank], updated
