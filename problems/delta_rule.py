@@ -63,8 +63,8 @@ class Blocks:
         added = until_end @ self.change
         states = added.new_empty((len(added) + 1, *first.shape))
         states[0] = first
-        for block, matrix in enumerate(kept):
-            torch.baddbmm(added[block], matrix, states[block], out=states[block + 1])
+        for matrix, more, before, after in zip(kept, added, states[:-1], states[1:], strict=True):
+            torch.baddbmm(more, matrix, before, out=after)
         return states
 
     def answers(self, queries: Tensor, states: Tensor) -> Tensor:
@@ -80,6 +80,7 @@ class Blocks:
 
 def _in_blocks(tokens: Tensor) -> Tensor:
     """(B, T, H, d) as (N, B * H, BLOCK, d), the last block filled with zeros: tokens that change nothing."""
-    tokens = torch.nn.functional.pad(tokens, (0, 0, 0, 0, 0, -tokens.shape[1] % BLOCK))
+    if missing := -tokens.shape[1] % BLOCK:
+        tokens = torch.nn.functional.pad(tokens, (0, 0, 0, 0, 0, missing))
     blocks: Tensor = tokens.unflatten(1, (-1, BLOCK)).permute(1, 0, 3, 2, 4).flatten(1, 2)
     return blocks
