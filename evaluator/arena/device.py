@@ -88,6 +88,23 @@ def forget_persisting_lines(device: torch.device) -> None:
         _checked(_driver().cuCtxResetPersistingL2Cache())
 
 
+def l2_aside(device: torch.device) -> int:
+    """Bytes of the L2 cache that are set aside for lines that persist; 0 where that cannot be asked."""
+    if not is_available(device):
+        return 0
+    driver = _driver()
+    return int(_checked(driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)))
+
+
+def set_l2_aside(device: torch.device, size: int) -> int:
+    """Have `size` bytes of the L2 cache set aside for lines that persist; returns how many were until now."""
+    known = l2_aside(device)
+    if known != size:
+        driver = _driver()
+        _checked(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size))
+    return known
+
+
 def _driver() -> Any:
     # Imported on GPU nodes only; CPU nodes do not have the package.
     from cuda.bindings import driver  # noqa: PLC0415
