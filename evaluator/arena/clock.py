@@ -66,11 +66,10 @@ class Stopwatch:
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
         self._forget = devices.forget_persisting_lines
-        self._set_aside = devices.set_l2_aside
         self._scratch: torch.Tensor | None = None
         if device.type == "cuda":
             self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
-        self._own_aside = self._aside = devices.l2_aside(device)
+        self._share = devices.L2Share(device)
 
     def run(
         self,
@@ -119,8 +118,7 @@ class Stopwatch:
         now, synchronize = self._now, torch.cuda.synchronize
         begin, finish, taken = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         assert self._scratch is not None
-        # What the program sets aside of the L2 cache is its own while it is timed; it would slow everything else.
-        self._set_aside(self._device, self._aside)
+        self._share.give()
         self._forget(self._device)
         self._scratch.zero_()  # a warm L2 would time the contents of the call before
         synchronize()
@@ -136,7 +134,7 @@ class Stopwatch:
         reached = now()
         synchronize()  # work on streams that the current one does not wait for shows as a second, later end
         late = now() - reached
-        self._aside = self._set_aside(self._device, self._own_aside)
+        self._share.take_back()
         claimed = int(begin.elapsed_time(finish) * 1e6)
         return Timed(
             returned=returned,

@@ -105,6 +105,26 @@ def set_l2_aside(device: torch.device, size: int) -> int:
     return known
 
 
+class L2Share:
+    """What a program sets aside of the L2 cache: its own while it is timed; it would slow everything else."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Made before there is a program: what is set aside now is meant for everything else."""
+        self._device = device
+        self._others = self._programs = l2_aside(device)
+
+    def give(self) -> None:
+        """Have set aside what the program last asked for, in a call or at any time since, such as its import."""
+        asked = l2_aside(self._device)
+        if asked != self._others:
+            self._programs = asked
+        set_l2_aside(self._device, self._programs)
+
+    def take_back(self) -> None:
+        """Note what the program has set aside and have set aside what was before there was a program."""
+        self._programs = set_l2_aside(self._device, self._others)
+
+
 def _driver() -> Any:
     # Imported on GPU nodes only; CPU nodes do not have the package.
     from cuda.bindings import driver  # noqa: PLC0415
