@@ -69,7 +69,7 @@ class Stopwatch:
         self._scratch: torch.Tensor | None = None
         if device.type == "cuda":
             self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
-        self._share = devices.L2Share(device)
+        self._share = devices.L2Share.of(device)
 
     def run(
         self,

@@ -4,6 +4,8 @@ The oracle creates an area, the sandbox rank maps the same memory, and contents 
 through the host. Legacy IPC handles do not work across process namespaces; descriptors do.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -96,33 +98,42 @@ def l2_aside(device: torch.device) -> int:
     return int(_checked(driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)))
 
 
-def set_l2_aside(device: torch.device, size: int) -> int:
-    """Have `size` bytes of the L2 cache set aside for lines that persist; returns how many were until now."""
-    known = l2_aside(device)
-    if known != size:
+def set_l2_aside(device: torch.device, size: int) -> None:
+    """Have `size` bytes of the L2 cache set aside for lines that persist."""
+    if l2_aside(device) != size:
         driver = _driver()
         _checked(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size))
-    return known
 
 
 class L2Share:
     """What a program sets aside of the L2 cache: its own while it is timed; it would slow everything else."""
 
-    def __init__(self, device: torch.device) -> None:
-        """Made before there is a program: what is set aside now is meant for everything else."""
-        self._device = device
-        self._others = self._programs = l2_aside(device)
+    def __init__(self, *, read: Callable[[], int], write: Callable[[int], object]) -> None:
+        """Made before there is a program: what is set aside now, in bytes, is meant for everything else.
+
+        Args:
+            read: tells how many bytes are set aside.
+            write: has so many bytes set aside.
+        """
+        self._read, self._write = read, write
+        self._others = self._programs = read()
+
+    @classmethod
+    def of(cls, device: torch.device) -> Self:
+        """The share of the program that runs on `device`."""
+        return cls(read=partial(l2_aside, device), write=partial(set_l2_aside, device))
 
     def give(self) -> None:
         """Have set aside what the program last asked for, in a call or at any time since, such as its import."""
-        asked = l2_aside(self._device)
+        asked = self._read()
         if asked != self._others:
             self._programs = asked
-        set_l2_aside(self._device, self._programs)
+        self._write(self._programs)
 
     def take_back(self) -> None:
-        """Note what the program has set aside and have set aside what was before there was a program."""
-        self._programs = set_l2_aside(self._device, self._others)
+        """Note what the program has set aside, and have set aside what was before there was a program."""
+        self._programs = self._read()
+        self._write(self._others)
 
 
 def _driver() -> Any:

@@ -190,6 +190,7 @@ def test_bent_headers_thousands_of_times(seed: int) -> None:
 
 FRAME = struct.Struct("<4sIQ")
 NAME = "0" * 32 + "/ext.so"
+KERNEL = f"triton/{'A' * 52}/__triton_launcher.cpython-312-x86_64-linux-gnu.so"
 
 
 def frame(name: bytes, content: bytes, *, magic: bytes = b"PKBf", claims: int | None = None) -> bytes:
@@ -200,12 +201,17 @@ FRAMES = st.lists(
     st.one_of(
         st.binary(max_size=80),
         st.just(frame(NAME.encode(), b"\x7fELF")),
+        st.just(frame(KERNEL.encode(), b"\x7fELF")),
         st.just(frame(b"result.json", b'{"extensions": [], "notes": []}')),
         st.builds(frame, st.binary(max_size=300), st.binary(max_size=50)),
         st.builds(lambda size: frame(b"x", b"abc", claims=size), st.sampled_from([0, 2, 4, 2**40, 2**64 - 1])),
-        st.sampled_from([b"../../etc/passwd", b"/etc/passwd", NAME.encode() + b"/../x", b"a/b.so"]).map(
-            lambda name: frame(name, b"x")
-        ),
+        st.sampled_from(
+            [
+                *(b"../../etc/passwd", b"/etc/passwd", NAME.encode() + b"/../x", b"a/b.so"),
+                *(KERNEL.encode() + end for end in (b"/../x", b"\n", b"\0")),
+                *(b"triton/" + b"A" * 52 + end for end in (b"/..", b"/.hidden", b"/-x", b"/")),
+            ]
+        ).map(lambda name: frame(name, b"x")),
     ),
     max_size=6,
 )
@@ -215,8 +221,8 @@ FRAMES = st.lists(
 @given(FRAMES)
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
     sent = build_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
-    assert set(sent.artefacts) <= {NAME}
-    assert builder._judge(sent, seconds=1.0, sightings=()).result.artefacts.keys() <= {NAME}  # noqa: SLF001
+    assert set(sent.artefacts) <= {NAME, KERNEL}
+    assert builder._judge(sent, seconds=1.0, sightings=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
 
 
 OUTCOME = {
