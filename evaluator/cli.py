@@ -25,17 +25,18 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.errors import EvaluatorError
-from evaluator.hardware import ceilings as stored_ceilings
-from evaluator.hardware import profiles
+from evaluator.hardware import ceilings, profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
-from evaluator.host import Judge, JudgeSettings, SandboxChoice, ceilings, sandbox, survey
-from evaluator.host import probe as machine
-from evaluator.host.baselines import BaselineRun
-from evaluator.host.baselines import table as baseline_table
+from evaluator.host import Judge, JudgeSettings, SandboxChoice
 from evaluator.host.judge import no_progress
-from evaluator.host.slot_users import SlotUser
-from evaluator.host.sources import SourceError, read_source
+from evaluator.host.machine import facts
+from evaluator.host.measure import ceiling_run
+from evaluator.host.measure.baselines import BaselineRun
+from evaluator.host.measure.baselines import table as baseline_table
+from evaluator.host.sandbox import bubblewrap, doctor
+from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
+from evaluator.sources import SourceError, read_source
 from problems import registry
 from problems.schema import Problem, SizeName
 
@@ -102,10 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     again.add_argument("--json", action="store_true")
     again.set_defaults(command=compute_again)
-    doctor = commands.add_parser("doctor", help="what this machine can enforce; exit 0 if it may do ranked public work")
-    doctor.add_argument("--profile", default=DEFAULT_PROFILE)
-    doctor.add_argument("--json", action="store_true")
-    doctor.set_defaults(command=examine)
+    examining = commands.add_parser(
+        "doctor", help="what this machine can enforce; exit 0 if it may do ranked public work"
+    )
+    examining.add_argument("--profile", default=DEFAULT_PROFILE)
+    examining.add_argument("--json", action="store_true")
+    examining.set_defaults(command=examine)
     return parser
 
 
@@ -215,20 +218,20 @@ def probe(options: argparse.Namespace) -> int:
     """`probe`: facts about this machine and the profiles that it can judge; with --measure, what it reaches."""
     if options.measure:
         return _measure_ceilings(options)
-    facts = machine.facts()
+    found = facts.facts()
     if options.json:
-        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
     else:
-        for name, value in facts.items():
+        for name, value in found.items():
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             sys.stdout.write(f"{name:<18} {shown}\n")
     return 0
 
 
 def _measure_ceilings(options: argparse.Namespace) -> int:
-    found = ceilings.measure(options.profile)
+    found = ceiling_run.measure(options.profile)
     text = msgspec.json.format(found.to_json().encode(), indent=1) + b"\n"
-    _replace(options.output or stored_ceilings.FOLDER / f"{found.profile}.json", text)
+    _replace(options.output or ceilings.FOLDER / f"{found.profile}.json", text)
     sys.stdout.write(text.decode() if options.json else presentation.ceilings_text(found))
     return 0
 
@@ -292,14 +295,14 @@ def examine(options: argparse.Namespace) -> int:
     return 0 if found.level.is_at_least(profile.sandbox) else 1
 
 
-def _survey(profile: Profile) -> sandbox.Confinement:
+def _survey(profile: Profile) -> bubblewrap.Confinement:
     with tempfile.TemporaryDirectory(prefix="pkb-doctor-") as directory:
         private = Path(directory)
-        sandbox.write_private(private)
+        bubblewrap.write_private(private)
         settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
         user = SlotUser.take(settings.users)
         try:
-            return survey.resolve(profile, settings, private=private, user=user.number if user is not None else None)
+            return doctor.resolve(profile, settings, private=private, user=user.number if user is not None else None)
         finally:
             if user is not None:
                 user.close()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from evaluator.contract import EvaluationReport, RankState
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
-from evaluator.host.sandbox import Confinement
-from evaluator.host.survey import NEVER_ENFORCED
+from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.sandbox.doctor import NEVER_ENFORCED
 from evaluator.judging.recompute import Recomputed
 from evaluator.judging.verdicts import FACTS
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from evaluator.arena import device as devices
-from evaluator.arena import fingerprint
+from evaluator.arena import device_memory, fingerprint
 from evaluator.arena.fingerprint import is_plain_tensor
-from evaluator.arena.records import BARRIER_STRIDE
+from evaluator.arena.protocol import BARRIER_STRIDE
 
 # Held from before a submission is imported: a returned tensor may have a `detach` of its own.
 _clone, _detach = torch.clone, torch.Tensor.detach
@@ -65,11 +64,11 @@ class Stopwatch:
         self._barrier = barrier
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
-        self._forget = devices.forget_persisting_lines
+        self._forget = device_memory.forget_persisting_lines
         self._scratch: torch.Tensor | None = None
         if device.type == "cuda":
             self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
-        self._share = devices.L2Share.of(device)
+        self._share = device_memory.L2Share.of(device)
 
     def run(
         self,

@@ -33,21 +33,20 @@ from evaluator.contract import (
     Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host import audit, backends, cores, gpu_state, links, probe
-from evaluator.host import builder as building
-from evaluator.host import series as timing
-from evaluator.host.builder import Builder, Built
-from evaluator.host.calls import Caller, Conduct
-from evaluator.host.diagnosis import findings_of, rank_states
-from evaluator.host.evidence import Ended, Evidence
-from evaluator.host.gang import Gang, GangPlan
-from evaluator.host.incidents import GangTrouble, IncidentKind
-from evaluator.host.oracles import OpenedSize, OracleGang
-from evaluator.host.planning import burst_calls, check_kinds, leg_calls, special_plan
-from evaluator.host.references import Opening, ReferenceClock
-from evaluator.judging import audit as auditing
-from evaluator.judging import collectives, primitives, source_rules, verdicts
-from evaluator.judging import timing as judging
+from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.hangs.diagnosis import findings_of, rank_states
+from evaluator.host.hangs.incidents import GangTrouble, IncidentKind
+from evaluator.host.machine import backends, facts, nvlink, nvml
+from evaluator.host.measure import profiled_call
+from evaluator.host.measure.calls import Caller, Conduct
+from evaluator.host.measure.evidence import Ended, Evidence
+from evaluator.host.measure.references import Opening, ReferenceClock
+from evaluator.host.measure.schedule import burst_calls, check_kinds, leg_calls, special_plan
+from evaluator.host.measure.series import Series, element_bytes, floor_us, joined, run_block, secret_subset
+from evaluator.host.ranks.oracle_group import OpenedSize, OracleGang
+from evaluator.host.ranks.worker_group import Gang, GangPlan
+from evaluator.host.sandbox import cpu_sets
+from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from problems import registry
 
@@ -202,7 +201,7 @@ class Evaluation:
 
     def _build(self) -> None:
         """Compile what the submission will ask for, before any rank is held."""
-        if not building.is_needed(self._request):
+        if not is_needed(self._request):
             return
         with self._stage(Stage.BUILDING, "compiling"):
             self._built = self._builder.build(self._request, workdir=self._work_dir, sandbox=self._plan.confinement)
@@ -259,8 +258,8 @@ class Evaluation:
             first_call_s=self._first_call_s(),
             conduct=self._conduct,
         )
-        series = timing.Series(is_primed=opening.is_primed)
-        floor_us = timing.floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
+        series = Series(is_primed=opening.is_primed)
+        floor = floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
         wire = None
         try:
             with self._troubles(size=size):
@@ -274,7 +273,7 @@ class Evaluation:
                         blocks=self._blocks,
                         is_practice=not self._plan.profile.is_ranked_by_speed,
                     )
-                    with cores.host_on(self._plan.shares):
+                    with cpu_sets.host_on(self._plan.shares):
                         self._time(caller, clock, series, size=size, calls=calls, blocks=blocks)
                 if gang == 1 and self._settings.audit:
                     wire = self._count_links(size, opened, caller)
@@ -283,7 +282,7 @@ class Evaluation:
                         self._record_work(size, caller)
         finally:
             # What ended early is evidence too.
-            self._records.append(series.record(at_size, floor_us=floor_us, gang=gang, wire=wire))
+            self._records.append(series.record(at_size, floor_us=floor, gang=gang, wire=wire))
         return self._records[-1]
 
     def _first_call_s(self) -> float:
@@ -319,7 +318,7 @@ class Evaluation:
         self,
         caller: Caller,
         clock: ReferenceClock,
-        series: timing.Series,
+        series: Series,
         *,
         size: str,
         calls: int,
@@ -333,7 +332,7 @@ class Evaluation:
         # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
         checks = self._full_checks(total, caller, blocks=blocks) if profile.is_ranked_by_speed else total
         is_checked = self._conduct.does(Check.TIMED_CALLS)
-        checked = timing.secret_subset(total, checks) if is_checked else frozenset()
+        checked = secret_subset(total, checks) if is_checked else frozenset()
         special: dict[int, CallKind] = {}
         if is_checked:
             special = special_plan(blocks=blocks, of_blocks=self._blocks, block_calls=2 * calls, conduct=self._conduct)
@@ -347,23 +346,23 @@ class Evaluation:
 
         # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
         is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
-        watched = timing.secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
+        watched = secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
         # What ranks do around a call is part of what a claimed time leaves on the host's clock: where it costs
         # little, the reference's ranks do it in every call, else in one per block.
         time_as_rank = functools.partial(clock.time, as_rank=True)
         is_cheap = profile.is_ranked_by_speed and caller.payload_bytes <= _CHEAP_BYTES
         gpus = self._plan.gpus
-        series.gpus = gpu_state.readings(gpus, moment="before")
+        series.gpus = nvml.readings(gpus, moment="before")
         reference_s = self._openings[size].call_s
         together = burst_calls(caller.payload_bytes, reference_s, most=profile.vigilance.burst_calls)
         # A quarter of a series is too short to tell anything by bursts.
         is_long = 2 * blocks >= self._blocks and together > 0
         is_judged = self._rules.burst_us is not None and self._conduct.does(Check.BURST)
         wanted = profile.vigilance.bursts if is_long and is_judged else 0
-        bursts_after = timing.secret_subset(blocks, wanted)
+        bursts_after = secret_subset(blocks, wanted)
         for block in range(blocks):
             with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
-                timing.run_block(
+                run_block(
                     series,
                     calls=calls,
                     time_candidate=time_candidate,
@@ -373,7 +372,7 @@ class Evaluation:
                 )
                 if block in bursts_after:
                     series.bursts += filter(None, [caller.burst(calls) for calls in (together, 1)])
-        series.gpus += gpu_state.readings(gpus, moment="after")
+        series.gpus += nvml.readings(gpus, moment="after")
         series.processes = self._ready_gang().count_processes()
 
     def _full_checks(self, total: int, caller: Caller, *, blocks: int) -> int:
@@ -388,8 +387,8 @@ class Evaluation:
     def _count_links(self, size: str, opened: OpenedSize, caller: Caller) -> Wire:
         """A few calls like any other, around which the host reads the counters of the links."""
         with self._stage(Stage.VERIFYING, f"{size}: bytes on the links"):
-            cost = self._problem.cost(opened.dims, self._plan.profile.world_size, timing.element_bytes(self._dtype))
-            return links.count(
+            cost = self._problem.cost(opened.dims, self._plan.profile.world_size, element_bytes(self._dtype))
+            return nvlink.count(
                 self._plan.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: caller.call(verify=False, around=around),
@@ -397,11 +396,11 @@ class Evaluation:
 
     def _record_work(self, size: str, caller: Caller) -> None:
         """One more call, in which the ranks record what runs: primitives, and library collectives past torch's."""
-        files = [audit.create() for _ in range(self._plan.profile.world_size)]
+        files = [profiled_call.create() for _ in range(self._plan.profile.world_size)]
         try:
             with self._stage(Stage.VERIFYING, f"{size}: recording kernels and copies"):
                 caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
-            self._audit = audit.read(files, size=size)
+            self._audit = profiled_call.read(files, size=size)
         except GangTrouble as trouble:
             if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
                 raise
@@ -411,8 +410,8 @@ class Evaluation:
             for descriptor in files:
                 os.close(descriptor)
         if self._plan.profile.gpu is not None:
-            self._primitives += auditing.sightings(self._audit.works)
-        hidden = auditing.hidden_collectives(self._audit.works, backend=self._request.backend)
+            self._primitives += profiled_work.sightings(self._audit.works)
+        hidden = profiled_work.hidden_collectives(self._audit.works, backend=self._request.backend)
         if hidden is not None and self._conduct.counts_collectives:
             if self._request.mode is Mode.RANKED:
                 self._evidence.findings.append(hidden)
@@ -439,8 +438,8 @@ class Evaluation:
         second, self._second = self._second, None
         if second is None:
             return
-        first, against = judging.conclude(self._records, self._rules, without=self._settings.without)
-        is_doubted = judging.has_doubts(against)
+        first, against = timing.conclude(self._records, self._rules, without=self._settings.without)
+        is_doubted = timing.has_doubts(against)
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         self.close()
         self._gang = second
@@ -454,9 +453,9 @@ class Evaluation:
                 return
             part = max(1, round(self._second_share * self._blocks))
             again = self._run_sizes(gang=2, blocks=part)
-            if part < self._blocks and not judging.agrees(again, first, self._rules):
+            if part < self._blocks and not timing.agrees(again, first, self._rules):
                 rest = self._run_sizes(gang=2, blocks=self._blocks - part)
-                whole = [timing.joined(*both) for both in zip(again, rest, strict=True)]
+                whole = [joined(*both) for both in zip(again, rest, strict=True)]
                 self._records[-2 * len(whole) :] = whole
         except Ended:
             self._evidence.note_disagreement()
@@ -466,7 +465,7 @@ class Evaluation:
         """Every piece of evidence is there; say so."""
         if self._request.mode.is_timed:
             with self._stage(Stage.COMPARING, "comparing with the reference"):
-                self._timing, against = judging.settle(self._records, self._rules, without=self._settings.without)
+                self._timing, against = timing.settle(self._records, self._rules, without=self._settings.without)
             self._evidence.findings += against
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
@@ -563,8 +562,8 @@ class Evaluation:
     def _environment(self) -> dict[str, str]:
         missing = "; ".join(item.name for item in self._plan.confinement.missing)
         return {
-            **probe.environment(),
-            "judge": probe.judge_digest(),
+            **facts.environment(),
+            "judge": facts.judge_digest(),
             "sandbox.missing": missing,
             "attempt": str(self._request.attempt),
             **self._settings.as_record(),

@@ -14,20 +14,20 @@ from typing import Self
 from evaluator.contract import Canary, EvaluationReport, EvaluationRequest, SandboxLevel, Stage
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host import sandbox, survey
-from evaluator.host.builder import Builder
-from evaluator.host.cores import shares_for
+from evaluator.host.building.builder import Builder
 from evaluator.host.evaluation import Evaluation
-from evaluator.host.gang import Gang, GangPlan
-from evaluator.host.gpus import gpus_for
-from evaluator.host.health import Health
-from evaluator.host.incidents import EvaluationCancelled
-from evaluator.host.oracles import OracleGang
-from evaluator.host.sandbox import Confinement, Probe
+from evaluator.host.hangs.incidents import EvaluationCancelled
+from evaluator.host.machine.gpus import gpus_for
+from evaluator.host.machine.health import Health
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.oracle_group import OracleGang
+from evaluator.host.ranks.worker_group import Gang, GangPlan
+from evaluator.host.sandbox import bubblewrap, doctor
+from evaluator.host.sandbox.bubblewrap import Confinement, Probe
+from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.workplace import Workplace
 from evaluator.host.settings import JudgeSettings
-from evaluator.host.slot_users import SlotUser
-from evaluator.host.spawner import Spawner
-from evaluator.host.workplace import Workplace
 
 logger = logging.getLogger(__name__)
 
@@ -189,10 +189,10 @@ class Judge:
 
     def _confine(self) -> Confinement:
         private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_dir))
-        sandbox.write_private(private)
+        bubblewrap.write_private(private)
         try:
             user = self._user.number if self._user is not None else None
-            return survey.resolve(self.profile, self.settings, private=private, user=user)
+            return doctor.resolve(self.profile, self.settings, private=private, user=user)
         finally:
             shutil.rmtree(private, ignore_errors=True)
 

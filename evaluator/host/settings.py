@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from evaluator.host.slot_users import DEFAULT_RANGE
 from evaluator.judging.checks import NOTHING_OFF, Check
+
+DEFAULT_USERS = (1_900_000_000, 1_900_000_063)
+"""The host users of sandboxes: in the range that no distribution, container tool or systemd hands out (1879048192 to
+2147483646)."""
 
 
 class SandboxChoice(StrEnum):
@@ -90,7 +93,7 @@ class JudgeSettings:
     memory_bytes: int = 200 * 1024**3
     processes: int = 4096
     cores: int = 32
-    users: tuple[int, int] = DEFAULT_RANGE
+    users: tuple[int, int] = DEFAULT_USERS
     second_gang_share: float | None = None
     audit: bool = True
     without: frozenset[Check] = NOTHING_OFF

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluator.contract import EvaluationReport, SizeTiming, Timing, Verdict
-from evaluator.judging import timing as judging
+from evaluator.judging.timing import settle
 from evaluator.judging.verdicts import decide
 
 TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR, Verdict.BASELINE_UNSTABLE})
@@ -34,7 +34,7 @@ def recompute(report: EvaluationReport) -> Recomputed:
     if record is None or not record.sizes:
         return Recomputed(timing=None, verdict=None, differences=("the report has no record of its calls",))
     try:
-        timing, against = judging.settle(record.sizes, record.rules)
+        timing, against = settle(record.sizes, record.rules)
     except (ValueError, ZeroDivisionError) as error:
         return Recomputed(timing=None, verdict=None, differences=(f"the record is incomplete: {error}",))
     verdict = decide(against).verdict if against else Verdict.PASSED

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from celery.signals import worker_init, worker_shutting_down
 
-from evaluator.host import Judge, JudgeSettings, cgroups, gpus
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.machine import gpus
+from evaluator.host.sandbox import cgroups
 from evaluator.node.app import add_tasks, make_app
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets

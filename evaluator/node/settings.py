@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Self
 
 from evaluator.hardware import profiles
-from evaluator.host import gpus
-from evaluator.host.slot_users import DEFAULT_RANGE
+from evaluator.host.machine import gpus
+from evaluator.host.settings import DEFAULT_USERS
 
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
@@ -43,7 +43,7 @@ class NodeSettings:
     heartbeat_s: float
     allow_unsandboxed: bool
     gpus: str = ""
-    users: tuple[int, int] = DEFAULT_RANGE
+    users: tuple[int, int] = DEFAULT_USERS
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
@@ -130,7 +130,7 @@ def _gpus(values: Mapping[str, str]) -> str:
 
 
 def _users(values: Mapping[str, str]) -> tuple[int, int]:
-    text = values.get("PKB_NODE_USERS", "-".join(map(str, DEFAULT_RANGE)))
+    text = values.get("PKB_NODE_USERS", "-".join(map(str, DEFAULT_USERS)))
     first, _, last = text.partition("-")
     if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 2**31):
         raise Misconfigured(

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from evaluator.arena.device import is_available as has_shared_memory
-from evaluator.arena.records import OUTPUT_HEADER_BYTES
-from evaluator.arena.slot import Slot, read_slot, store_outputs
+from evaluator.arena.device_memory import is_available as has_shared_memory
+from evaluator.arena.loaded_call import Slot, read_slot, store_outputs
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, Unpacker, read_head
-from evaluator.oracle import slots
+from evaluator.oracle import call_memory
 from problems.schema import Problem
 from problems.values import Arguments
 
@@ -25,11 +25,11 @@ class Desk:
     def __init__(self, problem: Problem, *, output_bytes: int, device: torch.device) -> None:
         self._problem = problem
         self._device = device
-        self._memory: slots.DeviceSlot | None = None
+        self._memory: call_memory.DeviceSlot | None = None
         if has_shared_memory(device):
-            self._memory = slots.DeviceSlot(output_bytes=output_bytes, device=device)
+            self._memory = call_memory.DeviceSlot(output_bytes=output_bytes, device=device)
         self._output = mmap.mmap(-1, OUTPUT_HEADER_BYTES if self._memory is not None else output_bytes)
-        self._prepared: slots.Prepared | None = None
+        self._prepared: call_memory.Prepared | None = None
         self._slot: Slot | None = None
 
     @property
@@ -42,7 +42,7 @@ class Desk:
         """Have a call's arguments ready to be published."""
         self._slot = None
         self._drop()
-        self._prepared = slots.prepare_inputs(self._problem, values, groups=groups, slot=self._memory)
+        self._prepared = call_memory.prepare_inputs(self._problem, values, groups=groups, slot=self._memory)
 
     def publish(self) -> None:
         """Put their tensors where they are read, as an oracle rank does for its sandbox rank."""

@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena.clock import Barrier, Stopwatch
-from evaluator.arena.device import is_available as has_shared_memory
-from evaluator.arena.records import BARRIER_BYTES, OUTPUT_HEADER_BYTES
-from evaluator.arena.shim import join
+from evaluator.arena.device_memory import is_available as has_shared_memory
+from evaluator.arena.process_group import join
+from evaluator.arena.protocol import BARRIER_BYTES, OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import align
 from evaluator.contract import SlotKind
-from evaluator.oracle import canary, slots, traces, wire
+from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle.contents import NearCall
 from evaluator.oracle.desk import Desk
 from evaluator.oracle.verify import Examiner, output_dtype
@@ -39,7 +39,7 @@ _STAYS_WARM_S = 2.0
 _MOST_PARTS, _SPARE = 4, 1.125
 """So many times the mean over ranks a rank's outputs are expected to take at most, and a rest."""
 
-Reply = tuple[wire.Body, list[int]]
+Reply = tuple[messages.Body, list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Opened:
     reference: Callable[..., Any]
     output_bytes: int
 
-    def call(self, content: wire.Body) -> Call:
+    def call(self, content: messages.Body) -> Call:
         """The call whose contents the host names: `call` by number, `near` another one or None."""
         known = {field.name: getattr(self.template, field.name) for field in fields(Call)}
         known["index"] = content["call"]
@@ -91,7 +91,7 @@ class OracleRank:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._opened: Opened | None = None
         self._arguments: list[Any] = []
-        self._slot: slots.DeviceSlot | None = None
+        self._slot: call_memory.DeviceSlot | None = None
         self._desk: Desk | None = None
         self._worked_at = -math.inf
         self._rooms: dict[tuple[str, str, str], Room] = {}
@@ -103,10 +103,10 @@ class OracleRank:
         join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
         page = mmap.mmap(place.barrier, BARRIER_BYTES)
         self._stopwatch = Stopwatch(self._device, Barrier(page, rank=place.rank, world_size=place.world_size))
-        wire.send(channel, {"ready": True})
-        while (message := wire.receive(channel, attentive_s=self._attentive_s())) is not None:
+        messages.send(channel, {"ready": True})
+        while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
             body, descriptors = self._answer(*message)
-            wire.send(channel, body, descriptors)
+            messages.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -114,8 +114,8 @@ class OracleRank:
         """Before its first evaluation a rank may sleep at once."""
         return self._place.attentive_s if self._opened is not None else 0.0
 
-    def _answer(self, message: wire.Body, descriptors: list[int]) -> Reply:
-        handlers: dict[str, Callable[[wire.Body, list[int]], Reply]] = {
+    def _answer(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        handlers: dict[str, Callable[[messages.Body, list[int]], Reply]] = {
             "open": self._open,
             "prepare": self._prepare,
             "publish": self._publish,
@@ -135,7 +135,7 @@ class OracleRank:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _canary(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _canary(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Whether this rank's device still calculates and communicates exactly."""
         place = self._place
         found = canary.failures(
@@ -143,7 +143,7 @@ class OracleRank:
         )
         return {"failures": found}, []
 
-    def _open(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         problem = registry.get(message["problem"])
         package = registry.package(problem.slug)
         place = self._place
@@ -169,7 +169,8 @@ class OracleRank:
         known = (message["problem"], message["size"], message["dtype"])
         if known not in self._rooms:
             self._rooms[known] = Room(
-                groups=slots.groups_of(make_inputs(template)), output_bytes=output_room(problem, examiner, template)
+                groups=call_memory.groups_of(make_inputs(template)),
+                output_bytes=output_room(problem, examiner, template),
             )
         room = self._rooms[known]
         self._opened = Opened(
@@ -192,7 +193,7 @@ class OracleRank:
     def _renew_slot(self, output_bytes: int) -> None:
         """New device memory for every size of every evaluation: nothing of an earlier one is left in it."""
         if has_shared_memory(self._device):
-            self._slot = slots.DeviceSlot(output_bytes=output_bytes, device=self._device)
+            self._slot = call_memory.DeviceSlot(output_bytes=output_bytes, device=self._device)
 
     def _warm_up(self) -> None:
         """Bring the GPU to the clocks of steady work, so that the first block is measured like the last."""
@@ -206,13 +207,13 @@ class OracleRank:
                 torch.matmul(square, square)
             torch.cuda.synchronize()
 
-    def _prepare(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         opened = self._current()
         arguments = opened.make_inputs(opened.call(message["content"]))
         if self._slot is not None and message["anew"]:
             self._slot.withdraw()
         try:
-            prepared = slots.prepare_inputs(
+            prepared = call_memory.prepare_inputs(
                 opened.problem,
                 arguments,
                 groups=message["groups"],
@@ -220,7 +221,7 @@ class OracleRank:
                 place=message["place"],
                 places=message["places"],
             )
-        except slots.NoRoomError:
+        except call_memory.NoRoomError:
             return {"fits": False}, []
         if self._slot is not None and message["poison"] is not None and message["place"] == 0:
             traces.fill(self._slot.outputs.bytes[: message["places"] * opened.output_bytes], message["poison"])
@@ -229,7 +230,7 @@ class OracleRank:
         body = {"fits": True, "tensors": prepared.owners, "bytes": prepared.size, "room": prepared.room[0]}
         return body, [prepared.file, *areas]
 
-    def _publish(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _publish(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Let the sandbox read what was prepared, or do as much with what was laid out; the host's clock runs."""
         if message["as_rank"]:
             self._busy_desk().publish()
@@ -237,7 +238,7 @@ class OracleRank:
             self._slot.publish()
         return {}, []
 
-    def _compare(self, message: wire.Body, descriptors: list[int]) -> Reply:
+    def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
@@ -253,7 +254,7 @@ class OracleRank:
         answer = {"checks": [check.as_message() for check in checks], "stale": stale}
         return answer | {"fingerprint": seen, "digest": digest, "unwritten": unwritten}, []
 
-    def _load(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _load(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Make the reference's arguments of a call and the process groups they name.
 
         For a call as a sandbox rank makes it they are only drawn and wait to be published.
@@ -273,12 +274,12 @@ class OracleRank:
             torch.cuda.synchronize()  # what is still being drawn when the clock starts would count into the answer
         return {}, []
 
-    def _read(self, _message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _read(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
         """Read what was published at the desk, as a sandbox rank reads its call."""
         self._busy_desk().read(group_of=self._group)
         return {}, []
 
-    def _go(self, message: wire.Body, _descriptors: list[int]) -> Reply:
+    def _go(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Time one call of the reference on the loaded arguments."""
         opened = self._current()
         if message["as_rank"]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from evaluator.arena.structure import Area
 from evaluator.contract import ErrorMap, Verdict
 from evaluator.oracle import error_map
-from evaluator.oracle.slots import read_output
+from evaluator.oracle.call_memory import read_output
 from problems import registry
 from problems.comparison import Comparison, compare_output, error_units
 from problems.schema import Output, Problem

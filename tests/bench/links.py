@@ -16,12 +16,12 @@ from pathlib import Path
 
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host.gpus import gpus_for
-from evaluator.host.links import Links
-from evaluator.host.oracles import Content, OracleGang
-from evaluator.host.series import element_bytes
+from evaluator.host.machine.gpus import gpus_for
+from evaluator.host.machine.nvlink import Links
+from evaluator.host.measure.series import element_bytes
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.oracle_group import Content, OracleGang
 from evaluator.host.settings import JudgeSettings
-from evaluator.host.spawner import Spawner
 from problems import registry
 
 CALLS = 2

@@ -24,7 +24,7 @@ _EARLY = """
 
 import sys
 
-_shim = sys.modules["evaluator.arena.shim"]
+_shim = sys.modules["evaluator.arena.rank.shim"]
 _read_slot, _honest, _ready = _shim.read_slot, solution, []
 
 

@@ -11,7 +11,7 @@ import sys
 import torch
 from cuda.bindings import driver
 
-from evaluator.arena import device as devices
+from evaluator.arena import device_memory
 
 _BYTES = 24 * 1024 * 1024
 _FLUSH_BYTES = 256 * 1024 * 1024
@@ -58,7 +58,7 @@ def _median_us(source: torch.Tensor, scratch: torch.Tensor, *, is_forgotten: boo
     for number in range(_CALLS):
         source.fill_(number % 251)
         if is_forgotten:
-            devices.forget_persisting_lines(source.device)
+            device_memory.forget_persisting_lines(source.device)
         scratch.zero_()
         torch.cuda.synchronize()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from evaluator.arena.slot import interleave
+from evaluator.arena.loaded_call import interleave
 from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_into
 from problems.trials import _same
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.contract import Backend, SourceBundle, SourceFile, Verdict
-from evaluator.host.backends import Node, missing
+from evaluator.host.machine.backends import Node, missing
 
 
 def bundle(text: str = "x = 1\n", *, path: str = "solution.py") -> SourceBundle:

@@ -7,10 +7,10 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import sandbox, survey
-from evaluator.host.build_messages import Origin, find_errors
-from evaluator.host.build_process import BuildLimits
-from evaluator.host.builder import Builder, Built
+from evaluator.host.building.builder import Builder, Built
+from evaluator.host.building.builder_process import BuildLimits
+from evaluator.host.building.compiler_errors import Origin, find_errors
+from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
@@ -33,8 +33,8 @@ def settings(tmp_path_factory):
 @pytest.fixture(scope="module")
 def confinement(settings, tmp_path_factory):
     private = tmp_path_factory.mktemp("survey")
-    sandbox.write_private(private)
-    return survey.resolve(profiles.get(PROFILE), settings, private=private)
+    bubblewrap.write_private(private)
+    return doctor.resolve(profiles.get(PROFILE), settings, private=private)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def _found_by_ranks(built: Path, source: str) -> bool:
     import subprocess
     import sys
 
-    compat = Path(sandbox.__file__).parents[1] / "arena" / "compat"
+    compat = Path(bubblewrap.__file__).parents[2] / "arena" / "compat"
     (built.parent / "solution.py").write_text(source)
     code = "import solution; print(solution.extension().__file__)"
     done = subprocess.run(

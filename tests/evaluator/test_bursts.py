@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.contract import Mode, Verdict
 from evaluator.host import Judge
-from evaluator.host.planning import burst_calls
+from evaluator.host.measure.schedule import burst_calls
 from evaluator.judging import timing
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
@@ -17,7 +17,7 @@ import sys
 
 import torch.distributed as dist
 
-_shim = sys.modules["evaluator.arena.shim"]
+_shim = sys.modules["evaluator.arena.rank.shim"]
 _read_slot = _shim.read_slot
 _read, _called, _together = 0, 0, 1
 

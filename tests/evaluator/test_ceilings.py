@@ -5,7 +5,7 @@ import pytest
 from evaluator import cli
 from evaluator.hardware.ceilings import Ceilings, stored
 from evaluator.hardware.profiles import profiles
-from evaluator.host import gpus
+from evaluator.host.machine import gpus
 
 
 def test_ceilings_of_two_cpu_ranks_are_measured_and_written(tmp_path, capsys):

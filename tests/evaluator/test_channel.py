@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.arena.records import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
-from evaluator.host import outputs
-from evaluator.host.channel import ChannelViolation, Expectation
-from evaluator.host.logs import Keeper, clean
-from evaluator.host.stacks import main_thread
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
+from evaluator.host.hangs.stacks import main_thread
+from evaluator.host.measure import outputs
+from evaluator.host.process.logs import Keeper, clean
+from evaluator.host.ranks.channel import ChannelViolation, Expectation
 
 FILE_BYTES = OUTPUT_HEADER_BYTES + 4096
 

@@ -12,12 +12,13 @@ import msgspec
 import pytest
 import torch.distributed as dist
 
-from evaluator.arena.counting import CollectiveCount
+from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.contract import Backend, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import Judge, JudgeSettings, sandbox, survey
-from evaluator.host.build_process import BuildLimits
-from evaluator.host.builder import Builder
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.building.builder import Builder
+from evaluator.host.building.builder_process import BuildLimits
+from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.judging import source_rules
 from evaluator.judging.checks import Check
 from problems import registry
@@ -169,12 +170,12 @@ def test_what_compiles_gets_no_further_than_its_own_folder(
 ) -> None:
     program, profile = programs()[name], profiles.get("h200x2-nomc")
     private, cache = tmp_path_factory.mktemp("survey"), tmp_path_factory.mktemp("builds")
-    sandbox.write_private(private)
+    bubblewrap.write_private(private)
     settings = JudgeSettings(profile=profile.name)
     builder = Builder(
         settings, cache=cache, limits=BuildLimits(seconds=6 if Verdict.LIMIT_EXCEEDED in program.accepted else 60)
     )
-    confinement = survey.resolve(profile, settings, private=private)
+    confinement = doctor.resolve(profile, settings, private=private)
     built = builder.build(program.request(profile=profile.name), workdir=tmp_path, sandbox=confinement)
     verdicts = {finding.verdict for finding in built.findings} or {Verdict.PASSED}
     assert verdicts <= program.accepted, (built.findings, built.result.log[-2000:])

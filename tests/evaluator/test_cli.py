@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import EvaluationReport, Verdict
-from evaluator.host import processes
+from evaluator.host.process import procfs
 from tests.evaluator.judging_help import SUBMISSIONS
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ def test_a_command_told_to_end_takes_its_ranks_with_it_and_keeps_what_it_had(tmp
     line = [sys.executable, "-m", "evaluator", "baseline", "allreduce", "allgather", "--output", str(path)]
     running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert "allreduce" in running.stdout.readline()
-    ranks = [os.pidfd_open(process) for process in processes.descendants(running.pid)]
+    ranks = [os.pidfd_open(process) for process in procfs.descendants(running.pid)]
     running.terminate()
     assert "every rank has been ended" in running.communicate(timeout=60)[1]
     assert running.returncode == 130

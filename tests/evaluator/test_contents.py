@@ -5,9 +5,9 @@ import torch
 from evaluator.arena.fingerprint import fingerprint
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
-from evaluator.host import outputs
-from evaluator.host.calls import Conduct
-from evaluator.host.planning import check_kinds, special_plan
+from evaluator.host.measure import outputs
+from evaluator.host.measure.calls import Conduct
+from evaluator.host.measure.schedule import check_kinds, special_plan
 from evaluator.oracle import traces
 from evaluator.oracle.contents import NearCall
 from problems.values import Call

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.arena.flight import summary
-from evaluator.arena.records import CHANNEL_LOST, SHIM_FAILED, Failure
+from evaluator.arena.protocol import CHANNEL_LOST, SHIM_FAILED, Failure
+from evaluator.arena.rank.flight_notes import summary
 from evaluator.contract import Collective, Verdict
-from evaluator.host import flight
-from evaluator.host.diagnosis import findings_of, rank_states
-from evaluator.host.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
-from evaluator.host.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
+from evaluator.host.hangs import flight_recorder
+from evaluator.host.hangs.diagnosis import findings_of, rank_states
+from evaluator.host.hangs.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.hangs.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
@@ -118,7 +118,7 @@ def collective(
 
 
 def waiting(rank: int, *collectives: Collective) -> Observation:
-    where = flight.words(collectives, world_size=3)
+    where = flight_recorder.words(collectives, world_size=3)
     return Observation(
         rank=rank,
         standing=Standing.ON_DEVICE,
@@ -164,7 +164,7 @@ def test_groups_of_ranks_count_by_themselves() -> None:
     ],
 )
 def test_a_rank_stands_among_its_collectives(collectives: list[Collective], said: str) -> None:
-    assert flight.words(collectives, world_size=3) == said
+    assert flight_recorder.words(collectives, world_size=3) == said
 
 
 def entry(
@@ -198,7 +198,7 @@ def test_a_recorder_that_has_forgotten_the_start_of_the_call_gives_no_number_in_
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "replace")))
 def test_what_a_rank_writes_in_place_of_its_collectives_is_read_as_none(text: str) -> None:
-    assert flight.read(text) == ()
+    assert flight_recorder.read(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_what_a_rank_writes_in_place_of_its_collectives_is_read_as_none(text: st
 )
 def test_a_note_that_our_code_does_not_write_is_passed_over(changed: dict[str, object]) -> None:
     right = {"operation": "send", "ranks": [0], "number": 1, "sequence": 1, "tensors": "", "is_done": False}
-    assert flight.read(json.dumps([right]))
-    assert flight.read(json.dumps([right | changed])) == ()
+    assert flight_recorder.read(json.dumps([right]))
+    assert flight_recorder.read(json.dumps([right | changed])) == ()
 
 
 def waiting_in(operation: str, *, sequence: int = 1, ranks: tuple[int, ...] = (0, 1)) -> Collective:
@@ -245,11 +245,11 @@ def test_ranks_that_wait_on_their_gpus_are_told_from_slow_ones_by_what_they_wait
         [waiting_in(operation, sequence=number, ranks=ranks) for number, operation in enumerate(own, start=1)]
         for own in operations
     ]
-    assert flight.are_apart(waiting) is is_deadlock
+    assert flight_recorder.are_apart(waiting) is is_deadlock
 
 
 def test_receives_of_some_ranks_say_nothing_while_another_rank_is_at_work() -> None:
-    assert not flight.are_apart([[waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2))] for rank in (1, 2)])
+    assert not flight_recorder.are_apart([[waiting_in(f"recv {rank}<-0", ranks=(0, 1, 2))] for rank in (1, 2)])
 
 
 def test_sends_and_receives_of_one_batch_do_not_wait_for_one_another():
@@ -257,17 +257,19 @@ def test_sends_and_receives_of_one_batch_do_not_wait_for_one_another():
         [waiting_in(f"{kind} {own}{arrow}{1 - own}") for kind, arrow in (("send", "->"), ("recv", "<-"))]
         for own in (0, 1)
     ]
-    assert not flight.are_apart(waiting)
+    assert not flight_recorder.are_apart(waiting)
 
 
 def test_a_receive_beside_a_collective_says_nothing_while_another_rank_is_at_work():
     ranks = (0, 1, 2)
-    assert not flight.are_apart([[waiting_in("recv 0<-1", ranks=ranks)], [waiting_in("all_reduce", ranks=ranks)]])
+    assert not flight_recorder.are_apart(
+        [[waiting_in("recv 0<-1", ranks=ranks)], [waiting_in("all_reduce", ranks=ranks)]]
+    )
 
 
 def test_a_receive_is_read_as_the_recorder_of_nccl_names_it() -> None:
     note = {"operation": "recv 0<-1", "ranks": [0, 1], "number": 1, "sequence": 1, "tensors": "", "is_done": False}
-    (read,) = flight.read(json.dumps([note]))
+    (read,) = flight_recorder.read(json.dumps([note]))
     assert read.operation == "recv 0<-1"
 
 
@@ -279,7 +281,7 @@ Current thread 0x00007f0000000002 (most recent call first):
   File "/venv/torch/distributed/c10d_logger.py", line 81 in wrapper
   File "/source/solution.py", line 7 in helper
   File "/source/solution.py", line 12 in solution
-  File "/judge/evaluator/arena/shim.py", line 250 in called
+  File "/judge/evaluator/arena/rank/shim.py", line 250 in called
 """
 
 

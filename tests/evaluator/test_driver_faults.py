@@ -8,8 +8,8 @@ import pytest
 
 from evaluator.contract import Backend, DriverFault, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.driver_faults import Watch, watching
-from evaluator.host.health import Health
+from evaluator.host.machine.health import Health
+from evaluator.host.machine.xid import Watch, watching
 from evaluator.judging import driver_faults
 from problems import registry
 

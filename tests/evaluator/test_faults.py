@@ -84,9 +84,9 @@ def nothing_stays() -> Iterator[None]:
 
 
 STRIKES = [
-    ("arena/launcher.py", 1, Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
-    ("arena/launcher.py", 2, Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
-    ("arena/launcher.py", 0, Verdict.JUDGE_FAILURE, "sandbox ended"),
+    ("arena/rank/launcher.py", 1, Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
+    ("arena/rank/launcher.py", 2, Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
+    ("arena/rank/launcher.py", 0, Verdict.JUDGE_FAILURE, "sandbox ended"),
     ("evaluator.oracle.launcher", 1, Verdict.JUDGE_FAILURE, "oracle rank"),
     ("evaluator.oracle.launcher", 0, Verdict.JUDGE_FAILURE, "oracle rank"),
 ]

@@ -18,14 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.arena import records
-from evaluator.arena.records import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
+from evaluator.arena import protocol
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
 from evaluator.contract import ContractError, EvaluationReport, Finding, Mode, RankState, Verdict
-from evaluator.host import build_process, builder, outputs
-from evaluator.host.build_messages import MAX_FINDINGS, Origin, find_errors
-from evaluator.host.channel import Channel, ChannelViolation
-from evaluator.host.held_rank import HeldRank
-from evaluator.host.stacks import native
+from evaluator.host.building import builder, builder_process
+from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
+from evaluator.host.hangs.stacks import native
+from evaluator.host.measure import outputs
+from evaluator.host.ranks.channel import Channel, ChannelViolation
+from evaluator.host.ranks.worker import HeldRank
 from evaluator.node.slots import failure_report
 from tests.evaluator.judging_help import request_for
 
@@ -125,10 +126,10 @@ def test_any_diary_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     diary = os.memfd_create("diary")
     try:
-        os.ftruncate(diary, records.DIARY_BYTES)
+        os.ftruncate(diary, protocol.DIARY_BYTES)
         os.pwrite(diary, head, 0)
-        os.pwrite(diary, text, records.DIARY_TEXT_START)
-        os.pwrite(diary, stack, records.DIARY_STACK_START)
+        os.pwrite(diary, text, protocol.DIARY_TEXT_START)
+        os.pwrite(diary, stack, protocol.DIARY_STACK_START)
         rank = HeldRank(number=0, channel=Channel(host_end), diary=diary)
         _standing, place = rank.place(is_answered=is_answered, source="/source", ticks_before=0)
         assert place
@@ -229,7 +230,7 @@ FRAMES = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(FRAMES)
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
-    sent = build_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
+    sent = builder_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
     assert set(sent.artefacts) <= {NAME, KERNEL}
     assert builder._judge(sent, seconds=1.0, sightings=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
 
@@ -250,7 +251,7 @@ OUTCOME = {
 def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, said: bytes) -> None:
     chance = random.Random(seed)
     value = mutated(OUTCOME, chance) if seed % 3 else OUTCOME
-    sent = build_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
+    sent = builder_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
     record = builder._judge(sent, seconds=1.0, sightings=())  # noqa: SLF001
     text = record.to_json()
     assert "\\u0000" not in text

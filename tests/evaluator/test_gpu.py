@@ -9,7 +9,8 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import Judge, JudgeSettings, gpus
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.machine import gpus
 from evaluator.judging.source_rules import check_source
 from problems import registry
 from tests.evaluator.cheat_corpus import programs

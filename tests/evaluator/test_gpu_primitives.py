@@ -5,8 +5,8 @@ import pytest
 
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, SourceFile, Verdict, Witness, WorkKind
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.backends import Node, missing
-from evaluator.judging import primitives, wire
+from evaluator.host.machine.backends import Node, missing
+from evaluator.judging import link_traffic, primitives
 from tests.evaluator.test_gpu import PROFILE, WORLD_SIZE, on_gpus, request
 
 SHOWN = [
@@ -108,7 +108,7 @@ def test_the_links_carry_what_the_problem_needs_and_hardly_more(reports, name):
         assert found.flag == ""
         assert found.calls >= 1
         assert len(found.sent_bytes) == len(found.received_bytes) == WORLD_SIZE
-        if found.least_bytes * found.calls >= wire.LEAST_BYTES:
+        if found.least_bytes * found.calls >= link_traffic.LEAST_BYTES:
             assert all(0.99 <= moved / found.least_bytes <= 1.1 for moved in found.received_bytes)
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import Assignment, EvaluationReport, SlotState, Verdict
-from evaluator.host import Judge, processes
-from evaluator.host.gpu_state import GpuState
-from evaluator.host.health import on_gpu
+from evaluator.host import Judge
+from evaluator.host.machine.health import on_gpu
+from evaluator.host.machine.nvml import GpuState
+from evaluator.host.process import procfs
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -83,7 +84,7 @@ def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
         while "State:\tZ" not in Path(f"/proc/{left.pid}/status").read_text(encoding="utf-8"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert processes.owned_by(NOBODYS) == [left.pid]
+        assert procfs.owned_by(NOBODYS) == [left.pid]
         left.kill()
 
 

@@ -1,6 +1,6 @@
 """What a program sets aside of the L2 cache is there while it is timed and gone in between."""
 
-from evaluator.arena.device import L2Share
+from evaluator.arena.device_memory import L2Share
 
 MIB = 1024**2
 

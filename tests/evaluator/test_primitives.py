@@ -10,7 +10,8 @@ from evaluator.arena.compat.utils import cuda_build
 from evaluator.arena.compat.utils.cuda_build import Extension
 from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Verdict, Witness
 from evaluator.hardware import profiles
-from evaluator.host import disassembly, sandbox, survey
+from evaluator.host.building import disassembly
+from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import collectives, primitives, source_rules
 
@@ -134,8 +135,8 @@ def read(tmp_path):
     settings, profile = JudgeSettings(profile=PROFILE, work_dir=tmp_path), profiles.get(PROFILE)
     private = tmp_path / "survey"
     private.mkdir()
-    sandbox.write_private(private)
-    confinement = survey.resolve(profile, settings, private=private)
+    bubblewrap.write_private(private)
+    confinement = doctor.resolve(profile, settings, private=private)
 
     def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Sighting, ...]]:
         ((name, text),) = disassembly.listings(

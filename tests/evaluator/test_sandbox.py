@@ -17,7 +17,8 @@ import pytest
 
 from evaluator.contract import EvaluationReport, SandboxLevel, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host import Judge, cgroups, cores, sandbox, survey
+from evaluator.host import Judge
+from evaluator.host.sandbox import bubblewrap, cgroups, cpu_sets, doctor
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
@@ -139,7 +140,7 @@ def _owners_of_launchers() -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             program, *arguments = (path / "cmdline").read_text().split("\0")
-            if program == sys.executable and any(text.endswith("arena/launcher.py") for text in arguments):
+            if program == sys.executable and any(text.endswith("arena/rank/launcher.py") for text in arguments):
                 yield _owner(path)
         except OSError:
             continue
@@ -164,16 +165,16 @@ def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_wor
 def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_for(tmp_path: Path) -> None:
     if "cpuset" not in cgroups.find().places or len(os.sched_getaffinity(0)) < 2:
         pytest.skip("no control group keeps processes to processors here, or there is one processor alone")
-    sandbox.write_private(tmp_path)
+    bubblewrap.write_private(tmp_path)
     profile, settings = profiles.get("cpux2"), dataclasses.replace(SMALL, work_dir=tmp_path)
-    confinement = survey.resolve(profile, settings, private=tmp_path)
+    confinement = doctor.resolve(profile, settings, private=tmp_path)
     assert confinement.hierarchy is not None
     own = max(os.sched_getaffinity(0))
-    limits = sandbox.group_limits(settings, cores.Shares(sandbox=((own,),)))
+    limits = bubblewrap.group_limits(settings, cpu_sets.Shares(sandbox=((own,),)))
     group = confinement.hierarchy.new(tmp_path.name, limits)
     asks = "import os; os.sched_setaffinity(0, range(os.cpu_count())); print(os.sched_getaffinity(0))"
     try:
-        line = sandbox.command(
+        line = bubblewrap.command(
             confinement, ["-c", asks], private=tmp_path, profile=profile, settings=settings, group=group
         )
         done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60, env={})
@@ -201,7 +202,7 @@ def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path
     hierarchy = cgroups.find()
     if hierarchy.core is None:
         pytest.skip("control groups of version 2 are not to be had here")
-    group = hierarchy.new(tmp_path.name, sandbox.group_limits(SMALL, cores.Shares()))
+    group = hierarchy.new(tmp_path.name, bubblewrap.group_limits(SMALL, cpu_sets.Shares()))
     enter = "".join(f"echo $$ > {entrance}; " for entrance in group.entrances)
     try:
         command = ["sh", "-c", f'{enter}exec "$0" -c "$1"', sys.executable, BURNS_BRIEFLY]
@@ -214,11 +215,11 @@ def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path
 
 
 def test_a_gang_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
-    shares = cores.shares(range(64), world_size=4)
-    processors = sandbox.group_limits(SMALL, shares).processors
+    shares = cpu_sets.shares(range(64), world_size=4)
+    processors = bubblewrap.group_limits(SMALL, shares).processors
     assert set(processors) == {number for part in shares.sandbox for number in part}
     assert not set(processors) & {*shares.host, *(number for part in shares.oracle for number in part)}
-    assert sandbox.group_limits(SMALL, cores.Shares()).processors == ()  # all
+    assert bubblewrap.group_limits(SMALL, cpu_sets.Shares()).processors == ()  # all
 
 
 def test_groups_of_killed_judges_are_swept_away_and_young_ones_stay(tmp_path: Path) -> None:

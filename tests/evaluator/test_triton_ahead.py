@@ -6,10 +6,10 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, Primitive, SourceBundle, SourceFile
 from evaluator.hardware import profiles
-from evaluator.host import sandbox, survey
-from evaluator.host.builder import Builder
+from evaluator.host.building.builder import Builder
+from evaluator.host.building.stand_ins import stand_ins
+from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
-from evaluator.host.stand_ins import stand_ins
 from evaluator.judging import primitives
 from problems import registry
 from tests.evaluator.test_builder import submission
@@ -35,8 +35,8 @@ def build(tmp_path):
     settings, profile = JudgeSettings(profile=PROFILE, work_dir=tmp_path), profiles.get(PROFILE)
     private = tmp_path / "survey"
     private.mkdir()
-    sandbox.write_private(private)
-    confinement = survey.resolve(profile, settings, private=private)
+    bubblewrap.write_private(private)
+    confinement = doctor.resolve(profile, settings, private=private)
 
     def build(text):
         request = EvaluationRequest(

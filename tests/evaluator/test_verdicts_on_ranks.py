@@ -10,7 +10,7 @@ import pytest
 
 from evaluator.contract import CallKind, EvaluationReport, Mode, SandboxLevel, Stage, Verdict
 from evaluator.host import Judge
-from evaluator.host.incidents import EvaluationCancelled
+from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.judging.recompute import recompute
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text

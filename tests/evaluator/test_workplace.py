@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from evaluator.host.workplace import Workplace
+from evaluator.host.sandbox.workplace import Workplace
 
 
 def aged(folder: Path) -> None:

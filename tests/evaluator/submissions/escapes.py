@@ -232,7 +232,7 @@ WRITES = {
     "source": "/source/solution.py",
     "source_new": "/source/more.py",
     "built": "/built/x.so",
-    "shim": "/judge/evaluator/arena/shim.py",
+    "shim": "/judge/evaluator/arena/rank/shim.py",
     "site_packages": os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), "owned.pth"),
     "standard_library": os.__file__,
     "bytecode": os.path.join(os.path.dirname(os.__file__), "__pycache__", "owned.pyc"),

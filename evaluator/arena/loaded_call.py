@@ -1,0 +1,161 @@
+"""A call as a rank holds it: its arguments, and where its outputs go. The same code for submission and reference."""
+
+import json
+import mmap
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from evaluator.arena import protocol
+from evaluator.arena.fingerprint import is_plain_tensor
+from evaluator.arena.structure import Area, Tree, Unpacker, align, copy_into, joined
+
+
+@dataclass
+class Slot:
+    """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
+
+    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory.
+    """
+
+    arguments: list[Any]
+    tensors: list[torch.Tensor]
+    mutable: frozenset[int]
+    written: list[Any]
+    nothing: frozenset[int]
+    lists: frozenset[int]
+    names: list[str]
+    output: mmap.mmap
+    area: Area
+    before: list[torch.Tensor]
+    returned: list[Any] = field(default_factory=list)
+
+    def collect(self, value: Any) -> list[Any]:
+        """The outputs in the problem's order, out of what the call returned."""
+        return interleave(value, self.written, nothing=self.nothing, lists=self.lists, names=self.names)
+
+    def first_change(self) -> int:
+        """The number of the first tensor that the call changed though it may not; -1 where there is none."""
+        for number, (tensor, before) in enumerate(zip(self.tensors, self.before, strict=True)):
+            if number not in self.mutable and not same_bytes(tensor, before):
+                return number
+        return -1
+
+
+def read_slot(tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, watches_inputs: bool = True) -> Slot:
+    """The call that `tree` describes, its tensors made by `unpacker`.
+
+    Args:
+        tree: the head of a call's file, with its arguments and what the problem says of them.
+        unpacker: reads the tensors from where the contents lie.
+        output: takes the description of the outputs.
+        area: takes their elements.
+        watches_inputs: whether the inputs are kept as they are now, to see changes.
+    """
+    arguments: list[Any] = []
+    mutable: set[int] = set()
+    for name, item in tree["arguments"]:
+        first = len(unpacker.tensors)
+        arguments.append(unpacker.unpack(item))
+        if name in tree["mutable"]:
+            mutable.update(range(first, len(unpacker.tensors)))
+    by_name = dict(zip((name for name, _ in tree["arguments"]), arguments, strict=True))
+    return Slot(
+        arguments=arguments,
+        tensors=unpacker.tensors,
+        mutable=frozenset(mutable),
+        written=[_located(place, by_name) for place in tree["outputs"]],
+        nothing=frozenset(tree["nothing"]),
+        lists=frozenset(tree["lists"]),
+        names=tree["names"],
+        output=output,
+        area=area,
+        before=[tensor.clone() for tensor in unpacker.tensors] if watches_inputs else [],
+    )
+
+
+def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
+    """The argument, or the element of a list, that `place` names; None for an output that is returned."""
+    if place is None:
+        return None
+    name, element = place
+    return arguments[name] if element is None else arguments[name][element]
+
+
+def interleave(
+    value: Any,
+    written: Sequence[Any],
+    *,
+    nothing: Collection[int] = (),
+    lists: Collection[int] = (),
+    names: Sequence[str] = (),
+) -> list[Any]:
+    """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
+
+    `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
+    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64,
+    a dict as its values in the order of the outputs' `names`, then any others. The outputs numbered in `lists` are
+    lists of tensors, taken as their stack; a written one has the entries that the call left in it.
+    """
+    if type(value) is dict:
+        value = [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
+    returned = list(value) if type(value) in (tuple, list) else [value]
+    returned = [item for place, item in enumerate(returned) if place not in nothing or item is not None]
+    returned = [torch.tensor(list(item)) if type(item) is torch.Size else item for item in returned]
+    expected = sum(item is None for item in written)
+    if expected == 0 and value is None:
+        returned = []
+    if len(returned) != expected:
+        return [*returned, *(item for item in written if item is not None)]
+    rest = iter(returned)
+    outputs = [next(rest) if item is None else item for item in written]
+    return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
+
+
+def store_outputs(output: mmap.mmap, area: Area, tensors: Sequence[Any]) -> None:
+    """Write a description of every output into the output file, and the elements of those that fit into the area."""
+    describe_outputs(output, place_outputs(area, tensors))
+
+
+def place_outputs(area: Area, tensors: Sequence[Any]) -> list[dict[str, Any]]:
+    """Write the elements of every output that fits into the area, in stream order, and say where they lie."""
+    start = protocol.OUTPUT_HEADER_BYTES
+    described = []
+    for tensor in tensors[:256]:
+        if not is_plain_tensor(tensor):
+            described.append({"other": type(tensor).__name__[:80]})
+            continue
+        size = tensor.numel() * tensor.element_size()
+        stored = start + size <= len(area)
+        described.append(_described(tensor, start if stored else -1))
+        if stored:
+            copy_into(area, start, tensor)
+            start = align(start + size)
+    return described
+
+
+def describe_outputs(output: mmap.mmap, described: Sequence[dict[str, Any]]) -> None:
+    """Write the head of an output file."""
+    text = json.dumps(described).encode()[: protocol.OUTPUT_HEADER_BYTES - 8]
+    output[: 8 + len(text)] = struct.pack("<Q", len(text)) + text
+
+
+def _described(tensor: torch.Tensor, start: int) -> dict[str, Any]:
+    return {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "device": tensor.device.type,
+        "start": start,
+    }
+
+
+def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors are alike to the bit; waits for the device."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    return torch.equal(
+        left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
+    )

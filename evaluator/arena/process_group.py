@@ -1,0 +1,22 @@
+"""How ranks form their process group: the same in sandbox and oracle ranks."""
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+
+
+def join(process_group: str, *, rank: int, world_size: int, device: torch.device, store: str) -> None:
+    """Form the default process group over the file `store` and prove it with one all-reduce."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        process_group,
+        store=FileStore(store, world_size),
+        rank=rank,
+        world_size=world_size,
+        device_id=device if device.type == "cuda" else None,
+    )
+    token = torch.ones(1, device=device)
+    dist.all_reduce(token)
+    if int(token.item()) != world_size:
+        raise RuntimeError(f"the first all-reduce of {world_size} ranks gave {token.item()}")

@@ -1,0 +1,1 @@
+"""What runs in a sandbox rank beside the submission."""

@@ -1,0 +1,412 @@
+"""One sandbox rank: import the submission, then answer each LOAD and GO of the host.
+
+What this process says is a claim. It knows its own rank's inputs and nothing of seeds, expected values or verdicts.
+"""
+
+import array
+import contextlib
+import faulthandler
+import importlib.util
+import mmap
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from evaluator.arena import busy_poll, device_memory, protocol
+from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
+from evaluator.arena.loaded_call import Slot, describe_outputs, place_outputs, read_slot, store_outputs
+from evaluator.arena.process_group import join
+from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
+from evaluator.arena.rank import profiler
+from evaluator.arena.rank.collective_count import CollectiveCount
+from evaluator.arena.rank.flight_notes import FlightNotes
+from evaluator.arena.structure import Area, Unpacker, read_head
+
+_MAX_TEXT = protocol.DIARY_FLIGHT_START - protocol.DIARY_TEXT_START - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a rank is given: who it is, where its submission lies, and its descriptors."""
+
+    rank: int
+    world_size: int
+    device: str
+    process_group: str
+    source: str
+    store: str
+    channel: int
+    diary: int
+    barrier: int
+    log: int
+    attentive_s: float
+
+
+class Diary:
+    """Where the rank notes what it is doing, for the diagnosis of hangs; also takes the stacks dumped on SIGUSR1."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._page = mmap.mmap(descriptor, protocol.DIARY_BYTES)
+        self.call = 0
+        self.flight = FlightNotes(self._page)
+        os.lseek(descriptor, protocol.DIARY_STACK_START, os.SEEK_SET)
+        faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
+        self.flight.start()
+
+    def note(self, phase: Phase) -> None:
+        """Record where this rank is now."""
+        protocol.PHASE_LAYOUT.pack_into(self._page, 0, phase, self.call, time.monotonic_ns())
+
+    def explain(self, text: str) -> None:
+        """Leave `text`, shortened in the middle, for the author."""
+        raw = text.encode("utf-8", "replace").replace(b"\0", b"?")
+        if len(raw) > _MAX_TEXT:
+            raw = raw[: _MAX_TEXT // 2 - 20] + b"\n[...]\n" + raw[-_MAX_TEXT // 2 + 20 :]
+        start = protocol.DIARY_TEXT_START
+        self._page[start : start + len(raw) + 1] = raw + b"\0"
+
+
+def _take_built_kernels() -> None:
+    """Give Triton what was compiled ahead: its cache must be writable, /built is not. Every rank may do so at once."""
+    built, cache = Path(os.environ.get("PKB_BUILT", "/built"), "triton"), Path(os.environ.get("TRITON_CACHE_DIR", "/"))
+    # Without, the kernels are compiled in the first call.
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        for kernel in built.iterdir():
+            private = cache / f".{kernel.name}.{os.getpid()}"
+            shutil.copytree(kernel, private)
+            try:
+                private.rename(cache / kernel.name)
+            except OSError:  # another rank was first
+                shutil.rmtree(private, ignore_errors=True)
+
+
+class Failed(Exception):
+    """This rank cannot go on; the reason has a code for the host."""
+
+    def __init__(self, failure: Failure, text: str) -> None:
+        super().__init__(text)
+        self.failure = failure
+        self.text = text
+
+
+class ChannelLost(Exception):
+    """The channel to the host was closed from inside."""
+
+
+def run_rank(place: Place) -> None:
+    """Be rank `place.rank` until the host closes the channel."""
+    diary = Diary(place.diary)
+    diary.note(Phase.STARTING)
+    shim = Shim(place, diary)
+    try:
+        shim.start()
+        while shim.obey():
+            pass
+    except Failed as failed:
+        diary.explain(failed.text)
+        shim.report(ReportKind.FAILED, detail=failed.failure)
+        shim.wait_for_end()
+
+
+class Shim:
+    """The state of one rank."""
+
+    def __init__(self, place: Place, diary: Diary) -> None:
+        self._place = place
+        self._diary = diary
+        self._socket = socket.socket(fileno=place.channel)
+        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+        self._barrier = Barrier(
+            mmap.mmap(place.barrier, protocol.BARRIER_BYTES), rank=place.rank, world_size=place.world_size
+        )
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._solution: Callable[..., Any] | None = None
+        self._slot: Slot | None = None
+        self._held: list[Slot] = []
+        self._held_inputs: torch.Tensor | None = None
+        self._held_bytes = 0
+        self._input_area: device_memory.DeviceMemory | None = None
+        self._output_area: device_memory.DeviceMemory | None = None
+
+    def start(self) -> None:
+        """Form the process group, prove it with one all-reduce, and say READY."""
+        try:
+            place = self._place
+            join(
+                place.process_group,
+                rank=place.rank,
+                world_size=place.world_size,
+                device=self._device,
+                store=place.store,
+            )
+            self._stopwatch = Stopwatch(self._device, self._barrier)
+        except Exception as error:
+            raise Failed(Failure.START, traceback.format_exc()) from error
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.READY)
+
+    def obey(self) -> bool:
+        """Carry out the host's next command; False once the host has gone."""
+        packet, descriptors = self._receive()
+        if not packet:
+            return False
+        command = Command.unpack(packet)
+        self._diary.call = command.call
+        if command.kind is CommandKind.IMPORT:
+            self._import()
+        elif command.kind is CommandKind.LOAD:
+            self._load(command, descriptors)
+        elif command.kind is CommandKind.STORE:
+            self._store(descriptors)
+        else:
+            self._go(command, descriptors)
+        return True
+
+    def report(self, kind: ReportKind, **values: int) -> None:
+        """Send one record."""
+        try:
+            self._socket.send(Report(kind=kind, call=self._diary.call, **values).pack())
+        except OSError as error:
+            raise ChannelLost from error
+
+    def wait_for_end(self) -> None:
+        """Stay until the host closes the channel, so that peers are not disturbed by this rank's end."""
+        self._diary.note(Phase.WAITING)
+        while self._receive()[0]:
+            pass
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        try:
+            # A gang that waits for its submission may sleep; between calls its processors stay awake.
+            attentive_s = self._place.attentive_s if self._solution is not None else 0.0
+            packet, ancillary, _flags, _address = busy_poll.receive(
+                self._socket, 64, socket.CMSG_SPACE(16), attentive_s=attentive_s
+            )
+        except OSError as error:
+            raise ChannelLost from error
+        descriptors = array.array("i")
+        for _level, _type, data in ancillary:
+            descriptors.frombytes(data)
+        return packet, list(descriptors)
+
+    def _import(self) -> None:
+        self._diary.note(Phase.IMPORTING)
+        _take_built_kernels()
+        path = Path(self._place.source) / "solution.py"
+        sys.path.insert(0, self._place.source)
+        try:
+            self._solution = _entry_point(path)
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(Failure.IMPORT, _author_traceback()) from error
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.IMPORTED)
+
+    def _load(self, command: Command, descriptors: list[int]) -> None:
+        self._diary.note(Phase.LOADING)
+        if self._slot is not None:
+            self._slot.returned.clear()
+        if command.held:
+            self._held.append(self._read(descriptors, is_held=True))
+        else:
+            previous = self._slot.tensors if self._slot is not None and command.reuse else ()
+            self._slot = self._read(descriptors, previous=previous)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.LOADED)
+
+    def _read(
+        self, descriptors: Sequence[int], *, previous: Sequence[torch.Tensor] = (), is_held: bool = False
+    ) -> Slot:
+        inputs, outputs, *areas = descriptors
+        with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
+            tree, data = read_head(buffer)
+            for ranks in tree["groups"]:
+                self._group(tuple(ranks))
+            self._map(areas, tree["areas"])
+            output = mmap.mmap(outputs, 0)
+            source: Area = buffer
+            area: Area = output
+            if self._input_area is not None and self._output_area is not None:
+                source, data = self._input_area.bytes, tree["data"]
+                begin, end = tree["room"]
+                area = self._output_area.bytes[begin:end]
+                if is_held:
+                    source, self._held_bytes = self._room_for_held(), data + tree["bytes"]
+            in_place = is_held and self._input_area is not None
+            unpacker = Unpacker(
+                source, data=data, device=self._device, group_of=self._group, previous=previous, in_place=in_place
+            )
+            return read_slot(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
+
+    def _room_for_held(self) -> torch.Tensor:
+        """Memory of this rank for the inputs of bursts, which come all at once after GO: always the same addresses."""
+        assert self._input_area is not None
+        if self._held_inputs is None:
+            self._held_inputs = torch.empty_like(self._input_area.bytes)
+        return self._held_inputs
+
+    def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
+        """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
+        if descriptors:
+            inputs, outputs = (
+                device_memory.DeviceMemory.received(descriptor, size=size, device=self._device)
+                for descriptor, size in zip(descriptors, sizes, strict=True)
+            )
+            for old in (self._input_area, self._output_area):
+                if old is not None:
+                    old.close()
+            self._input_area, self._output_area = inputs, outputs
+            self._held_inputs = None
+
+    def _group(self, ranks: tuple[int, ...]) -> Any:
+        """The process group of `ranks`; created once, by every rank in the order of the call's list."""
+        if len(ranks) == self._place.world_size:
+            return dist.group.WORLD
+        if ranks not in self._groups:
+            self._groups[ranks] = dist.new_group(list(ranks))
+        return self._groups[ranks]
+
+    def _go(self, command: Command, descriptors: Sequence[int]) -> None:
+        if self._held:
+            self._run_burst()
+            return
+        assert self._slot is not None
+        slot = self._slot
+        self._diary.note(Phase.AT_START)
+        self._diary.flight.call_begins()
+        with CollectiveCount(is_wanted=command.count) as counted:
+            timed = self._call(slot, delay_us=command.delay_us, audit_file=next(iter(descriptors), None))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._diary.note(Phase.STORING)
+        store_outputs(slot.output, slot.area, timed.tensors)
+        slot.output.close()
+        slot.returned = timed.returned
+        changed = slot.first_change()
+        self._finish()  # the oracle reads the area as soon as the host hears DONE
+        self._diary.note(Phase.WAITING)
+        self.report(
+            ReportKind.DONE,
+            claimed_ns=timed.claimed_ns,
+            settled_ns=timed.settled_ns,
+            detail=changed,
+            fingerprint=timed.fingerprint,
+            moved=counted.moved,
+        )
+
+    def _run_burst(self) -> None:
+        """Run every call that is held, one after the other: the host's clock alone says how long that took."""
+        slots, self._held = self._held, []
+        self._diary.note(Phase.AT_START)
+        self._diary.flight.call_begins()
+        if self._held_inputs is not None and self._input_area is not None:
+            self._held_inputs[: self._held_bytes].copy_(self._input_area.bytes[: self._held_bytes])
+        assert self._solution is not None
+        solution, described = self._noted(self._solution), []
+        self._finish()
+        for slot in slots:
+            self._diary.note(Phase.LINED_UP)
+            self._barrier.wait()
+            with _blamed():
+                described.append(place_outputs(slot.area, slot.collect(solution(*slot.arguments))))
+                self._finish()
+        self._diary.note(Phase.STORING)
+        for slot, outputs in zip(slots, described, strict=True):
+            describe_outputs(slot.output, outputs)
+            slot.output.close()
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.DONE)
+
+    def _finish(self) -> None:
+        """Wait for the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, of which the diary tells when it was called and when it returned."""
+        note = self._diary.note
+
+        def called(*arguments: Any) -> Any:
+            note(Phase.CALLING)
+            value = function(*arguments)
+            note(Phase.SETTLING)
+            return value
+
+        return called
+
+    def _store(self, descriptors: list[int]) -> None:
+        """Store what the last call returned as it is now: a late writer may have finished by this time."""
+        assert self._slot is not None
+        self._diary.note(Phase.STORING)
+        output = mmap.mmap(descriptors[0], 0)
+        os.close(descriptors[0])
+        area = output if self._output_area is None else self._output_area.bytes
+        store_outputs(output, area, [copied(tensor) for tensor in self._slot.returned])
+        output.close()
+        self._finish()
+        self._diary.note(Phase.WAITING)
+        self.report(ReportKind.STORED)
+
+    def _call(self, slot: Slot, *, delay_us: int, audit_file: int | None) -> Timed:
+        assert self._solution is not None
+        solution = self._solution
+        if audit_file is not None:
+            solution = profiler.recorded(
+                solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait
+            )
+
+        with _blamed():
+            return self._stopwatch.run(self._noted(solution), slot.arguments, collect=slot.collect, delay_us=delay_us)
+
+
+@contextlib.contextmanager
+def _blamed() -> Iterator[None]:
+    """What is raised inside is the submission's."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise Failed(Failure.OUT_OF_MEMORY, _author_traceback()) from error
+    except Exception as error:
+        raise Failed(Failure.RAISED, _author_traceback()) from error
+
+
+def _entry_point(path: Path) -> Callable[..., Any]:
+    if not path.is_file():
+        raise Failed(Failure.ENTRY, "the submission has no solution.py")
+    spec = importlib.util.spec_from_file_location("solution", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["solution"] = module
+    spec.loader.exec_module(module)
+    entry: Any = getattr(module, "solution", None)
+    if not callable(entry):
+        raise Failed(Failure.ENTRY, "solution.py defines no function called `solution`")
+    function: Callable[..., Any] = entry
+    return function
+
+
+def _author_traceback() -> str:
+    """The traceback of the current exception without the frames of this file."""
+    kind, error, trace = sys.exc_info()
+    while trace is not None and "/evaluator/arena/" in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    if trace is not None and "importlib" in trace.tb_frame.f_code.co_filename:
+        while trace.tb_next is not None and "importlib" in trace.tb_frame.f_code.co_filename:
+            trace = trace.tb_next
+    return "".join(traceback.format_exception(kind, error, trace))

@@ -1,0 +1,107 @@
+"""What crosses the boundary between the site and a judge: requests, progress, reports, node status.
+
+Everything here is frozen, typed and JSON both ways; decoding refuses unknown fields and wrong types. The package
+imports no other part of the evaluator, so the site can read it without torch.
+"""
+
+from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeResult, Verdict
+from evaluator.contract.hardware_paths import Audit, AuditedWork, Primitive, Sighting, Witness, WorkKind
+from evaluator.contract.message import ContractError, Message
+from evaluator.contract.node_messages import (
+    PORTAL_QUEUE,
+    Assignment,
+    Cancellation,
+    Delivery,
+    NodeStatus,
+    Progress,
+    SlotState,
+    SlotStatus,
+    TaskName,
+    node_queue,
+)
+from evaluator.contract.record import (
+    Baseline,
+    BaselineTable,
+    Burst,
+    CallKind,
+    CallRecord,
+    GpuReading,
+    Record,
+    ReferenceCall,
+    SizeRecord,
+    TimingRules,
+    Wire,
+)
+from evaluator.contract.report import (
+    SCHEMA_VERSION,
+    BuildResult,
+    Canary,
+    Collective,
+    DriverFault,
+    EvaluationReport,
+    RankState,
+    SandboxLevel,
+    SlotKind,
+    Stage,
+    StageTime,
+)
+from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing
+
+__all__ = [
+    "PORTAL_QUEUE",
+    "SCHEMA_VERSION",
+    "Assignment",
+    "Audit",
+    "AuditedWork",
+    "Backend",
+    "Baseline",
+    "BaselineTable",
+    "BuildResult",
+    "Burst",
+    "CallKind",
+    "CallRecord",
+    "Canary",
+    "Cancellation",
+    "Collective",
+    "ContractError",
+    "Delivery",
+    "DriverFault",
+    "EarlierTry",
+    "ErrorMap",
+    "ErrorPattern",
+    "EvaluationReport",
+    "EvaluationRequest",
+    "Finding",
+    "GpuReading",
+    "Message",
+    "Mode",
+    "NodeStatus",
+    "OutputCheck",
+    "Primitive",
+    "Progress",
+    "RankState",
+    "Record",
+    "ReferenceCall",
+    "SandboxLevel",
+    "Sighting",
+    "SizeRecord",
+    "SizeResult",
+    "SizeTiming",
+    "SlotKind",
+    "SlotState",
+    "SlotStatus",
+    "SourceBundle",
+    "SourceFile",
+    "Stage",
+    "StageTime",
+    "TaskName",
+    "TimeSummary",
+    "Timing",
+    "TimingRules",
+    "Verdict",
+    "Wire",
+    "Witness",
+    "WorkKind",
+    "node_queue",
+]

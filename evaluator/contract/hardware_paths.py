@@ -1,0 +1,73 @@
+"""How a submission moves data between GPUs, and what showed it."""
+
+from enum import StrEnum
+
+from evaluator.contract.message import Message
+
+
+class Primitive(StrEnum):
+    """A hardware path by which data moves between GPUs."""
+
+    COPY_ENGINE = "copy_engine"
+    SM_LOAD_STORE = "sm_load_store"
+    TMA = "tma"
+    NVLS = "nvls"
+    NVSHMEM = "nvshmem"
+    NCCL = "nccl"
+    NCCL_DEVICE = "nccl_device"
+
+
+class Witness(StrEnum):
+    """What showed a primitive: the text, the machine code of a built extension, or records of a run."""
+
+    SOURCE = "source"
+    COMPILED = "compiled"
+    PROFILER = "profiler"
+
+
+class Sighting(Message, frozen=True, kw_only=True):
+    """One primitive that a submission uses, with its evidence: `detail` quotes what was seen.
+
+    `file` and `line` lead into the source; for machine code `file` is the module and `line` None.
+    """
+
+    primitive: Primitive
+    witness: Witness
+    detail: str
+    file: str | None = None
+    line: int | None = None
+
+
+class WorkKind(StrEnum):
+    """What an audited call did: kernels, copies and fills of the device, operators of torch.distributed."""
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    FILL = "fill"
+    OPERATOR = "operator"
+
+
+class AuditedWork(Message, frozen=True, kw_only=True):
+    """All work of one name in the audited call: on the rank that did most of it, and on how many `ranks` it was seen.
+
+    `us` is its time in all, `bytes` what was copied or filled in all (0 where that is not told).
+    """
+
+    kind: WorkKind
+    name: str
+    count: int
+    us: float
+    bytes: int = 0
+    ranks: int = 1
+
+
+class Audit(Message, frozen=True, kw_only=True):
+    """What ran in one call that was not timed, as the profiler inside the ranks told it: a claim.
+
+    The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
+    """
+
+    size: str
+    works: tuple[AuditedWork, ...] = ()
+    dropped: int = 0
+    note: str = ""

@@ -1,0 +1,103 @@
+"""What goes to and fro between the site and its nodes: work, progress, reports, heartbeats, and the queues for them."""
+
+from enum import StrEnum
+
+from evaluator.contract.message import Message
+from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
+from evaluator.contract.request import Backend, EvaluationRequest
+
+PORTAL_QUEUE = "portal"
+"""The queue on which the site hears from its nodes."""
+
+
+def node_queue(node: str) -> str:
+    """The queue on which the node called `node` receives its work."""
+    return f"node.{node}"
+
+
+class TaskName(StrEnum):
+    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text."""
+
+    JUDGE = "node.judge"
+    CANCEL = "node.cancel"
+    RECORD_PROGRESS = "portal.record_progress"
+    RECORD_DELIVERY = "portal.record_delivery"
+    RECORD_NODE_STATUS = "portal.record_node_status"
+
+
+class Assignment(Message, frozen=True, kw_only=True):
+    """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
+
+    `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else.
+    """
+
+    lease: str
+    slot: int
+    request: EvaluationRequest
+
+
+class Cancellation(Message, frozen=True, kw_only=True):
+    """The site asks a node to stop judging `evaluation_id`."""
+
+    lease: str
+    evaluation_id: str
+
+
+class Progress(Message, frozen=True, kw_only=True):
+    """A sign of life from a judge: which stage, how far (0 to 1, None where unknown), in words."""
+
+    evaluation_id: str
+    lease: str
+    stage: Stage
+    detail: str = ""
+    fraction: float | None = None
+
+
+class Delivery(Message, frozen=True, kw_only=True):
+    """What a node sends back when an evaluation has ended.
+
+    `is_returned` gives work back that was not judged because the node was told to stop: that is nobody's failure, and
+    costs the evaluation none of its tries.
+    """
+
+    lease: str
+    node: str
+    report: EvaluationReport
+    is_returned: bool = False
+
+
+class SlotState(StrEnum):
+    """Whether a slot can take work."""
+
+    STARTING = "starting"
+    FREE = "free"
+    BUSY = "busy"
+    QUARANTINED = "quarantined"
+    STOPPED = "stopped"
+
+
+class SlotStatus(Message, frozen=True, kw_only=True):
+    """One slot of a node as the node sees it."""
+
+    index: int
+    profile: str
+    state: SlotState
+    evaluation_id: str | None = None
+    note: str = ""
+
+
+class NodeStatus(Message, frozen=True, kw_only=True):
+    """A node's heartbeat: who it is, what it offers and on what it runs.
+
+    `key` is the node's secret as the operator was shown it; the site keeps only its hash. `revisions` maps the slugs
+    of the problems installed there to their revisions.
+    """
+
+    node: str
+    key: str
+    slots: tuple[SlotStatus, ...]
+    sandbox: SandboxLevel
+    backends: tuple[Backend, ...]
+    revisions: dict[str, str]
+    environment: dict[str, str] = {}
+    running: tuple[str, ...] = ()

@@ -1,0 +1,166 @@
+"""What a judge says of an evaluation."""
+
+from enum import StrEnum
+
+from evaluator.contract.findings import Finding, SizeResult, Verdict
+from evaluator.contract.hardware_paths import Audit, Sighting
+from evaluator.contract.message import Message
+from evaluator.contract.record import Record
+from evaluator.contract.request import Backend, EarlierTry, Mode
+from evaluator.contract.score import Timing
+
+SCHEMA_VERSION = 1
+
+
+class Stage(StrEnum):
+    """What a judge is doing for an evaluation, in order."""
+
+    PREPARING = "preparing"
+    BUILDING = "building"
+    STARTING = "starting"
+    VERIFYING = "verifying"
+    TIMING = "timing"
+    COMPARING = "comparing"
+    REPORTING = "reporting"
+
+
+class StageTime(Message, frozen=True, kw_only=True):
+    """How long one stage of a judgement took."""
+
+    stage: Stage
+    seconds: float
+
+
+class SandboxLevel(StrEnum):
+    """How well the ranks that ran the submission were confined."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+    NONE = "none"
+
+    def is_at_least(self, other: "SandboxLevel") -> bool:
+        """Whether everything that `other` promises holds."""
+        strongest_first = list(SandboxLevel)
+        return strongest_first.index(self) <= strongest_first.index(other)
+
+
+class SlotKind(StrEnum):
+    """How contents reached the submission's ranks."""
+
+    HOST_MEMORY = "host_memory"
+    DEVICE_MEMORY = "device_memory"
+
+
+class Collective(Message, frozen=True, kw_only=True):
+    """A collective (or send, or receive) as torch's flight recorder told it of one rank: a claim, for the diagnosis.
+
+    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten),
+    `sequence` all since the start; `ranks` are the group's and `tensors` what went in ("float[4, 8]").
+    """
+
+    operation: str
+    ranks: tuple[int, ...] = ()
+    number: int | None
+    sequence: int
+    tensors: str = ""
+    is_done: bool
+
+
+class RankState(Message, frozen=True, kw_only=True):
+    """Where one sandbox rank was when the evaluation ended.
+
+    `phase` is the last place reached in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
+    "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
+    rank printed, control characters removed. `collectives` are known of a rank in a hang: the unfinished ones, the
+    oldest first, then the last finished one.
+    """
+
+    rank: int
+    exit: str
+    phase: str
+    calls_done: int
+    error: str | None = None
+    stack: str | None = None
+    log: str = ""
+    collectives: tuple[Collective, ...] = ()
+
+
+class BuildResult(Message, frozen=True, kw_only=True):
+    """What the compiler said. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
+
+    succeeded: bool
+    seconds: float
+    cached: bool
+    command: str = ""
+    log: str = ""
+    artefacts: dict[str, str] = {}
+
+
+class Canary(Message, frozen=True, kw_only=True):
+    """The oracle ranks calculated, copied and communicated whole numbers: `failures` says what was not exact."""
+
+    at: str
+    is_full: bool
+    failures: tuple[str, ...] = ()
+
+
+class DriverFault(Message, frozen=True, kw_only=True):
+    """A fault that the driver reported on a GPU during an evaluation: its Xid number, and how often it came.
+
+    `gpu` is the minor number; `noticed_at` is when the host first saw it, at the latest after the ranks had ended.
+    """
+
+    gpu: int
+    xid: int
+    count: int = 1
+    noticed_at: str = ""
+
+
+class EvaluationReport(Message, frozen=True, kw_only=True):
+    """What the judge says of an evaluation. Append-only once recorded.
+
+    `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and node
+    in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have spoken
+    against the submission in ranked mode. `record` holds every call but those of bursts, which it counts. `canaries`
+    are the last one before the evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None
+    where the node cannot tell. `earlier` are the tries of this evaluation before the one reported here.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    evaluation_id: str
+    problem: str
+    revision: str
+    source_digest: str
+    backend: Backend
+    profile: str
+    world_size: int
+    mode: Mode
+    dtype: str
+    verdict: Verdict
+    message: str
+    findings: tuple[Finding, ...] = ()
+    stages: tuple[StageTime, ...] = ()
+    sizes: tuple[SizeResult, ...] = ()
+    timing: Timing | None = None
+    record: Record | None = None
+    warnings: tuple[Finding, ...] = ()
+    ranks: tuple[RankState, ...] = ()
+    build: BuildResult | None = None
+    primitives: tuple[Sighting, ...] = ()
+    audit: Audit | None = None
+    canaries: tuple[Canary, ...] = ()
+    driver_faults: tuple[DriverFault, ...] | None = None
+    earlier: tuple[EarlierTry, ...] = ()
+    sandbox: SandboxLevel = SandboxLevel.NONE
+    slots: SlotKind = SlotKind.HOST_MEMORY
+    commitment: str = ""
+    environment: dict[str, str] = {}
+    started_at: str = ""
+    finished_at: str = ""
+
+    def __post_init__(self) -> None:
+        is_timed = self.timing is not None
+        if is_timed and not (self.verdict is Verdict.PASSED and self.mode.is_timed):
+            raise ValueError(f"timing is present with verdict {self.verdict} in mode {self.mode}")
+        if self.verdict is Verdict.PASSED and self.mode.is_timed and not is_timed:
+            raise ValueError("a passed evaluation in a timed mode carries its timing")

@@ -1,0 +1,95 @@
+"""What is asked of a judge: a source, a problem, a mode."""
+
+import hashlib
+from enum import StrEnum
+
+from evaluator.contract.findings import Verdict
+from evaluator.contract.message import ContractError, Message
+
+
+class Backend(StrEnum):
+    """What a submission is written in."""
+
+    PYTORCH = "pytorch"
+    CUDA = "cuda"
+    TRITON = "triton"
+    PARALLELKITTENS = "parallelkittens"
+    NVSHMEM = "nvshmem"
+    NCCL_DEVICE = "nccl_device"
+
+
+class Mode(StrEnum):
+    """How much of the judging an evaluation does, and whether it counts."""
+
+    CHECK = "check"
+    BENCHMARK = "benchmark"
+    RANKED = "ranked"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the submission is timed against the reference."""
+        return self is not Mode.CHECK
+
+
+class SourceFile(Message, frozen=True, kw_only=True):
+    """One text file of a submission; `path` is relative, with forward slashes."""
+
+    path: str
+    text: str
+
+
+class SourceBundle(Message, frozen=True, kw_only=True):
+    """All files of a submission, `solution.py` among them, sorted by path."""
+
+    files: tuple[SourceFile, ...]
+
+    ENTRY = "solution.py"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names and contents, in hexadecimal: the identity of the source."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            content = file.text.encode()
+            digest.update(f"{file.path}\0{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    @property
+    def entry(self) -> str:
+        """The text of `solution.py`; raises ContractError where there is none."""
+        for file in self.files:
+            if file.path == self.ENTRY:
+                return file.text
+        raise ContractError(f"the submission has no {self.ENTRY}")
+
+
+class EarlierTry(Message, frozen=True, kw_only=True):
+    """A try of an evaluation that ended through no fault of its author's, and why.
+
+    `verdict` is None where no report came, as when a node was lost.
+    """
+
+    attempt: int
+    verdict: Verdict | None = None
+    reason: str
+
+
+class EvaluationRequest(Message, frozen=True, kw_only=True):
+    """Everything a judge needs to know about one evaluation.
+
+    `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's. `earlier`
+    holds the tries before this one.
+    """
+
+    evaluation_id: str
+    problem: str
+    revision: str
+    source: SourceBundle
+    backend: Backend
+    profile: str
+    mode: Mode
+    sizes: tuple[str, ...] = ()
+    dtype: str | None = None
+    attempt: int = 1
+    earlier: tuple[EarlierTry, ...] = ()

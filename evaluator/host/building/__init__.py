@@ -1,0 +1,1 @@
+"""Compiling a submission in a sandbox of its own, before any rank is held."""

@@ -1,0 +1,383 @@
+"""Compiling a submission before any rank is held: in a sandbox of its own, once per source and tool chain."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from evaluator.contract import (
+    BuildResult,
+    EvaluationRequest,
+    Finding,
+    Message,
+    SandboxLevel,
+    Sighting,
+    Verdict,
+)
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.host.building import builder_process, disassembly
+from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
+from evaluator.host.building.compiler_errors import Origin, find_errors
+from evaluator.host.building.stand_ins import StandIn, stand_ins
+from evaluator.host.process.logs import clean
+from evaluator.host.sandbox.bubblewrap import (
+    Confinement,
+    command,
+    environment,
+    layout,
+    open_filter,
+    readable_file,
+    write_private,
+)
+from evaluator.host.sandbox.cgroups import Group, GroupLimits
+from evaluator.host.sandbox.host_users import inside_groups
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import primitives
+from problems import registry
+
+_CALL = "compile_cuda_extension"
+_TRITON_KERNEL = re.compile(r"^\s*@(?:triton\.)?jit\b", re.MULTILINE)
+_KEPT = 200
+"""So many builds stay in the cache; the longest unused go first."""
+
+_LOG_BYTES = 1024**2
+
+
+class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the builder's inside claims of one extension."""
+
+    name: str
+    succeeded: bool
+    seconds: float
+    log: str
+    is_certain: bool
+    file: str | None
+    line: int | None
+
+
+class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the builder's inside claims of a build."""
+
+    extensions: tuple[_ExtensionOutcome, ...]
+    notes: tuple[str, ...]
+
+
+class BuildRecord(Message, frozen=True, kw_only=True):
+    """What the cache keeps beside the modules of one build."""
+
+    result: BuildResult
+    findings: tuple[Finding, ...] = ()
+    primitives: tuple[Sighting, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """The outcome of a build: what to tell the author, and the folder with the modules (empty where none)."""
+
+    result: BuildResult
+    findings: tuple[Finding, ...]
+    folder: Path
+    primitives: tuple[Sighting, ...] = ()
+
+    def place(self, target: Path) -> None:
+        """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
+        for name in self.result.artefacts:
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in path.relative_to(target).parents[:-1]:
+                (target / folder).chmod(0o755)
+            shutil.copyfile(self.folder / name, path)
+            path.chmod(0o755)
+
+
+class Builder:
+    """Builds submissions for one slot.
+
+    Args:
+        settings: the slot's; its profile says for which architecture to build.
+        cache: folder of earlier builds; None for one beside the slot's work directory.
+        limits: what a build may use.
+    """
+
+    def __init__(
+        self, settings: JudgeSettings, *, cache: Path | None = None, limits: BuildLimits | None = None
+    ) -> None:
+        self._settings = settings
+        self._profile = profiles.get(settings.profile)
+        self._limits = limits or BuildLimits()
+        base = settings.work_dir or Path(tempfile.gettempdir()) / f"pkb-{os.getuid()}"
+        self._cache = cache or base / "builds"
+
+    def build(self, request: EvaluationRequest, *, workdir: Path, sandbox: Confinement) -> Built:
+        """Build all that `request`'s submission will ask for, or find it built.
+
+        Args:
+            request: whose source is built.
+            workdir: a private folder for this evaluation; what the build puts there is removed again.
+            sandbox: how the builder is confined.
+
+        Raises:
+            EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
+        """
+        if not is_needed(request):
+            return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=(), folder=workdir)
+        entry = self._cache / self._key(request)
+        if (kept := _read(entry)) is not None:
+            os.utime(entry)
+            result = msgspec.structs.replace(kept.result, cached=True, seconds=0.0)
+            return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives)
+        started = time.monotonic()
+        try:
+            sent = self._run(request, workdir=workdir, confinement=sandbox)
+        except BuildLimitExceeded as exceeded:
+            return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
+        record = _judge(
+            sent,
+            seconds=time.monotonic() - started,
+            sightings=self._sightings(sent.artefacts, workdir=workdir, confinement=sandbox),
+        )
+        _keep(entry, record, sent.artefacts)
+        self._prune()
+        return Built(result=record.result, findings=record.findings, folder=entry, primitives=record.primitives)
+
+    def _sightings(
+        self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
+    ) -> tuple[Sighting, ...]:
+        modules = {name: content for name, content in artefacts.items() if name.endswith(disassembly.MODULES)}
+        listings = disassembly.listings(
+            artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
+        )
+        in_code = (
+            sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
+        )
+        in_symbols = (
+            sighting
+            for path, content in modules.items()
+            for sighting in primitives.in_symbols(content, module=Path(path).name)
+        )
+        found = {(sighting.primitive, sighting.file): sighting for sighting in (*in_symbols, *in_code)}
+        return tuple(found.values())
+
+    def _key(self, request: EvaluationRequest) -> str:
+        parts = (
+            request.source.digest,
+            toolchain() if _wants_cuda(request) else "",
+            _triton_version() if _wants_triton(request) else "",
+            disassembly.READING,
+            json.dumps(self._calls(request)),
+            *self._architectures(),
+            str(self._profile.world_size),
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _calls(self, request: EvaluationRequest) -> list[tuple[str, list[StandIn]]]:
+        """What Triton kernels are compiled for: per size that will be judged the arguments without contents."""
+        if not _wants_triton(request):
+            return []
+        problem, profile = registry.get(request.problem), self._profile
+        dtype = request.dtype or "bfloat16"
+        sizes = request.sizes or profile.sizes[request.mode]
+        found = ((size, stand_ins(problem, size, world_size=profile.world_size, dtype=dtype)) for size in sizes)
+        return [(size, arguments) for size, arguments in found if arguments is not None]
+
+    def _architectures(self) -> tuple[str, ...]:
+        return profiles.architectures(self._profile)
+
+    def _run(self, request: EvaluationRequest, *, workdir: Path, confinement: Confinement) -> Sent:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=workdir) as name:
+            private = Path(name)
+            write_private(private)
+            for file in request.source.files:
+                path = private / "source" / file.path
+                readable_file(path, file.text)
+            bare = confinement.level is SandboxLevel.NONE
+            home = str(builder_process.private_home(private)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
+
+            variables = environment(self._profile, home=home) if bare else {}
+            call_filter = None if bare else open_filter()
+            inherited = () if call_filter is None else (call_filter,)
+            group = self._group(confinement, name=private.name)
+
+            def line_for(output: int) -> list[str]:
+                line = self._line(
+                    private, confinement, calls=self._calls(request), home=home, output=output, call_filter=call_filter
+                )
+                return inside_groups(line, group.entrances) if group is not None else line
+
+            try:
+                return builder_process.run(line_for, environment=variables, limits=self._limits, inherited=inherited)
+            finally:
+                for descriptor in inherited:
+                    os.close(descriptor)
+                self._end_group(group)
+
+    def _group(self, confinement: Confinement, *, name: str) -> Group | None:
+        limits = self._limits
+        allowed = GroupLimits(memory_bytes=limits.memory_bytes, processes=limits.processes, cores=limits.cores)
+        hierarchy = confinement.hierarchy
+        return hierarchy.new(name, allowed) if hierarchy is not None else None
+
+    def _end_group(self, group: Group | None) -> None:
+        """End whatever is left of a build; raises BuildLimitExceeded where the kernel had to end something of it."""
+        if group is None:
+            return
+        group.kill()
+        kills = group.memory_kills
+        group.remove()
+        if kills:
+            raise BuildLimitExceeded(f"the build used more than {self._limits.memory_bytes:,} bytes of memory")
+
+    def _line(
+        self,
+        private: Path,
+        confinement: Confinement,
+        *,
+        calls: list[tuple[str, list[StandIn]]],
+        home: str,
+        output: int,
+        call_filter: int | None,
+    ) -> list[str]:
+        place = layout(confinement, private=private)
+        arguments = {
+            "source": place.source,
+            "compat": place.compat,
+            "scratch": f"{home}/extensions",
+            "architectures": self._architectures(),
+            "world_size": self._profile.world_size,
+            "calls": calls,
+            # Where the ranks have it too: Triton writes down whole paths.
+            "triton_cache": f"{home}/triton",
+            "capability": profiles.capability(self._profile),
+            "output": output,
+        }
+        inside = builder_process.inside(arguments, program=place.builder)
+        settings = dataclasses.replace(self._settings, temporary_bytes=self._limits.scratch_bytes)
+        line = command(
+            confinement, inside, private=private, profile=self._profile, settings=settings, call_filter=call_filter
+        )
+        return builder_process.limited(line, self._limits)
+
+    def _prune(self) -> None:
+        entries = sorted(self._cache.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for entry in entries[_KEPT:]:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def is_needed(request: EvaluationRequest) -> bool:
+    """Whether a submission has anything that can be built ahead."""
+    return _wants_cuda(request) or _wants_triton(request)
+
+
+def _wants_cuda(request: EvaluationRequest) -> bool:
+    return any(_CALL in file.text for file in request.source.files)
+
+
+def _wants_triton(request: EvaluationRequest) -> bool:
+    return any(_TRITON_KERNEL.search(file.text) for file in request.source.files) and _triton_version() != ""
+
+
+@functools.cache
+def _triton_version() -> str:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+@functools.cache
+def toolchain() -> str:
+    """What a build depends on beside its source: versions of nvcc, host compiler, torch and Python.
+
+    Raises:
+        EvaluatorError: one of them is missing on this node.
+    """
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    try:
+        said = [_version(nvcc), _version("g++"), importlib.metadata.version("torch")]
+    except (OSError, subprocess.SubprocessError, importlib.metadata.PackageNotFoundError) as error:
+        raise EvaluatorError(f"this node cannot compile CUDA: {error}") from error
+    return "\n".join([*said, str(sysconfig.get_config_var("SOABI"))])
+
+
+def _version(program: str) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
+
+
+def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> BuildRecord:
+    """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
+    try:
+        outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        outcome = _Outcome(extensions=(), notes=("the builder ended without a result",))
+    failed = [item for item in outcome.extensions if item.is_certain and not item.succeeded]
+    findings = [finding for item in failed for finding in find_errors(clean(item.log), origin=_origin(item))]
+    log = clean("\n".join([*(item.log for item in outcome.extensions), *outcome.notes, sent.said]))
+    artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
+    commands = (item.log.partition("\n")[0] for item in (*failed, *outcome.extensions))
+    result = BuildResult(
+        succeeded=not failed,
+        seconds=seconds,
+        cached=False,
+        command=clean(next(commands, "")),
+        log=log[:_LOG_BYTES],
+        artefacts=artefacts,
+    )
+    return BuildRecord(result=result, findings=tuple(findings), primitives=sightings)
+
+
+def _origin(item: _ExtensionOutcome) -> Origin:
+    """Where the builder claims that an extension's source stands, fit to be shown."""
+    file = clean(item.file)[:200] if item.file is not None else None
+    return Origin(name=clean(item.name)[:200], file=file, line=item.line)
+
+
+def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:
+    finding = Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
+    result = BuildResult(succeeded=False, seconds=seconds, cached=False, log=message)
+    return Built(result=result, findings=(finding,), folder=folder)
+
+
+_RECORD = "record.json"
+
+
+def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None:
+    """Put a build into the cache whole: a reader finds all of it or nothing."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".", dir=entry.parent))
+    for name, content in artefacts.items():
+        path = partial / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (partial / _RECORD).write_text(record.to_json(), encoding="utf-8")
+    try:
+        partial.rename(entry)
+    except OSError:  # another slot kept the same build first
+        shutil.rmtree(partial)
+
+
+def _read(entry: Path) -> BuildRecord | None:
+    """The kept build, where its modules still have the bytes that were recorded."""
+    try:
+        record = BuildRecord.from_json((entry / _RECORD).read_text(encoding="utf-8"))
+        intact = all(
+            hashlib.sha256((entry / name).read_bytes()).hexdigest() == digest
+            for name, digest in record.result.artefacts.items()
+        )
+    except FileNotFoundError:
+        return None
+    if not intact:
+        raise EvaluatorError(f"a kept build in {entry} was changed on disk; remove the folder")
+    return record

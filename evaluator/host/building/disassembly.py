@@ -1,0 +1,115 @@
+"""The machine code of built extensions as text, made in a sandbox: the modules are a stranger's."""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evaluator.contract import SandboxLevel
+from evaluator.hardware.profiles import Profile
+from evaluator.host.sandbox.bubblewrap import Confinement, command, environment, write_private
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import primitives
+
+_EXECUTE = """import os, subprocess, sys
+tool, module = sys.argv[1:]
+os.environ["PATH"] = os.path.dirname(tool) + ":" + os.environ["PATH"]
+for what in (["-sass"], ["-all", "-ptx"]):
+    code = subprocess.run([tool, *what, module]).returncode
+    if code:
+        sys.exit(code)"""
+"""cuobjdump starts nvdisasm, which lies beside it and is looked for on PATH.
+
+What is linked from relocatable parts has its PTX in the parts alone, which `-all` shows. The machine code of the parts
+is not asked for: a device library brings its own for every architecture (NVSHMEM's takes 600 MB as text)."""
+
+READING = "sass, ptx of parts too, symbols"
+"""What is read of a module: builds that were read differently are read again."""
+
+MODULES = (".so", ".cubin")
+"""How the names of files with machine code end."""
+
+PTX = ".ptx"
+
+_LONGEST_S = 60
+_MOST_BYTES = 64 * 1024**2
+
+
+def listings(
+    artefacts: Mapping[str, bytes],
+    *,
+    confinement: Confinement,
+    profile: Profile,
+    settings: JudgeSettings,
+    workdir: Path,
+) -> Iterator[tuple[str, str]]:
+    """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
+
+    Of a module the machine code is left out where this node has no cuobjdump, or the listing takes over a minute or
+    64 MB: what it uses is then told by the source alone, and by PTX in a file of its own.
+
+    Args:
+        artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
+        confinement: how cuobjdump is confined, with `profile` and `settings`.
+        profile: the slot's.
+        settings: the slot's.
+        workdir: a private folder; what is put there is removed again.
+    """
+    tool = _tool()
+    with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
+        private = Path(name)
+        write_private(private)
+        for path, content in artefacts.items():
+            if not path.endswith(MODULES):
+                continue
+            place = private / "built" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            code = (
+                _listing(tool, path, private=private, confinement=confinement, profile=profile, settings=settings)
+                if tool is not None
+                else None
+            )
+            if texts := [text for text in (code, _ptx_beside(path, artefacts)) if text is not None]:
+                yield Path(path).name, "\n".join(texts)
+
+
+def _ptx_beside(path: str, artefacts: Mapping[str, bytes]) -> str | None:
+    """What Triton had compiled into the cubin at `path`, as `primitives.in_machine_code` reads it."""
+    ptx = artefacts.get(str(Path(path).with_suffix(PTX))) if path.endswith(".cubin") else None
+    return primitives.ptx_listing(ptx.decode(errors="replace")) if ptx is not None else None
+
+
+def _listing(
+    tool: str, path: str, *, private: Path, confinement: Confinement, profile: Profile, settings: JudgeSettings
+) -> str | None:
+    bare = confinement.level is SandboxLevel.NONE
+    module = str(private / "built" / path) if bare else f"/built/{path}"
+    line = command(confinement, ["-c", _EXECUTE, tool, module], private=private, profile=profile, settings=settings)
+    with tempfile.TemporaryFile(dir=private) as output:
+        try:
+            done = subprocess.run(  # noqa: S603 - our own command, no shell
+                ["prlimit", f"--fsize={_MOST_BYTES}", "--core=0", *line],  # noqa: S607
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env=environment(profile, home=str(private)) if bare else {},
+                timeout=_LONGEST_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode != 0:
+            return None
+        output.seek(0)
+        return output.read(_MOST_BYTES).decode(errors="replace")
+
+
+def _tool() -> str | None:
+    """The cuobjdump of the tool kit, or of the package nvidia-cuda-cuobjdump beside the interpreter's others."""
+    packaged = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu*/bin"))
+    folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *map(str, packaged)]
+    return shutil.which("cuobjdump", path=":".join(folders))

@@ -1,0 +1,199 @@
+"""From incidents to findings: who caused the end of a gang, and what to tell the author. Pure functions."""
+
+import os
+import re
+from collections.abc import Sequence
+
+from evaluator.arena.protocol import CHANNEL_LOST, SHIM_FAILED, Failure
+from evaluator.contract import Collective, Finding, RankState, Verdict
+from evaluator.host.hangs import flight_recorder
+from evaluator.host.hangs.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+
+_SAME_MOMENT_S = 0.25
+"""A peer's error this soon before a rank's death was noticed may be its consequence: sockets close before statuses
+arrive."""
+
+CALL = "call "
+"""How `GangTrouble.doing` begins while the submission's own code runs."""
+
+_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
+_FAULT_WORDS = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "device-side assert",
+    "illegal instruction",
+)
+_ITS = re.compile(r"\bits\b")
+_HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
+_FAILURES = {
+    Failure.START: Verdict.JUDGE_FAILURE,
+    Failure.IMPORT: Verdict.IMPORT_ERROR,
+    Failure.ENTRY: Verdict.IMPORT_ERROR,
+    Failure.RAISED: Verdict.RUNTIME_ERROR,
+    Failure.OUT_OF_MEMORY: Verdict.OUT_OF_MEMORY,
+}
+
+
+def findings_of(trouble: GangTrouble, *, size: str | None) -> tuple[Finding, ...]:
+    """What the incidents show, the cause first; consequences for other ranks are in the ranks' states."""
+    cause = _cause(trouble.incidents)
+    if cause.kind is IncidentKind.MEMORY:
+        who = "the sandbox" if cause.rank is None else f"rank {cause.rank}"
+        message = f"{who} was ended by the kernel during {trouble.doing}: its memory was used up ({cause.text})"
+        return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
+    if cause.kind is IncidentKind.SANDBOX_ENDED:
+        message = "the sandbox ended while its ranks were still at work"
+        return (Finding(verdict=Verdict.JUDGE_FAILURE, message=message, size=size),)
+    if cause.kind is IncidentKind.VIOLATION:
+        message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
+        return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
+    if cause.kind is IncidentKind.FAILED:
+        return (_failed(cause, trouble, size),)
+    if cause.kind in (IncidentKind.OVERDUE, IncidentKind.STALLED):
+        return (_overdue(trouble, size),)
+    return (_ended(cause, trouble, size),)
+
+
+def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
+    """The observations as a report shows them."""
+    return tuple(
+        RankState(
+            rank=seen.rank,
+            exit=seen.exit,
+            phase=seen.place,
+            calls_done=seen.calls_done,
+            error=seen.error,
+            stack=seen.stack,
+            log=seen.log,
+            collectives=seen.collectives,
+        )
+        for seen in observations
+    )
+
+
+def _cause(incidents: Sequence[Incident]) -> Incident:
+    """The incident that explains the others."""
+    for kind in (IncidentKind.MEMORY, IncidentKind.SANDBOX_ENDED, IncidentKind.VIOLATION):
+        for incident in incidents:
+            if incident.kind is kind:
+                return incident
+    first = incidents[0]
+    ended = [incident for incident in incidents if incident.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
+    if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED and ended:
+        # A rank that died makes its peers' collectives raise, sometimes before its own end is seen here.
+        soon = [incident for incident in ended if incident.at - first.at < _SAME_MOMENT_S]
+        others = [incident for incident in soon if incident.rank != first.rank]
+        first = others[0] if others else first
+    if first.kind is IncidentKind.CLOSED:
+        exits = [incident for incident in ended if incident.kind is IncidentKind.EXITED and incident.rank == first.rank]
+        return exits[0] if exits else first
+    return first
+
+
+def _failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    failure = cause.failure or Failure.RAISED
+    verdict = _FAILURES[failure]
+    if verdict is Verdict.RUNTIME_ERROR:
+        verdict = _more_exactly(cause.text)
+    message = f"rank {cause.rank} in {trouble.doing}: {_headline(cause.text)}"
+    return Finding(verdict=verdict, message=message + _others(cause.rank, trouble), rank=cause.rank, size=size)
+
+
+def _more_exactly(text: str) -> Verdict:
+    """What an exception really was, told by its words: memory that ran out, a device fault, or just an error."""
+    lowered = text.lower()
+    if any(word in lowered for word in _FAULT_WORDS):
+        return Verdict.CRASHED
+    return Verdict.OUT_OF_MEMORY if any(word in lowered for word in _MEMORY_WORDS) else Verdict.RUNTIME_ERROR
+
+
+def _headline(text: str) -> str:
+    """The line of a traceback that names the exception; its message may have more lines, none of them needed here."""
+    found = list(_HEADLINE.finditer(text))
+    if found:
+        return found[-1].group()
+    return text.strip().splitlines()[-1] if text.strip() else "no message"
+
+
+def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    status = cause.status
+    if status is not None and os.waitstatus_to_exitcode(status) == SHIM_FAILED:
+        return _shim_failed(cause, trouble, size)
+    if status is None or os.waitstatus_to_exitcode(status) == CHANNEL_LOST:
+        verdict, how = Verdict.EARLY_EXIT, "closed its channel"
+    elif os.WIFSIGNALED(status):
+        verdict = Verdict.CRASHED
+        how = f"was ended by {_observed(cause.rank, trouble).exit}"
+    else:
+        code = os.waitstatus_to_exitcode(status)
+        verdict = Verdict.EARLY_EXIT if code == 0 else Verdict.CRASHED
+        how = f"exited with code {code}"
+    message = f"rank {cause.rank} {how} during {trouble.doing}" + _others(cause.rank, trouble)
+    return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
+
+
+def _shim_failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+    """Our shim met an exception: while it loads contents that is our fault, after the call it is what was returned."""
+    headline = _headline(_observed(cause.rank, trouble).log)
+    if trouble.doing.startswith(CALL):
+        verdict, what = Verdict.RUNTIME_ERROR, "what the solution returned could not be taken"
+    else:
+        verdict, what = Verdict.JUDGE_FAILURE, "the judge's own code failed on the rank"
+    message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
+    return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
+
+
+def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
+    """Deadlock where every rank that is late waits for another one; timeout where one still works."""
+    late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
+    working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
+    all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in trouble.observations)
+    is_slow = working or (all_on_device and not _are_apart(trouble.observations))
+    verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
+    named = (working or late)[0]
+    places = _places(trouble.observations)
+    stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
+    what = (
+        f"stood still, and no rank was at work after {trouble.limit_s:.3g} s"
+        if stood_still
+        else (f"took longer than {trouble.limit_s:.3g} s")
+    )
+    message = f"{trouble.doing} {what}: {places}"
+    return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
+
+
+def _are_apart(observations: Sequence[Observation]) -> bool:
+    """Whether ranks of a group wait in different collectives of it."""
+    waiting: dict[tuple[int, ...], list[list[Collective]]] = {}
+    for seen in observations:
+        if (oldest := flight_recorder.pending(seen.collectives)) is not None:
+            ones = [one for one in seen.collectives if not one.is_done and one.ranks == oldest.ranks]
+            waiting.setdefault(oldest.ranks, []).append(ones)
+    return any(map(flight_recorder.are_apart, waiting.values()))
+
+
+def _places(observations: Sequence[Observation]) -> str:
+    """Where every rank is; those in the same place together."""
+    together: dict[str, list[int]] = {}
+    for seen in observations:
+        together.setdefault(seen.place, []).append(seen.rank)
+    return "; ".join(
+        f"rank {ranks[0]} {place}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(place)}"
+        for place, ranks in together.items()
+    )
+
+
+def _plural(place: str) -> str:
+    verb, _, rest = place.partition(" ")
+    return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
+
+
+def _observed(rank: int | None, trouble: GangTrouble) -> Observation:
+    return next(seen for seen in trouble.observations if seen.rank == rank)
+
+
+def _others(rank: int | None, trouble: GangTrouble) -> str:
+    """Where the other ranks were, as an addition to a message."""
+    others = [seen for seen in trouble.observations if seen.rank != rank]
+    return f" ({_places(others)})" if others else ""

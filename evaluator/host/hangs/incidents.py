@@ -1,0 +1,77 @@
+"""What can happen to a gang, as data: the evidence from which `diagnosis` concludes."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from evaluator.arena.protocol import Failure
+from evaluator.contract import Collective
+from evaluator.errors import EvaluatorError
+
+
+class IncidentKind(Enum):
+    """Something that ended, or will end, a gang."""
+
+    VIOLATION = "a record that our shim never sends"
+    FAILED = "the rank reported a failure"
+    CLOSED = "the rank's channel was closed"
+    EXITED = "the rank's process ended"
+    SANDBOX_ENDED = "the sandbox ended though its ranks had not"
+    OVERDUE = "the deadline passed"
+    STALLED = "the ranks wait for each other and nothing moves"
+    MEMORY = "the kernel ended a process because the sandbox's memory was used up"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incident:
+    """One incident with the host's time of it. `status` is a wait status, `text` an explanation."""
+
+    kind: IncidentKind
+    at: float
+    rank: int | None = None
+    failure: Failure | None = None
+    status: int | None = None
+    text: str = ""
+
+
+class Standing(Enum):
+    """Where a rank stood when the evaluation ended."""
+
+    FINISHED = "has answered"
+    WORKING = "works"
+    SLEEPING = "sleeps"
+    IN_COLLECTIVE = "waits in a collective, or for the others to line up"
+    ON_DEVICE = "waits for its GPU"
+    ENDED = "has ended"
+    FAILED = "has failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One rank as seen from outside (its process, its stack) and as it noted itself (its phase)."""
+
+    rank: int
+    standing: Standing
+    place: str
+    calls_done: int
+    exit: str
+    error: str | None = None
+    stack: str | None = None
+    log: str = ""
+    collectives: tuple[Collective, ...] = ()
+
+
+class GangTrouble(Exception):
+    """A gang cannot go on. Carries every incident in the order of time, and each rank's last observation."""
+
+    def __init__(
+        self, incidents: tuple[Incident, ...], observations: tuple[Observation, ...], *, doing: str, limit_s: float
+    ) -> None:
+        super().__init__("; ".join(incident.kind.value for incident in incidents))
+        self.incidents = incidents
+        self.observations = observations
+        self.doing = doing
+        self.limit_s = limit_s
+
+
+class EvaluationCancelled(EvaluatorError):
+    """The site no longer wants this evaluation."""

@@ -1,0 +1,94 @@
+"""Reading the stacks that a rank dumped: untrusted text, used to tell the author where a rank waits."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,7}) in (?P<name>\S{1,200})$')
+_THREAD = re.compile(r"^(Current thread|Thread) 0x")
+_ANSWERS_AT_ONCE = re.compile(r"_?(get|is|has)_")
+"""Functions such as `get_rank`: a loop that calls one is often caught inside it, and waits for nobody there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One frame of a Python stack."""
+
+    file: str
+    line: int
+    name: str
+
+
+def _threads(dump: str) -> list[list[Frame]]:
+    """The frames of every thread, innermost first."""
+    threads: list[list[Frame]] = [[]]
+    for text in dump.splitlines():
+        if _THREAD.match(text):
+            threads.append([])
+        elif match := _FRAME.match(text):
+            threads[-1].append(Frame(file=match["file"], line=int(match["line"]), name=match["name"]))
+    return threads
+
+
+def _runs_shim(frames: list[Frame]) -> bool:
+    return any(frame.file.endswith("evaluator/arena/rank/shim.py") for frame in frames)
+
+
+def main_thread(dump: str) -> tuple[Frame, ...]:
+    """The frames of the thread that runs our shim, innermost first; empty where the dump does not show it."""
+    return next((tuple(frames) for frames in _threads(dump) if _runs_shim(frames)), ())
+
+
+def has_other_threads_in(dump: str, *, source: str) -> bool:
+    """Whether a thread beside the one of our shim is somewhere in the submission's own code."""
+    others = [frames for frames in _threads(dump) if not _runs_shim(frames)]
+    return any(frame.file.startswith(f"{source}/") for frames in others for frame in frames)
+
+
+_NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300}?) \(0x[0-9a-f]+ in (?P<library>[^()]{1,300})\)$")
+_NATIVE_THREAD = re.compile(r"^SIG\w+\(\d+\), PID: \d+, Thread (?P<thread>\d+):")
+_HANDLER = "c10::FatalSignalHandler"
+_NATIVE_FRAMES = 14
+_NATIVE_THREADS = 12
+
+
+def native(text: str) -> str:
+    """The native stacks that torch's signal handler printed, readable: function and library, innermost first.
+
+    The handler's own frames and addresses are left out, and so are threads that only wait for work. Untrusted text:
+    lines of another form are passed over.
+    """
+    threads: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if match := _NATIVE_THREAD.match(line):
+            threads.append((match["thread"], []))
+        elif threads and (match := _NATIVE.match(line)) and _HANDLER not in match["what"]:
+            threads[-1][1].append(f"{match['what']} in {PurePosixPath(match['library']).name}")
+        elif threads and line.strip() == "<omitting python frames>":
+            threads[-1][1].append("(Python)")
+    # After the handler's frames comes the kernel's trampoline in libc, which says nothing.
+    shown = [(thread, frames[1 : 1 + _NATIVE_FRAMES]) for thread, frames in threads[:_NATIVE_THREADS]]
+    parts = ["\n".join([f"thread {thread}:", *(f"  {frame}" for frame in frames)]) for thread, frames in shown]
+    return "\n\n".join(parts)
+
+
+def own_frame(frames: tuple[Frame, ...], *, source: str) -> Frame | None:
+    """The innermost frame that lies in the submission."""
+    return next((frame for frame in frames if frame.file.startswith(f"{source}/")), None)
+
+
+def waits_in(frames: tuple[Frame, ...], *, source: str) -> str | None:
+    """The function of torch.distributed (or torch.cuda) in which the submission waits, by its name; else None."""
+    name = None
+    for frame in frames:
+        if frame.file.startswith(f"{source}/"):
+            break
+        is_waiting = "/torch/distributed/" in frame.file or "/torch/cuda/" in frame.file
+        if is_waiting and frame.name not in {"wrapper", "_wrapper", "inner"}:
+            name = frame.name
+    return None if name is None or _ANSWERS_AT_ONCE.match(name) else name
+
+
+def words(frame: Frame) -> str:
+    """A frame as `solution.py:12`."""
+    return f"{PurePosixPath(frame.file).name}:{frame.line}"

@@ -1,0 +1,110 @@
+"""What this machine is: facts for operators, and the profiles that it has the hardware for."""
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections import Counter
+from importlib import metadata
+from pathlib import Path
+
+from evaluator.hardware import profiles
+from evaluator.host.machine import gpus
+
+_GIB = 1024**3
+_ABSENT = "not installed"
+_NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def facts() -> dict[str, object]:
+    """Facts by name, as plain values; GPU models come from the driver's own tool where it is installed."""
+    models = _gpu_models()
+    return {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "triton": _version("triton"),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB, 1),
+        "gpus": models,
+        "nvcc": shutil.which("nvcc") or "not installed",
+        "bubblewrap": shutil.which("bwrap") or "not installed",
+        "profiles": _possible_profiles(models),
+    }
+
+
+@functools.cache
+def environment() -> dict[str, str]:
+    """What a measurement here has to say of the machine and its versions; of GPUs only where there are some."""
+    found = {
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }
+    models = _gpu_models()
+    if models:
+        found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
+        found["driver"] = _driver()
+        found["gpu.uuids"] = ", ".join(_smi("uuid"))
+        found["nccl"] = next((version for name in _NCCL if (version := _version(name)) != _ABSENT), _ABSENT)
+        found["triton"] = _version("triton")
+    return found
+
+
+@functools.cache
+def judge_digest() -> str:
+    """SHA-256 over the judge's own sources, its first 16 hexadecimal digits: which judge a report comes from."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return _ABSENT
+
+
+def _gpu_models() -> list[str]:
+    return _smi("name") or [f"unknown model (nvidia{number})" for number in gpus.present()]
+
+
+def _smi(field: str) -> list[str]:
+    """What the driver's tool says of `field` for every GPU; empty where there is no such tool, or it fails."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    query = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def _driver() -> str:
+    try:
+        found = re.search(r"\b\d+\.\d+(\.\d+)*\b", _DRIVER.read_text())
+    except OSError:
+        return "unknown"
+    return found[0] if found else "unknown"
+
+
+def _possible_profiles(models: list[str]) -> list[str]:
+    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs are here."""
+    cores = len(os.sched_getaffinity(0))
+    possible = []
+    for profile in profiles.profiles().values():
+        if profile.gpu is None:
+            has_hardware = cores >= profile.world_size
+        else:
+            has_hardware = sum(profile.gpu in model for model in models) >= profile.world_size
+        if has_hardware:
+            possible.append(profile.name)
+    return possible

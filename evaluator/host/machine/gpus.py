@@ -1,0 +1,71 @@
+"""Which GPUs a slot uses, told from the device nodes."""
+
+import os
+import re
+from pathlib import Path
+
+from evaluator.errors import EvaluatorError
+from evaluator.hardware.profiles import Profile
+from evaluator.host.machine import nvml
+
+CHOICE = "PKB_NODE_GPUS"
+"""The environment variable with the minor numbers of the GPUs that a process may use: two nodes on one machine."""
+
+_NODE = re.compile(r"nvidia(\d+)")
+
+
+def present() -> tuple[int, ...]:
+    """The minor numbers of this machine's NVIDIA GPUs, or those of them that PKB_NODE_GPUS lets this process use.
+
+    Raises:
+        EvaluatorError: PKB_NODE_GPUS is no list of numbers with commas between.
+    """
+    every = everywhere()
+    text = os.environ.get(CHOICE, "").strip()
+    if not text:
+        return every
+    try:
+        chosen = {int(number) for number in text.split(",")}
+    except ValueError as error:
+        raise EvaluatorError(
+            f"{CHOICE}={text} is no list of GPUs; write the numbers N of /dev/nvidiaN, with commas between"
+        ) from error
+    return tuple(number for number in every if number in chosen)
+
+
+def environment(profile: Profile) -> dict[str, str]:
+    """What makes CUDA outside a sandbox count the profile's GPUs from 0; empty where nobody chose among GPUs.
+
+    Inside a sandbox the others' device nodes are missing, and CUDA counts those that it finds.
+
+    Raises:
+        EvaluatorError: there are too few GPUs, or the driver does not list one of them.
+    """
+    if profile.device != "cuda" or not os.environ.get(CHOICE, "").strip():
+        return {}
+    order = nvml.order() or everywhere()
+    chosen = gpus_for(profile)
+    if unknown := set(chosen) - set(order):
+        raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")
+    places = [str(order.index(minor)) for minor in chosen]
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(places)}
+
+
+def gpus_for(profile: Profile) -> tuple[int, ...]:
+    """The GPUs of a slot of this profile; empty on a CPU profile.
+
+    Raises:
+        EvaluatorError: the machine has fewer than the profile's world size.
+    """
+    if profile.device != "cuda":
+        return ()
+    gpus = present()
+    if len(gpus) < profile.world_size:
+        raise EvaluatorError(f"profile {profile.name} needs {profile.world_size} GPUs, this machine has {len(gpus)}")
+    return gpus[: profile.world_size]
+
+
+def everywhere() -> tuple[int, ...]:
+    """The minor numbers of all NVIDIA GPUs of this machine."""
+    found = (_NODE.fullmatch(path.name) for path in Path("/dev").iterdir())
+    return tuple(sorted(int(match[1]) for match in found if match))

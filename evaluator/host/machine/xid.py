@@ -1,0 +1,110 @@
+"""The driver's fault events (Xid) on a slot's GPUs while an evaluation runs; no submission can write or hide these.
+
+The driver's management library keeps events for whoever asked for them beforehand. They are taken from it without
+waiting, when somebody looks: nothing of ours runs for it beside a measurement.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from evaluator.contract import DriverFault
+from evaluator.host.machine.nvml import handles
+
+_MOST_EVENTS = 4096
+"""Taken in one look: a program that faults without end shall not hold the judge up."""
+
+
+class Watch:
+    """What the driver has reported since `watching` began, as far as somebody has looked."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], DriverFault] = {}
+        self._nvml: Any = None
+        self._events: Any = None
+
+    @property
+    def faults(self) -> tuple[DriverFault, ...] | None:
+        """What there was until the last look; None where this node cannot tell."""
+        return self.seen if self._nvml is not None else None
+
+    @property
+    def seen(self) -> tuple[DriverFault, ...]:
+        """Every kind of fault on every GPU that was noted, in the order of their first coming."""
+        return tuple(self._seen.values())
+
+    def look(self) -> None:
+        """Note what the driver has reported by now."""
+        if self._events is not None:
+            self._take()
+
+    def note(self, gpu: int, xid: int, *, noticed_at: str) -> None:
+        """Count one event; the moment of the first of its kind stays."""
+        first = self._seen.get((gpu, xid))
+        self._seen[gpu, xid] = DriverFault(
+            gpu=gpu,
+            xid=xid,
+            count=first.count + 1 if first is not None else 1,
+            noticed_at=first.noticed_at if first is not None else noticed_at,
+        )
+
+    def open(self, gpus: Sequence[int]) -> None:
+        """Ask the driver for the events of the GPUs with these minor numbers; what cannot be asked stays unknown."""
+        if not gpus:
+            return
+        try:
+            import pynvml  # noqa: PLC0415 - only GPU nodes have it
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return
+        try:
+            self._events = pynvml.nvmlEventSetCreate()
+            for minor, handle in handles(pynvml):
+                if minor in gpus:
+                    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
+        except pynvml.NVMLError:
+            # Half of the GPUs would read as "no fault on the others": then rather nothing is told.
+            self._let_go(pynvml)
+        else:
+            self._nvml = pynvml
+
+    def close(self) -> None:
+        """Look once more and end the watch; `faults` can still be read."""
+        self.look()
+        if self._events is not None:
+            self._let_go(self._nvml)
+
+    def _take(self) -> None:
+        nvml = self._nvml
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for _ in range(_MOST_EVENTS):
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, 0)
+                gpu = int(nvml.nvmlDeviceGetMinorNumber(event.device))
+            except nvml.NVMLError:
+                # Nothing is left, or the device is gone: what there was before is kept, and the canary tells the rest.
+                return
+            self.note(gpu, int(event.eventData), noticed_at=now)
+
+    def _let_go(self, nvml: Any) -> None:
+        events, self._events = self._events, None
+        with contextlib.suppress(nvml.NVMLError):
+            if events is not None:
+                nvml.nvmlEventSetFree(events)
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+@contextlib.contextmanager
+def watching(gpus: Sequence[int]) -> Iterator[Watch]:
+    """Listen for driver faults on the GPUs with these minor numbers; what was reported before counts for nobody."""
+    watch = Watch()
+    watch.open(gpus)
+    try:
+        yield watch
+    finally:
+        watch.close()

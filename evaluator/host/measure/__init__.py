@@ -1,0 +1,1 @@
+"""Calls of a submission and of the reference: made, compared, timed, kept as evidence."""

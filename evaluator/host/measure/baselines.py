@@ -1,0 +1,107 @@
+"""Measuring the references alone: the data behind `problems/baselines/<profile>.json`."""
+
+import itertools
+import math
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Self
+
+from evaluator.contract import Baseline, BaselineTable, Mode
+from evaluator.hardware import profiles
+from evaluator.host.machine import facts, gpus
+from evaluator.host.measure.references import ReferenceClock
+from evaluator.host.measure.series import element_bytes
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.oracle_group import OpenedSize, OracleGang
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import statistics
+from evaluator.judging.floors import floor
+from problems import registry
+from problems.schema import Problem
+
+_OPENING_PAIRS, _OPENING_S = 10, 0.2
+_SERIES_S = 0.4
+_LEAST_CALLS, _MOST_CALLS = 20, 200
+
+
+class BaselineRun:
+    """Oracle ranks for measuring references; a context manager."""
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        """Start the ranks; raises EvaluatorError where the machine lacks the profile's GPUs."""
+        self.profile = profiles.get(settings.profile)
+        self._settings = settings
+        gpus.gpus_for(self.profile)
+        self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-baseline-", dir=settings.work_dir))
+        self._spawner = Spawner()
+        self._oracle = OracleGang(self.profile, settings, spawner=self._spawner, work_dir=self._work_dir)
+        self._contents = itertools.count()
+
+    def __enter__(self) -> Self:
+        self._oracle.wait_until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._oracle.close()
+        self._spawner.close()
+        shutil.rmtree(self._work_dir, ignore_errors=True)
+
+    def measure(self, slugs: Sequence[str], *, dtype: str = "bfloat16") -> Iterator[tuple[str, str, Baseline]]:
+        """Slug, size and baseline of every problem in `slugs` at the profile's ranked sizes, one after the other.
+
+        A problem that does not run at the profile's world size is left out.
+        """
+        for slug in slugs:
+            problem = registry.get(slug)
+            sizes = self.profile.sizes[Mode.RANKED]
+            if problem.refuses(self.profile.world_size, sizes) is None:
+                for size in sizes:
+                    yield slug, size, self._measure_size(problem, size, dtype)
+
+    def _measure_size(self, problem: Problem, size: str, dtype: str) -> Baseline:
+        opened = self._oracle.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
+        clock = ReferenceClock(self._oracle, opened, self._contents)
+        opening = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
+        wanted = math.ceil(_SERIES_S / opening.call_s)
+        calls = [clock.time().claims_ns for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
+        times_us = [max(call) / 1000 for call in calls]
+        summary, interval = statistics.summarise(times_us), statistics.interval(times_us)
+        floor_us, bound = self._floor(problem, opened, dtype)
+        return Baseline(
+            revision=registry.revision(problem.slug),
+            dims=opened.dims,
+            dtype=dtype,
+            calls=len(calls),
+            median_us=summary.median_us,
+            low_us=interval.low,
+            high_us=interval.high,
+            p10_us=summary.p10_us,
+            p90_us=summary.p90_us,
+            rank_medians_us=tuple(median(ranks) / 1000 for ranks in zip(*calls, strict=True)),
+            floor_us=floor_us,
+            bound=bound,
+            utilisation=None if floor_us is None else floor_us / summary.median_us,
+            is_primed=opening.is_primed,
+        )
+
+    def _floor(self, problem: Problem, opened: OpenedSize, dtype: str) -> tuple[float | None, str | None]:
+        if self.profile.peaks is None:
+            return None, None
+        cost = problem.cost(opened.dims, self.profile.world_size, element_bytes(dtype))
+        found = floor(cost, self.profile.peaks, dtype=dtype)
+        return found.us, found.bound.value
+
+
+def table(profile: str, baselines: dict[str, dict[str, Baseline]]) -> BaselineTable:
+    """The measured baselines with this machine's versions and the time."""
+    return BaselineTable(
+        profile=profile,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment=facts.environment(),
+        baselines=baselines,
+    )

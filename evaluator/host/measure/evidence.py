@@ -1,0 +1,139 @@
+"""What an evaluation has shown so far: findings, checks, times, stages. Becomes the report."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from evaluator.contract import (
+    CallKind,
+    CallRecord,
+    Finding,
+    OutputCheck,
+    RankState,
+    SizeResult,
+    Stage,
+    StageTime,
+    Verdict,
+)
+from evaluator.host.ranks.oracle_group import PreparedInputs, RankCheck
+
+_KINDS = {
+    CallKind.SKEWED: " (ranks started at different times)",
+    CallKind.NEAR: " (only a few elements were new)",
+    CallKind.AUDITED: " (the profiler recorded it)",
+    CallKind.BURST: " of a burst",
+}
+
+
+MOST_MAPS = 16
+"""So many maps of wrong elements go into a report."""
+
+
+class Ended(Exception):
+    """The evaluation has its findings and goes no further; not an error."""
+
+
+@dataclass
+class SizeEvidence:
+    """Calls and checks at one size, and the call times in nanoseconds if it was timed."""
+
+    size: str
+    dims: dict[str, int]
+    calls: int = 0
+    checked_calls: int = 0
+    worst: dict[tuple[int, str], OutputCheck] = field(default_factory=dict)
+    records: list[CallRecord] = field(default_factory=list)
+    payload_bytes: int = 0
+
+    def note_payload(self, inputs: Sequence[PreparedInputs], output_bytes: Sequence[int]) -> None:
+        """Keep the most that a rank takes in and gives back in one call."""
+        sizes = [item.size + out for item, out in zip(inputs, output_bytes, strict=True)]
+        self.payload_bytes = max(self.payload_bytes, *sizes)
+
+    def add(self, checks: list[RankCheck]) -> None:
+        """Keep the worst check per rank and output."""
+        self.checked_calls += 1
+        for item in checks:
+            known = self.worst.get((item.rank, item.output))
+            if known is None or _badness(item.check) > _badness(known):
+                self.worst[item.rank, item.output] = item.check
+
+    def result(self) -> SizeResult:
+        """This size as the report shows it."""
+        return SizeResult(
+            size=self.size,
+            dims=self.dims,
+            calls=self.calls,
+            checked_calls=self.checked_calls,
+            outputs=tuple(self.worst[key] for key in sorted(self.worst)),
+        )
+
+
+def _badness(check: OutputCheck) -> tuple[int, float]:
+    return check.wrong_elements, check.max_error
+
+
+@dataclass
+class Evidence:
+    """Everything that will go into the report, in the order of time."""
+
+    findings: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
+    sizes: list[SizeEvidence] = field(default_factory=list)
+    ranks: tuple[RankState, ...] = ()
+    seconds: dict[Stage, float] = field(default_factory=dict)
+
+    def open_size(self, size: str, dims: dict[str, int]) -> SizeEvidence:
+        """Where to gather what is run at `size`; a second gang adds to what the first has shown."""
+        for known in self.sizes:
+            if known.size == size:
+                known.records = []
+                return known
+        self.sizes.append(SizeEvidence(size=size, dims=dims))
+        return self.sizes[-1]
+
+    def note_disagreement(self) -> None:
+        """What was right in the first gang was refused in the second: say so beside the reason."""
+        if self.findings:
+            message = f"right in one gang of ranks and not in a second one: {self.findings[-1].message}"
+            self.findings.append(
+                Finding(verdict=Verdict.NONDETERMINISTIC, message=message, size=self.findings[-1].size)
+            )
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        """Add the time spent inside to `stage`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+
+    def stage_times(self) -> tuple[StageTime, ...]:
+        """The stages that took place, in their order."""
+        return tuple(StageTime(stage=stage, seconds=self.seconds[stage]) for stage in Stage if stage in self.seconds)
+
+    def warn(self, finding: Finding) -> None:
+        """Note once what would speak against the submission in ranked mode."""
+        if not any(known.verdict is finding.verdict and known.rank == finding.rank for known in self.warnings):
+            self.warnings.append(finding)
+
+    def add_wrong(self, checks: list[RankCheck], *, size: str, call: int, kind: CallKind = CallKind.PLAIN) -> None:
+        """Turn what is wrong among the checks of call number `call` into findings, specific ones included."""
+        for item in checks:
+            if item.verdict is None:
+                continue
+            where = f"rank {item.rank}, call {call}{_KINDS.get(kind, '')}: "
+            if item.stale is not None:
+                message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
+                self._add(item, Verdict.STALE_OUTPUT, message, size)
+            self._add(item, item.verdict, where + item.message, size)
+
+    def _add(self, item: RankCheck, verdict: Verdict, message: str, size: str) -> None:
+        # Maps cost room in the report: the first ranks' say enough.
+        has_room = sum(known.error_map is not None for known in self.findings) < MOST_MAPS
+        drawn = item.error_map if has_room and verdict is item.verdict else None
+        self.findings.append(
+            Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)
+        )

@@ -1,0 +1,122 @@
+"""Reading a rank's output file: copy it out of the rank's reach, then parse its header strictly."""
+
+import fcntl
+import hashlib
+import math
+import os
+import secrets
+import struct
+from typing import Any
+
+import msgspec
+
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
+from evaluator.host.process.logs import clean
+
+_ITEM_BYTES = {
+    "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+_COPY_BYTES = 16 * 1024 * 1024
+_MAX_OUTPUTS = 256
+_MAX_DIMENSIONS = 16
+_MAX_EXTENT = 2**40
+
+
+class HeaderError(ValueError):
+    """An output header is not what our shim writes."""
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    device: str = ""
+    start: int = -1
+    other: str | None = None
+
+
+def new_poison() -> bytes:
+    """Eight secret bytes that are NaN in every floating-point format and out of any honest range as integers."""
+    return struct.pack("<4H", *(0x7FF9 + secrets.randbelow(7) for _ in range(4)))
+
+
+def create(size: int, *, poison: bytes = b"") -> int:
+    """A memory file of `size` bytes that nobody can resize; returns its descriptor.
+
+    Its data are filled with `poison`, by which one sees what was never written.
+    """
+    descriptor = os.memfd_create("outputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, size)
+    if poison:
+        piece = poison * (min(_COPY_BYTES, size) // len(poison))
+        for start in range(OUTPUT_HEADER_BYTES, size, len(piece)):
+            os.pwrite(descriptor, piece[: size - start], start)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+def take(descriptor: int, *, leading: int | None = None) -> int:
+    """A copy of an output file as it is now; later edits by the rank change nothing. Returns its descriptor.
+
+    Only the `leading` bytes are copied where they are given; the rest of the copy, equally long, reads as zeros.
+    """
+    size = os.fstat(descriptor).st_size
+    copy = os.memfd_create("taken", os.MFD_CLOEXEC)
+    os.ftruncate(copy, size)
+    done, wanted = 0, size if leading is None else min(leading, size)
+    while done < wanted:
+        done += os.pwrite(copy, os.pread(descriptor, min(_COPY_BYTES, wanted - done), done), done)
+    return copy
+
+
+def read_header(descriptor: int) -> list[dict[str, Any]]:
+    """The outputs that a copied file describes, as plain values whose extents and places have been checked.
+
+    Raises:
+        HeaderError: it is malformed, or describes elements outside the file.
+    """
+    size = os.fstat(descriptor).st_size
+    head = os.pread(descriptor, OUTPUT_HEADER_BYTES, 0)
+    return parse_header(head, file_bytes=size)
+
+
+def parse_header(head: bytes, *, file_bytes: int) -> list[dict[str, Any]]:
+    """As `read_header`, for the first bytes of a file of `file_bytes`."""
+    if len(head) < 8:
+        raise HeaderError("the output file has no header")
+    (length,) = struct.unpack_from("<Q", head)
+    if not 2 <= length <= len(head) - 8:
+        raise HeaderError(f"a header of {length} bytes cannot be")
+    try:
+        entries = msgspec.json.decode(head[8 : 8 + length], type=list[_Entry])
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HeaderError(f"the header is not what a rank writes: {error}") from error
+    if len(entries) > _MAX_OUTPUTS:
+        raise HeaderError(f"{len(entries)} outputs are more than {_MAX_OUTPUTS}")
+    return [_checked(entry, file_bytes) for entry in entries]
+
+
+def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
+    if entry.other is not None:
+        return {"other": clean(entry.other)[:80]}
+    # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
+    item_bytes = _ITEM_BYTES.get(entry.dtype)
+    if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
+        raise HeaderError(f"a tensor of shape {entry.shape} cannot be")
+    start = entry.start if item_bytes is not None else -1
+    if start >= 0:
+        end = start + math.prod(entry.shape) * (item_bytes or 1)
+        if start < OUTPUT_HEADER_BYTES or start % 16 or end > file_bytes:
+            raise HeaderError("a tensor lies outside the output file")
+    # Names are shown to the author where they are not what was asked for.
+    names = {"dtype": clean(entry.dtype)[:40], "device": clean(entry.device)[:20]}
+    return {**names, "shape": list(entry.shape), "start": max(start, -1)}
+
+
+def digest(descriptor: int) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()

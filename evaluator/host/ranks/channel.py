@@ -1,0 +1,93 @@
+"""One rank's reports, parsed strictly: the right record for the command that is open, or evidence of tampering."""
+
+import socket
+from collections.abc import Sequence
+
+from evaluator.arena.protocol import Command, CommandKind, Report, ReportKind
+
+_ANSWERS = {
+    CommandKind.IMPORT: ReportKind.IMPORTED,
+    CommandKind.LOAD: ReportKind.LOADED,
+    CommandKind.GO: ReportKind.DONE,
+    CommandKind.STORE: ReportKind.STORED,
+}
+_LONGEST_PACKET = 4096
+
+
+class ChannelViolation(Exception):
+    """A rank sent something that our shim never sends: malformed, repeated, early or for another call."""
+
+
+class Expectation:
+    """What a rank may say next. A rank that was asked nothing may say nothing."""
+
+    def __init__(self) -> None:
+        self._answer: ReportKind | None = ReportKind.READY
+        self._call = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is outstanding."""
+        return self._answer is not None
+
+    def ask(self, command: Command) -> None:
+        """Note that `command` is about to be sent."""
+        self._answer = _ANSWERS[command.kind]
+        self._call = command.call
+
+    def accept(self, packet: bytes) -> Report:
+        """The report in `packet`.
+
+        Raises:
+            ChannelViolation: it is not one that may come now.
+        """
+        try:
+            report = Report.unpack(packet)
+        except ValueError as error:
+            raise ChannelViolation(f"malformed record: {error}") from error
+        if self._answer is None:
+            raise ChannelViolation(f"a record {report.kind.name} that nobody asked for")
+        if report.kind not in (self._answer, ReportKind.FAILED) or report.call != self._call:
+            raise ChannelViolation(
+                f"a record {report.kind.name} for call {report.call} where {self._answer.name} for call {self._call} "
+                "was due"
+            )
+        self._answer = None
+        return report
+
+
+class Channel:
+    """The host's end of one rank's socket."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.expectation = Expectation()
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        end.settimeout(5.0)
+
+    def fileno(self) -> int:
+        """The descriptor, for a selector."""
+        return self.socket.fileno()
+
+    def send(self, command: Command, descriptors: Sequence[int] = ()) -> None:
+        """Send one command; raises OSError where the rank has gone."""
+        self.expectation.ask(command)
+        socket.send_fds(self.socket, [command.pack()], list(descriptors))
+
+    def receive(self) -> tuple[bytes, int | None]:
+        """One packet (empty once the rank has closed its end) and the sender's process id as the kernel tells it.
+
+        Descriptors that a rank may try to hand over do not fit the space for ancillary data; the kernel drops them.
+        """
+        try:
+            packet, ancillary, _flags, _address = self.socket.recvmsg(_LONGEST_PACKET, socket.CMSG_LEN(12))
+        except ConnectionError:
+            return b"", None
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                return packet, int.from_bytes(data[:4], "little")
+        return packet, None
+
+    def close(self) -> None:
+        """Close the host's end; the rank ends when it notices."""
+        self.socket.close()

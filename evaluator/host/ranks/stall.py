@@ -1,0 +1,77 @@
+"""Noticing that a gang waits for itself: nobody computes, and every rank that owes an answer is in a collective.
+
+A deadline that is fair to slow programs is long; a deadlock can be told much sooner. What decides is not time but that
+nothing moves: no process of the gang uses the processor, no rank has a child that could wake it, no other thread runs
+the submission's code, and every late rank's stack ends inside torch.distributed, at two looks one after the other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from evaluator.host.hangs import stacks
+from evaluator.host.process import procfs
+from evaluator.host.ranks.worker import HeldRank
+
+LOOK_S = 1.0
+"""Over so long the use of the processor is measured."""
+
+_QUIET_TICKS = 3
+"""Clock ticks that all processes of a gang together may use between two looks and still count as standing still."""
+
+_LOOKS = 2
+
+
+@dataclass
+class StallWatch:
+    """Looks at a gang once a second after `patience_s`; made anew for every answer that is waited for.
+
+    Attributes:
+        members: lists every process of the gang.
+        dump: asks ranks for their stacks.
+        source: the folder of the submission as the ranks see it.
+    """
+
+    members: Callable[[], list[int]]
+    dump: Callable[[Sequence[HeldRank]], None]
+    source: str
+    start: float
+    patience_s: float
+    _seen: dict[int, int] = field(default_factory=dict)
+    _looked_at: float = 0.0
+    _places: list[tuple[str, ...]] = field(default_factory=list)
+
+    def stands_still(self, now: float, silent: Sequence[HeldRank]) -> bool:
+        """Whether the ranks that owe an answer wait for each other, or for ranks that have given theirs."""
+        if now < self.start + self.patience_s or now < self._looked_at + LOOK_S or not silent:
+            return False
+        self._looked_at = now
+        before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.members()}
+        if not before or not self._is_quiet(before) or self._have_children(silent):
+            self._places.clear()
+            return False
+        self.dump(silent)
+        places = tuple(self._waits(rank) for rank in silent)
+        if not all(places) or (self._places and self._places[-1] != places):
+            self._places.clear()
+            return False
+        self._places.append(places)
+        # The dump itself took the ranks some ticks.
+        self._seen = {pid: procfs.cpu_ticks(pid) for pid in self._seen}
+        return len(self._places) >= _LOOKS
+
+    def _is_quiet(self, before: dict[int, int]) -> bool:
+        return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
+
+    def _have_children(self, silent: Sequence[HeldRank]) -> bool:
+        ranks = {rank.pid for rank in silent}
+        return any(procfs.parent_of(pid) in ranks for pid in self._seen)
+
+    def _waits(self, rank: HeldRank) -> str:
+        """The collective in which a rank's main thread waits; empty where another thread may still act."""
+        dump = rank.stack
+        frames = stacks.main_thread(dump)
+        waiting = stacks.waits_in(frames, source=self.source)
+        own = stacks.own_frame(frames, source=self.source)
+        if waiting is None or own is None or stacks.has_other_threads_in(dump, source=self.source):
+            return ""
+        return f"{waiting} at {stacks.words(own)}"

@@ -1,0 +1,134 @@
+"""One sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
+
+import os
+import signal
+from dataclasses import dataclass
+
+from evaluator.arena import protocol
+from evaluator.arena.protocol import Failure, Phase
+from evaluator.contract import Collective
+from evaluator.host.hangs import flight_recorder, stacks
+from evaluator.host.hangs.incidents import Standing
+from evaluator.host.process import procfs
+from evaluator.host.process.logs import clean
+from evaluator.host.ranks.channel import Channel
+
+WATCH_S = 0.5
+"""How long a silent rank is watched: time for its stack to arrive, and for its use of the processor to show."""
+
+_BUSY_SHARE = 0.1
+
+
+@dataclass
+class HeldRank:
+    """What the host holds of one rank.
+
+    `status` is its wait status once it has ended, `answered_at_ns` the time of its last answer on the monotonic clock.
+    """
+
+    number: int
+    channel: Channel
+    diary: int
+    pid: int | None = None
+    status: int | None = None
+    is_closed: bool = False
+    calls_done: int = 0
+    answered_at_ns: int = 0
+    failure: Failure | None = None
+
+    @property
+    def text(self) -> str:
+        """What the rank wrote about its failure: untrusted, without control characters."""
+        return self._read(protocol.DIARY_TEXT_START, protocol.DIARY_FLIGHT_START)
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Those that it noted on our signal; none before that, nor where it wrote something else."""
+        return flight_recorder.read(self._read(protocol.DIARY_FLIGHT_START, protocol.DIARY_STACK_START))
+
+    @property
+    def has_noted_collectives(self) -> bool:
+        """Whether it has written something there since it was last asked."""
+        return os.pread(self.diary, 1, protocol.DIARY_FLIGHT_START) not in (b"", b"\0")
+
+    def forget_collectives(self) -> None:
+        """Make room for a new answer."""
+        os.pwrite(self.diary, b"\0", protocol.DIARY_FLIGHT_START)
+
+    @property
+    def stack(self) -> str:
+        """The stacks that it dumped on our signal; untrusted."""
+        return self._read(protocol.DIARY_STACK_START, protocol.DIARY_BYTES)
+
+    def forget_stack(self) -> None:
+        """Make room for a new dump; the rank's descriptor shares its place in the file with ours."""
+        os.pwrite(self.diary, bytes(protocol.DIARY_BYTES - protocol.DIARY_STACK_START), protocol.DIARY_STACK_START)
+        os.lseek(self.diary, protocol.DIARY_STACK_START, os.SEEK_SET)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether its process was ended by SIGKILL."""
+        return self.status is not None and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
+
+    @property
+    def exit_words(self) -> str:
+        """How its process ended, or that it runs."""
+        if self.status is None:
+            return "closed its channel" if self.is_closed else "running"
+        if not os.WIFSIGNALED(self.status):
+            return f"exit {os.waitstatus_to_exitcode(self.status)}"
+        number = os.WTERMSIG(self.status)
+        try:
+            return f"signal {signal.Signals(number).name}"
+        except ValueError:
+            return f"signal {number}"
+
+    @property
+    def ticks(self) -> int:
+        """Processor time that it has used, in clock ticks."""
+        return procfs.cpu_ticks(self.pid or 0)
+
+    def place(self, *, is_answered: bool, source: str, ticks_before: int | None) -> tuple[Standing, str]:
+        """Where it stands, and in words; `ticks_before` is its processor time when the watch began."""
+        phase, call = self._phase()
+        where_in = f"in call {call}" if call else "before the first call"
+        if self.status is not None or self.is_closed:
+            return Standing.ENDED, f"ended ({self.exit_words}) {where_in}"
+        if self.failure is not None:
+            return Standing.FAILED, f"failed {where_in}"
+        if is_answered or not self.channel.expectation.is_open:
+            return Standing.FINISHED, f"waits at the end of call {call}" if call else "waits for its first call"
+        return self._silent_place(phase, call, where_in, source=source, ticks_before=ticks_before)
+
+    def _silent_place(
+        self, phase: Phase, call: int, where_in: str, *, source: str, ticks_before: int | None
+    ) -> tuple[Standing, str]:
+        """As `place`, for a rank that owes an answer: told by its stack, its phase and its processor time."""
+        frames = stacks.main_thread(self.stack)
+        own, waiting = stacks.own_frame(frames, source=source), stacks.waits_in(frames, source=source)
+        if own is not None and waiting is not None:
+            return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
+        if phase is Phase.SETTLING:
+            return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
+        if phase is Phase.LINED_UP:
+            return Standing.IN_COLLECTIVE, f"waits for the other ranks between calls of a burst, {where_in}"
+        where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
+        if ticks_before is not None and self.ticks - ticks_before > _busy_ticks():
+            return Standing.WORKING, f"runs {where} {where_in}"
+        return Standing.SLEEPING, f"sleeps {where} {where_in}"
+
+    def _phase(self) -> tuple[Phase, int]:
+        head = os.pread(self.diary, protocol.PHASE_LAYOUT.size, 0)
+        number, call, _stamp = protocol.PHASE_LAYOUT.unpack(head)
+        try:
+            return Phase(number), call
+        except ValueError:
+            return Phase.STARTING, 0
+
+    def _read(self, start: int, end: int) -> str:
+        raw = os.pread(self.diary, end - start, start)
+        return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
+
+
+def _busy_ticks() -> float:
+    return _BUSY_SHARE * WATCH_S * os.sysconf("SC_CLK_TCK")

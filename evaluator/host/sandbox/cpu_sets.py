@@ -1,0 +1,117 @@
+"""Which processors the ranks of a slot use on a node that has enough of them.
+
+Measured on 2 H200 with 32 processors (21 November 2026, torch 2.11.0+cu130): a call of `gemm_allreduce` at `base` took
+72 us at the median with ranks that wander over the processors, and 53 us with ranks that keep to their own.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.hardware.profiles import Profile
+from evaluator.host.machine import gpus
+
+ATTENTIVE_S = 0.5
+"""So long ranks with processors of their own look for the next message without going to sleep: longer than the pauses
+between calls, for who sleeps wakes up slowly and finds its caches cold."""
+
+_LEAST = 8
+
+_DESCRIBED = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """For every rank its oracle's and its sandbox's processors, and the host's; none twice. Empty: all use all."""
+
+    oracle: tuple[tuple[int, ...], ...] = ()
+    sandbox: tuple[tuple[int, ...], ...] = ()
+    host: tuple[int, ...] = ()
+
+    def threads(self, part: Sequence[Sequence[int]], *, world_size: int) -> int:
+        """How many threads a rank of this part computes with: as many as it has processors, or its part of all."""
+        return len(part[0]) if part else max(1, len(os.sched_getaffinity(0)) // world_size)
+
+    @property
+    def attentive_s(self) -> float:
+        """How long to look for a message before going to sleep, in seconds."""
+        return ATTENTIVE_S if self.sandbox else 0.0
+
+
+def shares_for(profile: Profile) -> Shares:
+    """The shares on this machine; on CPU profiles all ranks use all processors.
+
+    Two nodes on one machine (PKB_NODE_GPUS) have those that fall to their GPUs, unless the operator has given this one
+    processors of its own.
+
+    Raises:
+        EvaluatorError: PKB_NODE_GPUS cannot be read.
+    """
+    if profile.device != "cuda":
+        return Shares()
+    given = os.sched_getaffinity(0)
+    ordered = by_core(given)
+    own, everywhere = gpus.present(), gpus.everywhere()
+    if own != everywhere and len(given) == os.cpu_count():
+        ordered = of_gpus(ordered, own=own, everywhere=everywhere)
+    return shares(ordered, world_size=profile.world_size)
+
+
+def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[int]:
+    """`processors` in the order of their cores: threads of one core, which slow each other down, are neighbours."""
+
+    def place(number: int) -> tuple[int, int]:
+        try:
+            siblings = (described / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
+        except OSError:
+            siblings = ""
+        first = re.match(r"\d+", siblings)
+        return int(first[0]) if first else number, number
+
+    return sorted(processors, key=place)
+
+
+def of_gpus(processors: Sequence[int], *, own: Sequence[int], everywhere: Sequence[int]) -> list[int]:
+    """Those of `processors` that fall to the GPUs `own`, where all GPUs of the machine get the same even number."""
+    each = len(processors) // len(everywhere) // 2 * 2
+    return [
+        number
+        for place, gpu in enumerate(everywhere)
+        if gpu in own
+        for number in processors[each * place : each * (place + 1)]
+    ]
+
+
+def shares(processors: Sequence[int], *, world_size: int) -> Shares:
+    """Equal shares of `processors` for the ranks and one for the host; up to half of a rank's is its oracle's.
+
+    Neighbours, which are often two threads of one core, stay together: every part has an even number. Below 8 for each
+    nothing is shared.
+    """
+    each = len(processors) // (world_size + 1) // 2 * 2
+    if each < _LEAST:
+        return Shares()
+    cut = each // 2 // 2 * 2
+    parts = [processors[each * (rank + 1) : each * (rank + 2)] for rank in range(world_size)]
+    return Shares(
+        oracle=tuple(tuple(part[:cut]) for part in parts),
+        sandbox=tuple(tuple(part[cut:]) for part in parts),
+        host=tuple(processors[:each]),
+    )
+
+
+@contextmanager
+def host_on(own: Shares) -> Iterator[None]:
+    """Keep the calling thread on the host's processors meanwhile, so that it takes none from a rank."""
+    if not own.host:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, own.host)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

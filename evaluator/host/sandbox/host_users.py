@@ -1,0 +1,94 @@
+"""A host user per judge, that no other judge and nobody else on the machine has.
+
+A sandbox that is started by root is root's outside as well, whatever it is called inside. So a judge that runs as root
+starts its sandboxes as a user number of its own, from a range that the operator keeps for this.
+"""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+from evaluator.host.settings import DEFAULT_USERS
+
+_LOCKS = Path("/run/lock")
+
+
+class SlotUser:
+    """A user number that is held as long as this process holds it."""
+
+    def __init__(self, number: int, lock: int) -> None:
+        self.number = number
+        self._lock = lock
+
+    @classmethod
+    def take(cls, numbers: tuple[int, int] = DEFAULT_USERS) -> Self | None:
+        """The first free number of a range (both ends included); None where this process is not root, or none is free.
+
+        The lock on a number ends with the process, however it ends.
+        """
+        if os.getuid() != 0:
+            return None
+        folder = _LOCKS if _LOCKS.is_dir() else Path("/tmp")  # noqa: S108 - opened without following links
+        for number in range(numbers[0], numbers[1] + 1):
+            lock = os.open(folder / f"pkb-user-{number}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                return cls(number, lock)
+        return None
+
+    def close(self) -> None:
+        """Let another judge have the number; a second time does nothing."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+_STAGE = """
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+user=$1; stage=$2; shift 2
+mount -t tmpfs -o mode=755,size=1m stage "$stage" || exit 1
+i=0
+while [ "$1" != -- ]; do
+  if [ -d "$1" ]; then mkdir "$stage/$i"; else : > "$stage/$i"; fi || exit 1
+  mount --bind "$1" "$stage/$i" || exit 1
+  i=$((i + 1)); shift
+done
+shift
+exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs -- "$@"
+"""
+"""Runs as root in a mount namespace of its own: shows the sources where any user may pass, then becomes the user."""
+
+_STAGES = ("/mnt", "/media", "/srv")
+
+
+class Stage:
+    """Where a sandbox's sources are shown to its user, who may not pass through the folders they lie in."""
+
+    def __init__(self, user: int) -> None:
+        self._user = user
+        self._place = next((path for path in _STAGES if Path(path).is_dir()), _STAGES[0])
+        self._sources: list[str] = []
+
+    def shown(self, source: str) -> str:
+        """The path under which the user finds `source`."""
+        if source not in self._sources:
+            self._sources.append(source)
+        return f"{self._place}/{self._sources.index(source)}"
+
+    def command(self, line: list[str]) -> list[str]:
+        """`line` run as the user, with every source that was asked for in its place."""
+        script = ["/bin/sh", "-c", _STAGE, "stage", str(self._user), self._place, *self._sources, "--"]
+        return [shutil.which("unshare") or "unshare", "--mount", "--propagation", "private", "--", *script, *line]
+
+
+_ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
+
+
+def inside_groups(line: list[str], entrances: tuple[str, ...]) -> list[str]:
+    """`line` started inside the control groups with these entrances."""
+    return ["/bin/sh", "-c", _ENTER, "enter", *entrances, "--", *line] if entrances else line

@@ -1,0 +1,39 @@
+"""Messages between the host and its oracle ranks: one JSON object per packet, descriptors beside it.
+
+Both ends are ours; JSON keeps them apart all the same. Without torch: the host uses it too.
+"""
+
+import array
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from evaluator.arena import busy_poll
+
+MAX_MESSAGE_BYTES = 128 * 1024
+MAX_DESCRIPTORS = 4
+
+Body = dict[str, Any]
+
+
+def send(channel: socket.socket, message: Body, descriptors: Sequence[int] = ()) -> None:
+    """Send one message; raises OSError where the other end has gone."""
+    packet = json.dumps(message, separators=(",", ":")).encode()
+    if len(packet) > MAX_MESSAGE_BYTES:
+        raise OSError(f"a message of {len(packet)} bytes is longer than {MAX_MESSAGE_BYTES}")
+    socket.send_fds(channel, [packet], list(descriptors))
+
+
+def receive(channel: socket.socket, *, attentive_s: float = 0.0) -> tuple[Body, list[int]] | None:
+    """The next message and its descriptors, or None once the other end has gone; awake for so long while waiting."""
+    packet, ancillary, _flags, _address = busy_poll.receive(
+        channel, MAX_MESSAGE_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), attentive_s=attentive_s
+    )
+    descriptors = array.array("i")
+    for _level, _type, data in ancillary:
+        descriptors.frombytes(data)
+    if not packet:
+        return None
+    message: Body = json.loads(packet)
+    return message, list(descriptors)
