@@ -35,7 +35,7 @@ from evaluator.contract import (
 from evaluator.errors import EvaluatorError, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GangTrouble, IncidentKind
+from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts, nvlink, nvml
 from evaluator.host.measure import profiled_call
 from evaluator.host.measure.calls import Caller, Conduct
@@ -43,8 +43,9 @@ from evaluator.host.measure.evidence import Ended, Evidence
 from evaluator.host.measure.references import Opening, ReferenceClock
 from evaluator.host.measure.schedule import burst_calls, check_kinds, leg_calls, special_plan
 from evaluator.host.measure.series import Series, element_bytes, floor_us, joined, run_block, secret_subset
-from evaluator.host.ranks.oracle_group import OpenedSize, OracleGang
-from evaluator.host.ranks.worker_group import Gang, GangPlan
+from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import cpu_sets
 from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
@@ -77,7 +78,7 @@ class Evaluation:
         self,
         request: EvaluationRequest,
         *,
-        plan: GangPlan,
+        plan: SlotPlan,
         builder: Builder,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
@@ -96,10 +97,10 @@ class Evaluation:
         self._key = secrets.token_bytes(32)
         self._contents = itertools.count()
         self._numbers = itertools.count(1)
-        self._gang: Gang | None = None
-        self._second: Gang | None = None
+        self._gang: WorkerGroup | None = None
+        self._second: WorkerGroup | None = None
         self._has_held_ranks = False
-        self._oracle: OracleGang | None = None
+        self._oracle: OracleGroup | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
@@ -120,7 +121,11 @@ class Evaluation:
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
 
     def run(
-        self, *, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang], settle: Callable[[], None]
+        self,
+        *,
+        take_oracle: Callable[[], OracleGroup],
+        take_gang: Callable[[], WorkerGroup],
+        settle: Callable[[], None],
     ) -> None:
         """Judge, stage by stage; `settle` returns once nothing is starting beside the gangs that were taken.
 
@@ -212,7 +217,7 @@ class Evaluation:
             raise Ended
 
     def _start(
-        self, take_oracle: Callable[[], OracleGang], take_gang: Callable[[], Gang], settle: Callable[[], None]
+        self, take_oracle: Callable[[], OracleGroup], take_gang: Callable[[], WorkerGroup], settle: Callable[[], None]
     ) -> None:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
             self._oracle = take_oracle()
@@ -401,7 +406,7 @@ class Evaluation:
             with self._stage(Stage.VERIFYING, f"{size}: recording kernels and copies"):
                 caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
             self._audit = profiled_call.read(files, size=size)
-        except GangTrouble as trouble:
+        except GroupTrouble as trouble:
             if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
                 raise
             # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
@@ -479,7 +484,7 @@ class Evaluation:
         """Turn the end of a gang into findings; note the ranks' states whenever an evaluation ends here."""
         try:
             yield
-        except GangTrouble as trouble:
+        except GroupTrouble as trouble:
             self._evidence.findings += self._blamed(findings_of(trouble, size=size), trouble)
             self._evidence.ranks = rank_states(trouble.observations)
             raise Ended from trouble
@@ -487,7 +492,7 @@ class Evaluation:
             self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
             raise
 
-    def _blamed(self, findings: tuple[Finding, ...], trouble: GangTrouble) -> tuple[Finding, ...]:
+    def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
         """Without a sandbox a submission can kill what started its ranks: that is no failure of ours to be retried."""
         has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
         if self._plan.confinement.level is not SandboxLevel.NONE or not has_ended:
@@ -500,12 +505,12 @@ class Evaluation:
             for finding in findings
         )
 
-    def _ready_gang(self) -> Gang:
+    def _ready_gang(self) -> WorkerGroup:
         if self._gang is None:
             raise EvaluatorError("there is no gang")
         return self._gang
 
-    def _ready_oracle(self) -> OracleGang:
+    def _ready_oracle(self) -> OracleGroup:
         if self._oracle is None:
             raise EvaluatorError("there are no oracle ranks")
         return self._oracle

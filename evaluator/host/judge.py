@@ -20,8 +20,9 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import OracleGang
-from evaluator.host.ranks.worker_group import Gang, GangPlan
+from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement, Probe
 from evaluator.host.sandbox.cpu_sets import shares_for
@@ -61,9 +62,9 @@ class Judge:
         self.settings = settings
         self.profile = profiles.get(settings.profile)
         self._turn = threading.Lock()
-        self._oracle: OracleGang | None = None
+        self._oracle: OracleGroup | None = None
         self._oracle_uses = 0
-        self._waiting: list[Gang] = []
+        self._waiting: list[WorkerGroup] = []
         self._quarantine = ""
         self._canaries: list[Canary] = []
         self._workplace = Workplace(settings.work_dir)
@@ -72,7 +73,7 @@ class Judge:
         self._builder = Builder(settings)
         self._spawner = Spawner()
         try:
-            self._plan = GangPlan(
+            self._plan = SlotPlan(
                 profile=self.profile,
                 settings=settings,
                 confinement=self._confine(),
@@ -196,8 +197,8 @@ class Judge:
         finally:
             shutil.rmtree(private, ignore_errors=True)
 
-    def _start_oracle(self) -> OracleGang:
-        self._oracle = OracleGang(self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir)
+    def _start_oracle(self) -> OracleGroup:
+        self._oracle = OracleGroup(self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir)
         self._oracle_uses = 0
         return self._oracle
 
@@ -206,7 +207,7 @@ class Judge:
         if oracle is not None:
             oracle.close()
 
-    def _take_oracle(self) -> OracleGang:
+    def _take_oracle(self) -> OracleGroup:
         """The oracle ranks, ready; new ones where the old have ended or served long enough."""
         oracle = self._oracle
         if oracle is None or not oracle.is_alive or self._oracle_uses >= _EVALUATIONS_PER_ORACLE:
@@ -218,7 +219,7 @@ class Judge:
         self._oracle_uses += 1
         return oracle
 
-    def _try_out(self, oracle: OracleGang, *, is_full: bool) -> None:
+    def _try_out(self, oracle: OracleGroup, *, is_full: bool) -> None:
         """Have the oracle ranks prove that their devices still work; raises EvaluatorError, and puts in quarantine."""
         wrong = oracle.try_out(is_full=is_full)
         self._canaries.append(Canary(at=_now(), is_full=is_full, failures=wrong))
@@ -226,10 +227,10 @@ class Judge:
             self._quarantine = "; ".join(wrong)
             raise EvaluatorError(f"this node no longer calculates right: {self._quarantine}")
 
-    def _start_gang(self) -> Gang:
-        return Gang(self._plan, spawner=self._spawner, work_dir=self._work_dir)
+    def _start_gang(self) -> WorkerGroup:
+        return WorkerGroup(self._plan, spawner=self._spawner, work_dir=self._work_dir)
 
-    def _take_gang(self) -> Gang:
+    def _take_gang(self) -> WorkerGroup:
         """A waiting gang that is young and alive, else a new one."""
         while self._waiting:
             gang = self._waiting.pop(0)
@@ -263,7 +264,7 @@ class Judge:
 
     def _own_processes(self) -> list[int]:
         """Every process of ours that lives between evaluations: oracle ranks, and gangs that saw no submission."""
-        held: list[Gang | OracleGang] = list(self._waiting)
+        held: list[WorkerGroup | OracleGroup] = list(self._waiting)
         if self._oracle is not None:
             held.append(self._oracle)
         return [pid for each in held for pid in each.processes]

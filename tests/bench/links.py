@@ -20,7 +20,7 @@ from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.nvlink import Links
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import Content, OracleGang
+from evaluator.host.ranks.oracle_group import Content, OracleGroup
 from evaluator.host.settings import JudgeSettings
 from problems import registry
 
@@ -38,7 +38,7 @@ def main() -> int:
     profile = profiles.get(arguments.profile)
     started, spawner = time.monotonic(), Spawner()
     with tempfile.TemporaryDirectory() as folder, Links(gpus_for(profile)) as links:
-        oracle = OracleGang(profile, JudgeSettings(profile=profile.name), spawner=spawner, work_dir=Path(folder))
+        oracle = OracleGroup(profile, JudgeSettings(profile=profile.name), spawner=spawner, work_dir=Path(folder))
         try:
             oracle.wait_until_ready()
             for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
@@ -57,7 +57,7 @@ def main() -> int:
     return 0
 
 
-def measure(oracle: OracleGang, links: Links, slug: str, size: str, world_size: int) -> str:
+def measure(oracle: OracleGroup, links: Links, slug: str, size: str, world_size: int) -> str:
     """One line on one problem."""
     opened = oracle.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
     numbers = itertools.count()

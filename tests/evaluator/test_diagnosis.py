@@ -11,7 +11,7 @@ from evaluator.arena.rank.flight_notes import summary
 from evaluator.contract import Collective, Verdict
 from evaluator.host.hangs import flight_recorder
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
 from evaluator.host.hangs.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
@@ -21,9 +21,9 @@ def seen(rank: int, standing: Standing, place: str = "somewhere") -> Observation
     return Observation(rank=rank, standing=standing, place=place, calls_done=0, exit="running")
 
 
-def trouble(incidents: list[Incident], *standings: Standing) -> GangTrouble:
+def trouble(incidents: list[Incident], *standings: Standing) -> GroupTrouble:
     observations = tuple(seen(rank, standing, f"place {rank}") for rank, standing in enumerate(standings))
-    return GangTrouble(tuple(incidents), observations, doing="call 4", limit_s=10.0)
+    return GroupTrouble(tuple(incidents), observations, doing="call 4", limit_s=10.0)
 
 
 def exited(rank: int, status: int, at: float) -> Incident:
@@ -83,7 +83,7 @@ def test_cause_is_told_from_consequence(
 def test_our_shims_failure_while_loading_is_not_the_authors() -> None:
     observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
     incidents = (exited(1, SHIM_FAILED << 8, 1.0),)
-    (finding,) = findings_of(GangTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
+    (finding,) = findings_of(GroupTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
     assert finding.verdict is Verdict.JUDGE_FAILURE
 
 
@@ -129,9 +129,9 @@ def waiting(rank: int, *collectives: Collective) -> Observation:
     )
 
 
-def on_devices(*collectives: Collective) -> GangTrouble:
+def on_devices(*collectives: Collective) -> GroupTrouble:
     observations = tuple(waiting(rank, one) for rank, one in enumerate(collectives))
-    return GangTrouble((OVERDUE,), observations, doing="call 4", limit_s=10.0)
+    return GroupTrouble((OVERDUE,), observations, doing="call 4", limit_s=10.0)
 
 
 def test_ranks_in_different_collectives_are_a_deadlock_even_where_every_gpu_is_busy() -> None:

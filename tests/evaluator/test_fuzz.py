@@ -26,7 +26,7 @@ from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_e
 from evaluator.host.hangs.stacks import native
 from evaluator.host.measure import outputs
 from evaluator.host.ranks.channel import Channel, ChannelViolation
-from evaluator.host.ranks.worker import HeldRank
+from evaluator.host.ranks.worker import Worker
 from evaluator.node.slots import failure_report
 from tests.evaluator.judging_help import request_for
 
@@ -130,7 +130,7 @@ def test_any_diary_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes
         os.pwrite(diary, head, 0)
         os.pwrite(diary, text, protocol.DIARY_TEXT_START)
         os.pwrite(diary, stack, protocol.DIARY_STACK_START)
-        rank = HeldRank(number=0, channel=Channel(host_end), diary=diary)
+        rank = Worker(number=0, channel=Channel(host_end), diary=diary)
         _standing, place = rank.place(is_answered=is_answered, source="/source", ticks_before=0)
         assert place
         assert "\0" not in place + rank.text + rank.stack

@@ -33,7 +33,7 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     with Judge(settings) as judge:
         assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
         waiting = judge._waiting[0]  # noqa: SLF001 - its rank is to end behind the judge's back
-        os.kill(waiting._ranks[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
+        os.kill(waiting._workers[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
         deadline = time.monotonic() + 20
         while waiting.is_alive:
             assert time.monotonic() < deadline

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from evaluator.arena.protocol import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Collective, Finding, RankState, Verdict
 from evaluator.host.hangs import flight_recorder
-from evaluator.host.hangs.incidents import GangTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
 
 _SAME_MOMENT_S = 0.25
 """A peer's error this soon before a rank's death was noticed may be its consequence: sockets close before statuses
 arrive."""
 
 CALL = "call "
-"""How `GangTrouble.doing` begins while the submission's own code runs."""
+"""How `GroupTrouble.doing` begins while the submission's own code runs."""
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
 _FAULT_WORDS = (
@@ -35,7 +35,7 @@ _FAILURES = {
 }
 
 
-def findings_of(trouble: GangTrouble, *, size: str | None) -> tuple[Finding, ...]:
+def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ...]:
     """What the incidents show, the cause first; consequences for other ranks are in the ranks' states."""
     cause = _cause(trouble.incidents)
     if cause.kind is IncidentKind.MEMORY:
@@ -91,7 +91,7 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
     return first
 
 
-def _failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
     failure = cause.failure or Failure.RAISED
     verdict = _FAILURES[failure]
     if verdict is Verdict.RUNTIME_ERROR:
@@ -116,7 +116,7 @@ def _headline(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else "no message"
 
 
-def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+def _ended(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
     status = cause.status
     if status is not None and os.waitstatus_to_exitcode(status) == SHIM_FAILED:
         return _shim_failed(cause, trouble, size)
@@ -133,7 +133,7 @@ def _ended(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 
-def _shim_failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Finding:
+def _shim_failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
     """Our shim met an exception: while it loads contents that is our fault, after the call it is what was returned."""
     headline = _headline(_observed(cause.rank, trouble).log)
     if trouble.doing.startswith(CALL):
@@ -144,7 +144,7 @@ def _shim_failed(cause: Incident, trouble: GangTrouble, size: str | None) -> Fin
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 
-def _overdue(trouble: GangTrouble, size: str | None) -> Finding:
+def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
     """Deadlock where every rank that is late waits for another one; timeout where one still works."""
     late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
@@ -189,11 +189,11 @@ def _plural(place: str) -> str:
     return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
 
 
-def _observed(rank: int | None, trouble: GangTrouble) -> Observation:
+def _observed(rank: int | None, trouble: GroupTrouble) -> Observation:
     return next(seen for seen in trouble.observations if seen.rank == rank)
 
 
-def _others(rank: int | None, trouble: GangTrouble) -> str:
+def _others(rank: int | None, trouble: GroupTrouble) -> str:
     """Where the other ranks were, as an addition to a message."""
     others = [seen for seen in trouble.observations if seen.rank != rank]
     return f" ({_places(others)})" if others else ""

@@ -60,7 +60,7 @@ class Observation:
     collectives: tuple[Collective, ...] = ()
 
 
-class GangTrouble(Exception):
+class GroupTrouble(Exception):
     """A gang cannot go on. Carries every incident in the order of time, and each rank's last observation."""
 
     def __init__(

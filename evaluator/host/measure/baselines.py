@@ -17,7 +17,7 @@ from evaluator.host.machine import facts, gpus
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import OpenedSize, OracleGang
+from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import statistics
 from evaluator.judging.floors import floor
@@ -39,7 +39,7 @@ class BaselineRun:
         gpus.gpus_for(self.profile)
         self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-baseline-", dir=settings.work_dir))
         self._spawner = Spawner()
-        self._oracle = OracleGang(self.profile, settings, spawner=self._spawner, work_dir=self._work_dir)
+        self._oracle = OracleGroup(self.profile, settings, spawner=self._spawner, work_dir=self._work_dir)
         self._contents = itertools.count()
 
     def __enter__(self) -> Self:

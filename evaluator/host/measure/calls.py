@@ -18,8 +18,8 @@ from evaluator.hardware.profiles import Vigilance
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
 from evaluator.host.measure.evidence import Ended, Evidence, SizeEvidence
-from evaluator.host.ranks.oracle_group import Comparison, Content, OpenedSize, OracleGang, PreparedInputs, RankCheck
-from evaluator.host.ranks.worker_group import Gang
+from evaluator.host.ranks.oracle_group import Comparison, Content, OpenedSize, OracleGroup, PreparedInputs, RankCheck
+from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 
@@ -73,8 +73,8 @@ class Caller:
 
     def __init__(
         self,
-        gang: Gang,
-        oracle: OracleGang,
+        gang: WorkerGroup,
+        oracle: OracleGroup,
         *,
         opened: OpenedSize,
         evidence: Evidence,
@@ -118,7 +118,7 @@ class Caller:
             audits: files, one per rank, in which the ranks record what runs.
 
         Raises:
-            GangTrouble: the ranks did not all answer.
+            GroupTrouble: the ranks did not all answer.
             Ended: what came back is wrong; the findings say how.
         """
         self._check_whether_to_go_on()
@@ -141,7 +141,7 @@ class Caller:
         None where the contents of one are too long for the room that the first has made.
 
         Raises:
-            GangTrouble: the ranks did not all answer.
+            GroupTrouble: the ranks did not all answer.
             Ended: what came back is wrong; the findings say how.
         """
         self._check_whether_to_go_on()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from evaluator.host.ranks.oracle_group import Content, OpenedSize, OracleGang, ReferenceTime
+from evaluator.host.ranks.oracle_group import Content, OpenedSize, OracleGroup, ReferenceTime
 
 _PRIMED_RATIO = 1.1
 _PRIMED_US = 25.0
@@ -39,7 +39,7 @@ class ReferenceClock:
     themselves: contents that come again are then much faster.
     """
 
-    def __init__(self, oracle: OracleGang, opened: OpenedSize, contents: Iterator[int]) -> None:
+    def __init__(self, oracle: OracleGroup, opened: OpenedSize, contents: Iterator[int]) -> None:
         self._oracle = oracle
         self._opened = opened
         self._contents = contents

@@ -116,7 +116,7 @@ class Comparison:
     digests: tuple[str, ...]
 
 
-class OracleGang:
+class OracleGroup:
     """Trusted ranks that live over many evaluations."""
 
     def __init__(self, profile: Profile, settings: JudgeSettings, *, spawner: Spawner, work_dir: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from evaluator.host.hangs import stacks
 from evaluator.host.process import procfs
-from evaluator.host.ranks.worker import HeldRank
+from evaluator.host.ranks.worker import Worker
 
 LOOK_S = 1.0
 """Over so long the use of the processor is measured."""
@@ -32,7 +32,7 @@ class StallWatch:
     """
 
     members: Callable[[], list[int]]
-    dump: Callable[[Sequence[HeldRank]], None]
+    dump: Callable[[Sequence[Worker]], None]
     source: str
     start: float
     patience_s: float
@@ -40,7 +40,7 @@ class StallWatch:
     _looked_at: float = 0.0
     _places: list[tuple[str, ...]] = field(default_factory=list)
 
-    def stands_still(self, now: float, silent: Sequence[HeldRank]) -> bool:
+    def stands_still(self, now: float, silent: Sequence[Worker]) -> bool:
         """Whether the ranks that owe an answer wait for each other, or for ranks that have given theirs."""
         if now < self.start + self.patience_s or now < self._looked_at + LOOK_S or not silent:
             return False
@@ -62,11 +62,11 @@ class StallWatch:
     def _is_quiet(self, before: dict[int, int]) -> bool:
         return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
 
-    def _have_children(self, silent: Sequence[HeldRank]) -> bool:
+    def _have_children(self, silent: Sequence[Worker]) -> bool:
         ranks = {rank.pid for rank in silent}
         return any(procfs.parent_of(pid) in ranks for pid in self._seen)
 
-    def _waits(self, rank: HeldRank) -> str:
+    def _waits(self, rank: Worker) -> str:
         """The collective in which a rank's main thread waits; empty where another thread may still act."""
         dump = rank.stack
         frames = stacks.main_thread(dump)

@@ -1,4 +1,4 @@
-"""One sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
+"""One worker, a sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ _BUSY_SHARE = 0.1
 
 
 @dataclass
-class HeldRank:
+class Worker:
     """What the host holds of one rank.
 
     `status` is its wait status once it has ended, `answered_at_ns` the time of its last answer on the monotonic clock.

@@ -1,0 +1,168 @@
+"""What ranks are doing, asked from outside: their stacks, their collectives, their use of processor and GPU."""
+
+import dataclasses
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from evaluator.arena import protocol
+from evaluator.host.hangs import flight_recorder, stacks
+from evaluator.host.hangs.incidents import Observation
+from evaluator.host.machine import nvml
+from evaluator.host.process.logs import Keeper
+from evaluator.host.ranks.worker import WATCH_S, Worker
+
+logger = logging.getLogger(__name__)
+
+_STACK_S = 2.0
+_PRINTED_S = 0.1
+"""Native stacks of which nothing more has come for so long are complete."""
+
+
+class Observer:
+    """Looks at the workers of one sandbox.
+
+    Args:
+        workers: all of them, in order.
+        keepers: what each of them prints.
+        source: the folder of the submission as the ranks see it.
+        have_ended: whether the sandbox has ended.
+        gpus: the GPU of each rank; empty on CPU profiles.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        *,
+        keepers: Sequence[Keeper],
+        source: str,
+        have_ended: Callable[[], bool],
+        gpus: Sequence[int] = (),
+    ) -> None:
+        self._workers = workers
+        self._keepers = keepers
+        self._source = source
+        self._have_ended = have_ended
+        self._gpus = gpus
+
+    def silent(self, answered: frozenset[int]) -> list[Worker]:
+        """The workers that live and have not `answered`."""
+        return [worker for worker in self._workers if worker.number not in answered and self._is_alive(worker)]
+
+    def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
+        """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
+        silent = self.silent(answered)
+        before = {worker.number: worker.ticks for worker in silent}
+        asked = self._ask_for_collectives() if silent else []
+        self.dump_stacks([worker for worker in silent if worker.failure is None], asked=asked)
+        return tuple(
+            self._observe_rank(worker, is_answered=worker.number in answered, ticks=before.get(worker.number))
+            for worker in self._workers
+        )
+
+    def observe_hang(self, *, answered: frozenset[int]) -> tuple[Observation, ...]:
+        """As `observe`, with GPUs and native stacks; the asking may end ranks, for an evaluation that is over."""
+        return self._with_native_stacks(self._with_gpus(self.observe(answered=answered)), answered=answered)
+
+    def observe_finished(self) -> tuple[Observation, ...]:
+        """Every rank's state at the end of a series of calls that all were answered."""
+        return self.observe(answered=frozenset(worker.number for worker in self._workers))
+
+    def dump_stacks(self, workers: Sequence[Worker], *, asked: Sequence[Worker] = ()) -> None:
+        """Signal the ranks and wait until their stacks have arrived, or for a moment at most.
+
+        Those that were `asked` for their collectives are waited for as well.
+        """
+        if not workers:
+            return
+        start = time.monotonic()
+        for worker in workers:
+            worker.forget_stack()
+            _signal(worker, signal.SIGUSR1)
+        # The wait has a least length too: over it the ranks' use of the processor is measured.
+        while (now := time.monotonic()) < start + WATCH_S or (
+            now < start + _STACK_S
+            and not (all(worker.stack for worker in workers) and all(worker.has_noted_collectives for worker in asked))
+        ):
+            time.sleep(0.02)
+
+    def _is_alive(self, worker: Worker) -> bool:
+        return worker.pid is not None and worker.status is None and not self._have_ended()
+
+    def _ask_for_collectives(self) -> list[Worker]:
+        """Have every rank note its collectives, and return those asked; they answer while stacks are waited for."""
+        asked = self.silent(frozenset())
+        for worker in asked:
+            worker.forget_collectives()
+            _signal(worker, protocol.FLIGHT_SIGNAL)
+        return asked
+
+    def _observe_rank(self, worker: Worker, *, is_answered: bool, ticks: int | None) -> Observation:
+        standing, place = worker.place(is_answered=is_answered, source=self._source, ticks_before=ticks)
+        collectives = worker.collectives
+        if said := flight_recorder.words(collectives, world_size=len(self._workers)):
+            place = f"{place} ({said})"
+        return Observation(
+            rank=worker.number,
+            standing=standing,
+            place=place,
+            calls_done=worker.calls_done,
+            exit=worker.exit_words,
+            error=worker.text if worker.failure is not None else None,
+            stack=worker.stack or None,
+            log=self._keepers[worker.number].text(),
+            collectives=collectives,
+        )
+
+    def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
+        """Say of each rank how busy its GPU is: one that spins on a flag shows 100 %, one that waits for data 0."""
+        busy = {state.index: state.busy_percent for state in nvml.read(self._gpus)}
+        by_rank = {rank: busy[gpu] for rank, gpu in enumerate(self._gpus) if gpu in busy}
+        return tuple(
+            dataclasses.replace(seen, place=f"{seen.place} (its GPU {by_rank[seen.rank]} % busy)")
+            if seen.rank in by_rank
+            else seen
+            for seen in observations
+        )
+
+    def _with_native_stacks(
+        self, observations: tuple[Observation, ...], *, answered: frozenset[int]
+    ) -> tuple[Observation, ...]:
+        """Have the silent ranks print their native stacks; this may end them, but the evaluation is over anyway."""
+        silent = self.silent(answered)
+        for worker in silent:
+            self._keepers[worker.number].set_aside()
+            _signal(worker, signal.SIGINT)
+        self._wait_for_prints(silent)
+        native = {worker.number: stacks.native(self._keepers[worker.number].aside) for worker in silent}
+        return tuple(
+            dataclasses.replace(seen, stack=f"{seen.stack or ''}\n\nNative stacks:\n{native[seen.rank]}".lstrip())
+            if native.get(seen.rank)
+            else seen
+            for seen in observations
+        )
+
+    def _wait_for_prints(self, workers: Sequence[Worker]) -> None:
+        """Return when all have printed something and nothing more comes, or after a moment."""
+        deadline = time.monotonic() + _STACK_S
+        before: list[int] = []
+        while time.monotonic() < deadline:
+            time.sleep(_PRINTED_S)
+            lengths = [len(self._keepers[worker.number].aside) for worker in workers]
+            if all(lengths) and lengths == before:
+                break
+            before = lengths
+
+
+def _signal(worker: Worker, number: int) -> None:
+    """Send a question by signal; a rank that has gone cannot answer, and one that may not be asked is our fault."""
+    if worker.pid is None:
+        return
+    try:
+        os.kill(worker.pid, number)
+    except ProcessLookupError:
+        logger.debug("rank %d (process %d) has gone", worker.number, worker.pid)
+    except OSError as error:
+        logger.warning("rank %d (process %d) cannot be asked where it stands: %s", worker.number, worker.pid, error)

@@ -1,0 +1,189 @@
+"""The sandbox of one submission: its folder, the ends of its ranks' channels, its processes."""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.arena import protocol
+from evaluator.contract import SandboxLevel, SourceBundle
+from evaluator.errors import EvaluatorError
+from evaluator.host.building.builder import Built
+from evaluator.host.process.logs import LogDrain, clean
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.sandbox_processes import SandboxProcesses
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.sandbox import bubblewrap
+
+_MARKER = "PKB_GANG"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostEnds:
+    """The host's ends of one rank: the socket of its channel, and the descriptor of its diary."""
+
+    channel: socket.socket
+    diary: int
+
+
+class RankSandbox:
+    """Starts one sandbox with the launcher of its ranks in it, and holds what belongs to it outside.
+
+    Attributes:
+        ends: the host's ends, one per rank in order; whoever makes a channel of a socket closes it.
+        exits: the socket on which the launcher tells how ranks ended.
+        logs: what the ranks print, one keeper per rank.
+        processes: everything that runs in the sandbox.
+    """
+
+    def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
+        """Start it; its ranks get ready in the background. Raises EvaluatorError where it cannot be started."""
+        self._plan = plan
+        self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
+        # Ranks run as nobody inside; the directory's own mode must let them pass.
+        self._private.chmod(0o755)
+        bubblewrap.write_private(self._private)
+        self._layout = bubblewrap.layout(plan.confinement, private=self._private)
+        self._is_confined = plan.confinement.level is not SandboxLevel.NONE
+        self._marker = f"{_MARKER}={self._private.name}"
+        self._group = bubblewrap.new_group(plan.confinement, plan.settings, shares=plan.shares, name=self._private.name)
+        inherited: list[int] = []
+        try:
+            self._start(inherited, spawner)
+        except OSError as error:
+            raise EvaluatorError(f"a gang could not be started: {error}") from error
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
+
+    def _start(self, inherited: list[int], spawner: Spawner) -> None:
+        """Start the sandbox; what is added to `inherited` is the child's alone, and closed here afterwards."""
+        barrier = _memory_file("barrier", protocol.BARRIER_BYTES)
+        inherited.append(barrier)
+        self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        exits = exits_child.detach()
+        inherited.append(exits)
+        described = self._open_ends(inherited, barrier=barrier)
+        self._launcher_log = os.memfd_create("launcher", os.MFD_CLOEXEC)
+        call_filter = bubblewrap.open_filter() if self._is_confined else None
+        if call_filter is not None:
+            inherited.append(call_filter)
+        command = bubblewrap.command(
+            self._plan.confinement,
+            [self._layout.launcher, json.dumps(self._orders(described, exits=exits))],
+            private=self._private,
+            profile=self._plan.profile,
+            settings=self._plan.settings,
+            gpus=self._plan.gpus,
+            call_filter=call_filter,
+            group=self._group,
+        )
+        first: subprocess.Popen[bytes] = spawner.start(
+            command,
+            descriptors=[*inherited, *(ends.diary for ends in self.ends)],
+            environment=self._environment(),
+            error_output=self._launcher_log,
+        )
+        marker = None if self._is_confined else self._marker.encode()
+        self.processes = SandboxProcesses(first, group=self._group, marker=marker)
+
+    def _open_ends(self, inherited: list[int], *, barrier: int) -> list[dict[str, int]]:
+        """Make channel, diary and log of every rank, and return the launcher's ends by name."""
+        pipes, described = [], []
+        ends: list[HostEnds] = []
+        for number in range(self._plan.profile.world_size):
+            host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            diary = _memory_file("diary", protocol.DIARY_BYTES)
+            log_read, log_write = os.pipe()
+            pipes.append(log_read)
+            ends.append(HostEnds(channel=host_end, diary=diary))
+            child = child_end.detach()
+            inherited += [child, log_write]
+            described.append({"rank": number, "channel": child, "diary": diary, "log": log_write, "barrier": barrier})
+        self.ends = tuple(ends)
+        self.logs = LogDrain(pipes, limit=self._plan.settings.log_bytes)
+        return described
+
+    def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
+        profile, settings, shares = self._plan.profile, self._plan.settings, self._plan.shares
+        return {
+            "ranks": described,
+            "exits": exits,
+            "world_size": profile.world_size,
+            "device": profile.device,
+            "process_group": profile.process_group,
+            "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
+            "cores": shares.sandbox,
+            "attentive_s": shares.attentive_s,
+            "source": self._layout.source,
+            "store": self._layout.store,
+            "compat": self._layout.compat,
+            "limits": {
+                "file_bytes": settings.file_bytes,
+                "open_files": settings.open_files,
+                # A CUDA context reserves far more address space than it uses, so no such limit there.
+                "data_bytes": 0 if profile.device == "cuda" else self.memory_limit // profile.world_size,
+            },
+        }
+
+    def _environment(self) -> dict[str, str]:
+        if self._is_confined:
+            return {}
+        home = self._private / "home"
+        home.mkdir()
+        name, _, value = self._marker.partition("=")
+        own = {name: value, "PKB_BUILT": str(self._private / "built"), "PKB_EXTENSION_CACHE": str(home / "extensions")}
+        return bubblewrap.environment(self._plan.profile, home=str(home)) | own
+
+    @property
+    def folder(self) -> str:
+        """The name of its private folder in the work directory."""
+        return self._private.name
+
+    @property
+    def source(self) -> str:
+        """The folder of the submission as the ranks see it."""
+        return self._layout.source
+
+    @property
+    def memory_limit(self) -> int:
+        """What all its processes together may use, in bytes."""
+        return bubblewrap.memory_limit(self._plan.settings)
+
+    @property
+    def launcher_text(self) -> str:
+        """The head of what launcher and bubblewrap printed, without control characters."""
+        return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
+
+    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
+        """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
+        root = self._private / "source"
+        for file in bundle.files:
+            path = root / file.path
+            if not path.resolve().is_relative_to(root.resolve()):
+                raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
+            bubblewrap.readable_file(path, file.text)
+        if built is not None:
+            built.place(self._private / "built")
+
+    def close(self) -> None:
+        """Free what the host held of it; its processes have been ended before."""
+        self.exits.close()
+        self.logs.close()
+        for ends in self.ends:
+            os.close(ends.diary)
+        os.close(self._launcher_log)
+        self.processes.close()
+        shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _memory_file(name: str, size: int) -> int:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return descriptor

@@ -1,0 +1,109 @@
+"""All processes of one sandbox, wherever they have gone: listed, measured, ended."""
+
+import contextlib
+import os
+import signal
+import subprocess
+
+from evaluator.errors import EvaluatorError
+from evaluator.host.process import procfs
+from evaluator.host.sandbox.cgroups import Group
+
+_CLEAN_S = 30.0
+
+
+class SandboxProcesses:
+    """What descends from `first`, the process that started the sandbox.
+
+    Its members are told by the control group where there is one, and by `marker`, a variable `NAME=value` in the
+    environment of a sandbox without namespaces, else by the sandbox's PID namespace.
+    """
+
+    def __init__(self, first: subprocess.Popen[bytes], *, group: Group | None, marker: bytes | None) -> None:
+        self._first = first
+        self._group = group
+        self._marker = marker
+        self._namespace: str | None = None
+        self._namespace_held: int | None = None
+
+    def hold_namespace(self, pid: int) -> None:
+        """Remember the PID namespace in which `pid` lives, and keep it open: a freed number is given to another.
+
+        Raises:
+            EvaluatorError: it cannot be opened, so nobody could tell whether anything is left in it.
+        """
+        if self._marker is not None:
+            return
+        try:
+            self._namespace_held = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise EvaluatorError(f"the sandbox's process namespace cannot be watched: {error}") from error
+        self._namespace = procfs.namespace_of(pid)
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether the process that started the sandbox has ended, and the sandbox with it."""
+        return self._first.poll() is not None
+
+    @property
+    def memory_kills(self) -> int:
+        """How often the kernel ended one of them because the group's memory was used up."""
+        return self._group.memory_kills if self._group is not None else 0
+
+    def descendants(self) -> list[int]:
+        """Everything that descends from what started the sandbox; complete while no submission is in it."""
+        return procfs.descendants(self._first.pid)
+
+    def members(self) -> list[int]:
+        """Every process of the sandbox, also those that have left their parents."""
+        marked = self._marked()
+        return sorted({*self._group.members, *marked}) if self._group is not None else marked
+
+    def _marked(self) -> list[int]:
+        """The same without a control group."""
+        if self._marker is not None:
+            return procfs.members_with_variable(self._marker)
+        if self._namespace is None or self._namespace == procfs.namespace_of(os.getpid()):
+            return []
+        return procfs.members_of_namespace(self._namespace)
+
+    def busy_ns(self) -> int:
+        """Processor time that everything in the sandbox has used so far.
+
+        Without a control group that counts it, in steps of a clock tick, and without processes that have ended unless
+        what started them waited for them.
+        """
+        used_ns = self._group.used_ns if self._group is not None else None
+        if used_ns is not None:
+            return used_ns
+        ticks = sum(procfs.ticks_with_children(pid) for pid in self.members())
+        return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        """End all of them, and return when none is left.
+
+        Raises:
+            EvaluatorError: one is still there.
+        """
+        # The others first: the outermost process then reaps the sandbox's own first process, and ends by itself.
+        for pid in set(self.members()) - {self._first.pid}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            self._first.wait(timeout=1.0 if self._namespace else 0.0)
+        except subprocess.TimeoutExpired:
+            # The process group, not the process: in its first moments bubblewrap has a child that would outlive it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._first.pid, signal.SIGKILL)
+            self._first.wait(timeout=_CLEAN_S)
+        if self._group is not None:
+            self._group.kill()  # whoever was born meanwhile
+        procfs.wait_until_gone(self.members, seconds=_CLEAN_S)
+        if self._group is not None:
+            self._group.remove()
+
+    def close(self) -> None:
+        """Let the namespace go."""
+        if self._namespace_held is not None:
+            os.close(self._namespace_held)
+            self._namespace_held = None

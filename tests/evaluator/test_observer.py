@@ -1,0 +1,118 @@
+"""What the host sees of ranks from outside: their stacks and prints; small real processes stand for ranks."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from evaluator.arena import protocol
+from evaluator.arena.protocol import Phase
+from evaluator.host.hangs.incidents import Standing
+from evaluator.host.process.logs import LogDrain
+from evaluator.host.ranks.channel import Channel
+from evaluator.host.ranks.observer import Observer
+from evaluator.host.ranks.worker import Worker
+
+# Does as a rank does: dumps its stacks into the diary on SIGUSR1, prints where it stands on SIGINT.
+_RANK = f"""
+import faulthandler, os, signal, sys, time
+diary = int(sys.argv[1])
+os.lseek(diary, {protocol.DIARY_STACK_START}, os.SEEK_SET)
+faulthandler.register(signal.SIGUSR1, file=diary, all_threads=True)
+signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(diary, b"[]\\0", {protocol.DIARY_FLIGHT_START}))
+signal.signal(signal.SIGINT, lambda *_: print(
+    "SIGINT(2), PID: 7, Thread 7:\\nframe #0: handler (0x1 in /lib/libc.so.6)\\n"
+    "frame #1: ncclGroupEnd (0x2 in /lib/libnccl.so.2)", flush=True))
+print("started", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+class Ranks:
+    """Two processes with the host's ends of them."""
+
+    def __init__(self):
+        self.workers, self.processes, pipes = [], [], []
+        self._ends = []
+        for number in range(2):
+            host, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            diary = os.memfd_create("diary")
+            os.ftruncate(diary, protocol.DIARY_BYTES)
+            os.pwrite(diary, protocol.PHASE_LAYOUT.pack(Phase.CALLING, 4, 0), 0)
+            reading, writing = os.pipe()
+            process = subprocess.Popen(
+                [sys.executable, "-c", _RANK, str(diary)], stdout=writing, pass_fds=[diary], start_new_session=True
+            )
+            os.close(writing)
+            pipes.append(reading)
+            self._ends.append(child)
+            self.processes.append(process)
+            self.workers.append(Worker(number=number, channel=Channel(host), diary=diary, pid=process.pid))
+        self.logs = LogDrain(pipes, limit=4096)
+        self.observer = Observer(
+            self.workers, keepers=self.logs.keepers, source="/source", have_ended=lambda: self.has_ended
+        )
+        self.has_ended = False
+        self._wait_for("started")
+
+    def _wait_for(self, text):
+        deadline = time.monotonic() + 60
+        while not all(text in keeper.text() for keeper in self.logs.keepers):
+            assert time.monotonic() < deadline, "the processes did not start"
+            time.sleep(0.01)
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.logs.close()
+        for worker, end in zip(self.workers, self._ends, strict=True):
+            worker.channel.close()
+            end.close()
+            os.close(worker.diary)
+
+
+@pytest.fixture
+def ranks():
+    ranks = Ranks()
+    yield ranks
+    ranks.close()
+
+
+def test_silent_ranks_show_stack_and_prints_and_the_others_are_left_alone(ranks):
+    first, second = ranks.observer.observe(answered=frozenset({1}))
+    assert (first.standing, second.standing) == (Standing.SLEEPING, Standing.FINISHED)
+    assert "in call 4" in first.place
+    assert "line" in first.stack
+    assert second.stack is None
+    assert first.log == second.log == "started\n"
+
+
+def test_a_rank_that_has_ended_is_not_asked(ranks):
+    ranks.processes[0].kill()
+    ranks.workers[0].status = ranks.processes[0].wait() and 9
+    first, second = ranks.observer.observe()
+    assert (first.standing, first.exit) == (Standing.ENDED, "signal SIGKILL")
+    assert first.stack is None
+    assert second.stack is not None
+
+
+def test_nobody_is_asked_once_the_sandbox_has_ended(ranks):
+    ranks.has_ended = True
+    assert ranks.observer.silent(frozenset()) == []
+    assert all(seen.stack is None for seen in ranks.observer.observe())
+
+
+def test_of_a_hang_native_stacks_are_told_beside_pythons_and_stay_out_of_the_log(ranks):
+    first, second = ranks.observer.observe_hang(answered=frozenset({1}))
+    assert first.stack.endswith("Native stacks:\nthread 7:\n  ncclGroupEnd in libnccl.so.2")
+    assert second.stack is None
+    assert ranks.logs.keepers[0].text() == "started\n"
+
+
+def test_at_the_end_of_a_series_all_are_finished_and_nobody_is_asked(ranks):
+    assert [seen.standing for seen in ranks.observer.observe_finished()] == [Standing.FINISHED] * 2
