@@ -15,7 +15,7 @@ from evaluator.arena.structure import Area, Tree, Unpacker, align, copy_into, jo
 
 
 @dataclass
-class Slot:
+class LoadedCall:
     """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
 
     `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory.
@@ -45,7 +45,9 @@ class Slot:
         return -1
 
 
-def read_slot(tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, watches_inputs: bool = True) -> Slot:
+def read_call(
+    tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, watches_inputs: bool = True
+) -> LoadedCall:
     """The call that `tree` describes, its tensors made by `unpacker`.
 
     Args:
@@ -63,7 +65,7 @@ def read_slot(tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, 
         if name in tree["mutable"]:
             mutable.update(range(first, len(unpacker.tensors)))
     by_name = dict(zip((name for name, _ in tree["arguments"]), arguments, strict=True))
-    return Slot(
+    return LoadedCall(
         arguments=arguments,
         tensors=unpacker.tensors,
         mutable=frozenset(mutable),
@@ -100,11 +102,7 @@ def interleave(
     a dict as its values in the order of the outputs' `names`, then any others. The outputs numbered in `lists` are
     lists of tensors, taken as their stack; a written one has the entries that the call left in it.
     """
-    if type(value) is dict:
-        value = [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
-    returned = list(value) if type(value) in (tuple, list) else [value]
-    returned = [item for place, item in enumerate(returned) if place not in nothing or item is not None]
-    returned = [torch.tensor(list(item)) if type(item) is torch.Size else item for item in returned]
+    returned = _returned(value, nothing=nothing, names=names)
     expected = sum(item is None for item in written)
     if expected == 0 and value is None:
         returned = []
@@ -113,6 +111,20 @@ def interleave(
     rest = iter(returned)
     outputs = [next(rest) if item is None else item for item in written]
     return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
+
+
+def _returned(value: Any, *, nothing: Collection[int], names: Sequence[str]) -> list[Any]:
+    """What was returned as a list, without the None that the problem asks for; see `interleave`."""
+    listed = list(value) if type(value) in (tuple, list) else _values(value, names)
+    kept = [item for place, item in enumerate(listed) if place not in nothing or item is not None]
+    return [torch.tensor(list(item)) if type(item) is torch.Size else item for item in kept]
+
+
+def _values(value: Any, names: Sequence[str]) -> list[Any]:
+    """A dict's values in the order of `names`, then any others; anything else alone."""
+    if type(value) is not dict:
+        return [value]
+    return [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
 
 
 def store_outputs(output: mmap.mmap, area: Area, tensors: Sequence[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from evaluator.arena.device_memory import is_available as has_shared_memory
-from evaluator.arena.loaded_call import Slot, read_slot, store_outputs
+from evaluator.arena.loaded_call import LoadedCall, read_call, store_outputs
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, Unpacker, read_head
 from evaluator.oracle import call_memory
@@ -30,10 +30,10 @@ class Desk:
             self._memory = call_memory.DeviceSlot(output_bytes=output_bytes, device=device)
         self._output = mmap.mmap(-1, OUTPUT_HEADER_BYTES if self._memory is not None else output_bytes)
         self._prepared: call_memory.Prepared | None = None
-        self._slot: Slot | None = None
+        self._slot: LoadedCall | None = None
 
     @property
-    def slot(self) -> Slot:
+    def slot(self) -> LoadedCall:
         """The call that was read last."""
         assert self._slot is not None
         return self._slot
@@ -61,7 +61,7 @@ class Desk:
                 if self._memory is not None:
                     source, data, area = self._memory.inputs.bytes, 0, self._memory.outputs.bytes
                 unpacker = Unpacker(source, data=data, device=self._device, group_of=group_of)
-                self._slot = read_slot(tree, unpacker, output=self._output, area=area)
+                self._slot = read_call(tree, unpacker, output=self._output, area=area)
         finally:
             os.close(prepared.file)
 

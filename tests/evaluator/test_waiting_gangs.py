@@ -19,7 +19,7 @@ def test_nothing_is_timed_while_a_gang_for_later_still_starts(tmp_path: Path) ->
 
         def look(stage: Stage, _words: str, _fraction: float | None) -> None:
             if stage is Stage.TIMING:
-                has_started.extend(gang.is_ready for gang in judge._waiting)  # noqa: SLF001 - who else would know
+                has_started.extend(gang.is_ready for gang in judge._waiting.groups)  # noqa: SLF001 - who else would know
 
         # Takes one of two gangs, and its end starts another, which the next evaluation does not take.
         assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
@@ -32,7 +32,7 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=2)
     with Judge(settings) as judge:
         assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
-        waiting = judge._waiting[0]  # noqa: SLF001 - its rank is to end behind the judge's back
+        waiting = judge._waiting.groups[0]  # noqa: SLF001 - its rank is to end behind the judge's back
         os.kill(waiting._workers[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
         deadline = time.monotonic() + 20
         while waiting.is_alive:

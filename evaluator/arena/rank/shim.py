@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from evaluator.arena import busy_poll, device_memory, protocol
 from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
-from evaluator.arena.loaded_call import Slot, describe_outputs, place_outputs, read_slot, store_outputs
+from evaluator.arena.loaded_call import LoadedCall, describe_outputs, place_outputs, read_call, store_outputs
 from evaluator.arena.process_group import join
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank import profiler
@@ -133,8 +133,8 @@ class Shim:
         )
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
-        self._slot: Slot | None = None
-        self._held: list[Slot] = []
+        self._slot: LoadedCall | None = None
+        self._held: list[LoadedCall] = []
         self._held_inputs: torch.Tensor | None = None
         self._held_bytes = 0
         self._input_area: device_memory.DeviceMemory | None = None
@@ -231,7 +231,7 @@ class Shim:
 
     def _read(
         self, descriptors: Sequence[int], *, previous: Sequence[torch.Tensor] = (), is_held: bool = False
-    ) -> Slot:
+    ) -> LoadedCall:
         inputs, outputs, *areas = descriptors
         with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
             tree, data = read_head(buffer)
@@ -251,7 +251,7 @@ class Shim:
             unpacker = Unpacker(
                 source, data=data, device=self._device, group_of=self._group, previous=previous, in_place=in_place
             )
-            return read_slot(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
+            return read_call(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
 
     def _room_for_held(self) -> torch.Tensor:
         """Memory of this rank for the inputs of bursts, which come all at once after GO: always the same addresses."""
@@ -362,7 +362,7 @@ class Shim:
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, slot: Slot, *, delay_us: int, audit_file: int | None) -> Timed:
+    def _call(self, slot: LoadedCall, *, delay_us: int, audit_file: int | None) -> Timed:
         assert self._solution is not None
         solution = self._solution
         if audit_file is not None:

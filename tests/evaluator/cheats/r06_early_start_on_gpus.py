@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 _CYCLES = 36_000_000  # varied 30000000 to 50000000
 _shim = sys.modules["evaluator.arena.rank.shim"]
-_read_slot = _shim.read_slot
+_read_call = _shim.read_call
 _ready = []
 
 
@@ -26,12 +26,12 @@ def _work(tensor):
 
 
 def _early(*arguments, **places):
-    slot = _read_slot(*arguments, **places)
+    slot = _read_call(*arguments, **places)
     _ready.append(_work(*slot.arguments))
     return slot
 
 
-_shim.read_slot = _early
+_shim.read_call = _early
 
 
 def solution(tensor):

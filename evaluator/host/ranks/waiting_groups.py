@@ -1,0 +1,73 @@
+"""Worker groups that are started before their submission comes, so that nobody waits for torch."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from evaluator.errors import EvaluatorError
+from evaluator.host.ranks.worker_group import WorkerGroup
+
+logger = logging.getLogger(__name__)
+
+
+class WaitingGroups:
+    """Keeps up to `wanted` started groups; one that is older than `age_s` seconds is not given out.
+
+    Args:
+        start: starts a group; raises EvaluatorError.
+        wanted: how many are to wait.
+        age_s: how long one may wait.
+    """
+
+    def __init__(self, start: Callable[[], WorkerGroup], *, wanted: int, age_s: float) -> None:
+        self._start = start
+        self._wanted = wanted
+        self._age_s = age_s
+        self._groups: list[WorkerGroup] = []
+
+    @property
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        """Those that wait now, the oldest first."""
+        return tuple(self._groups)
+
+    @property
+    def folders(self) -> set[str]:
+        """The names of their private folders."""
+        return {group.folder for group in self._groups}
+
+    @property
+    def processes(self) -> list[int]:
+        """All their processes; none of them has seen a submission."""
+        return [pid for group in self._groups for pid in group.processes]
+
+    def refill(self) -> None:
+        """Start groups until as many wait as are wanted; raises EvaluatorError."""
+        while len(self._groups) < self._wanted:
+            self._groups.append(self._start())
+
+    def take(self) -> WorkerGroup:
+        """A waiting group that is young and alive, else a new one; raises EvaluatorError."""
+        while self._groups:
+            group = self._groups.pop(0)
+            if group.is_alive and time.monotonic() - group.started_at < self._age_s:
+                return group
+            group.close()
+        return self._start()
+
+    def wait_until_ready(self) -> None:
+        """Return once all have started; one that does not is ended."""
+        for group in self.groups:
+            try:
+                group.wait_until_ready(cancelled=lambda: False)
+            except EvaluatorError as error:
+                logger.warning("a gang that was to wait for its submission is given up: %s", error)
+                self._groups.remove(group)
+                group.close()
+
+    def close(self) -> None:
+        """End all of them."""
+        for group in self._groups:
+            with contextlib.suppress(EvaluatorError):
+                group.close()
+        self._groups.clear()
