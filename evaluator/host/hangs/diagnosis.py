@@ -78,17 +78,21 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
         for incident in incidents:
             if incident.kind is kind:
                 return incident
-    first = incidents[0]
-    ended = [incident for incident in incidents if incident.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
-    if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED and ended:
-        # A rank that died makes its peers' collectives raise, sometimes before its own end is seen here.
-        soon = [incident for incident in ended if incident.at - first.at < _SAME_MOMENT_S]
-        others = [incident for incident in soon if incident.rank != first.rank]
-        first = others[0] if others else first
-    if first.kind is IncidentKind.CLOSED:
-        exits = [incident for incident in ended if incident.kind is IncidentKind.EXITED and incident.rank == first.rank]
-        return exits[0] if exits else first
-    return first
+    first, ends = incidents[0], [each for each in incidents if each.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
+    if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED:
+        first = _end_of_another(first, ends) or first
+    return (_exit_of(first.rank, ends) or first) if first.kind is IncidentKind.CLOSED else first
+
+
+def _end_of_another(raised: Incident, ends: Sequence[Incident]) -> Incident | None:
+    """A rank that died makes its peers' collectives raise, sometimes before its own end is seen here."""
+    soon = (end for end in ends if end.at - raised.at < _SAME_MOMENT_S)
+    return next((end for end in soon if end.rank != raised.rank), None)
+
+
+def _exit_of(rank: int | None, ends: Sequence[Incident]) -> Incident | None:
+    """The exit, with its status, of a rank that closed its channel."""
+    return next((end for end in ends if end.kind is IncidentKind.EXITED and end.rank == rank), None)
 
 
 def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:

@@ -204,20 +204,12 @@ def find() -> Hierarchy:
     places: dict[str, Path] = {}
     versions: dict[str, int] = {}
     core = None
-    for mount, controllers in _mounts():
-        if controllers is None:
-            for folder in _candidates(mount, _own_path("")):
-                given = _enabled(folder)
-                usable = _can_make_groups(folder)
-                if usable and core is None:
-                    core = folder
-                if usable and given >= _NEEDED:
-                    core = folder
-                    found = {name for name in given & set(_WANTED) if _can_make_groups(folder, name, 2)}
-                    places |= dict.fromkeys(found, folder)
-                    versions |= dict.fromkeys(found, 2)
-                    break
-    for mount, controllers in _mounts():
+    mounts = tuple(_mounts())
+    for mount in (mount for mount, controllers in mounts if controllers is None):
+        core, found = _core_and_controllers(mount, core)
+        places |= found
+        versions |= dict.fromkeys(found, 2)
+    for mount, controllers in mounts:
         for controller in (controllers or frozenset()) & set(_WANTED):
             folder = mount / _own_path(controller).lstrip("/")
             if controller not in places and _can_make_groups(folder, controller, 1):
@@ -225,6 +217,22 @@ def find() -> Hierarchy:
     for folder in {*places.values(), *([core] if core is not None else [])}:
         sweep(folder)
     return Hierarchy(places=places, versions=versions, core=core)
+
+
+def _core_and_controllers(mount: Path, core: Path | None) -> tuple[Path | None, dict[str, Path]]:
+    """Of version 2 at `mount`: the folder for groups, and the one in which each controller can limit them.
+
+    The first folder that gives all controllers is taken; without one, `core` or the first in which groups can be made.
+    """
+    for folder in _candidates(mount, _own_path("")):
+        given = _enabled(folder)
+        if not _can_make_groups(folder):
+            continue
+        if given >= _NEEDED:
+            usable = {name for name in given & set(_WANTED) if _can_make_groups(folder, name, 2)}
+            return folder, dict.fromkeys(usable, folder)
+        core = core or folder
+    return core, {}
 
 
 def settle() -> None:

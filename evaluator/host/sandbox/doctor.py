@@ -160,6 +160,13 @@ def _judge_probe(
     yield Probe(name=_GPUS_OPEN, holds=not seen["unopened"], detail=", ".join(seen["unopened"]))
     # 0 to 2, and the one with which the probe lists them.
     yield Probe(name="no inherited descriptors", holds=len(seen["descriptors"]) <= 4 and bool(seen["stdin_empty"]))
+    yield from _judge_limits(seen, confined, profile, why_no_user=why_no_user)
+
+
+def _judge_limits(
+    seen: Mapping[str, Any], confined: Confinement, profile: Profile, *, why_no_user: str
+) -> Iterator[Probe]:
+    """Of the same properties those of environment, system calls, user, groups and processors."""
     foreign = sorted(set(seen["environment"]) - set(environment(profile)) - {"PWD", "LC_CTYPE"})
     named = seen["host_name"] == "judge"
     yield Probe(name="environment cleared", holds=not foreign and named, detail=", ".join(foreign))
@@ -244,13 +251,7 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
         return _unconfined(settings, ())
     hierarchy = cgroups.find()
     held = hierarchy if hierarchy.places or hierarchy.core is not None else None
-    probes = survey(profile, settings, private=private, user=user, hierarchy=held)
-    blocked = [probe for probe in probes if probe.name in ("bubblewrap", _GPUS_OPEN) and not probe.holds]
-    if user is not None and blocked:
-        # A container without the right to mount or to change users, or device nodes for root alone.
-        why = f"not as user {user}: {blocked[0].name}: {blocked[0].detail}"
-        user = None
-        probes = survey(profile, settings, private=private, user=None, hierarchy=held, why_no_user=why)
+    user, probes = _survey_as(user, profile, settings, private=private, hierarchy=held)
     missing = [probe for probe in probes if probe.is_demanded and not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)
     if not missing:
@@ -260,6 +261,19 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
     if not any(probe.name in _NEEDED_FOR_REDUCED for probe in missing):
         return Confinement(level=SandboxLevel.REDUCED, probes=probes, user=user, hierarchy=held)
     return _unconfined(settings, probes, lacks)
+
+
+def _survey_as(
+    user: int | None, profile: Profile, settings: JudgeSettings, *, private: Path, hierarchy: Hierarchy | None
+) -> tuple[int | None, tuple[Probe, ...]]:
+    """What holds as the host user `user`, and as which user; as ourselves (None) where that one can start nothing."""
+    probes = survey(profile, settings, private=private, user=user, hierarchy=hierarchy)
+    blocked = [probe for probe in probes if probe.name in ("bubblewrap", _GPUS_OPEN) and not probe.holds]
+    if user is None or not blocked:
+        return user, probes
+    # A container without the right to mount or to change users, or device nodes for root alone.
+    why = f"not as user {user}: {blocked[0].name}: {blocked[0].detail}"
+    return None, survey(profile, settings, private=private, user=None, hierarchy=hierarchy, why_no_user=why)
 
 
 def _unconfined(settings: JudgeSettings, probes: tuple[Probe, ...], lacks: str = "") -> Confinement:
