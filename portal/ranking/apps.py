@@ -14,8 +14,12 @@ class RankingConfig(AppConfig):
     label = "ranking"
 
     def ready(self) -> None:
-        """Listen for accounts that are closed or opened: their entries count or do not."""
+        """Hear of evaluations that end, and of accounts that are closed or opened: their entries count or do not."""
+        from portal.ranking.actions import update_standing  # noqa: PLC0415 - models are there only when Django is ready
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - as above
+
         post_save.connect(_account_saved, sender=settings.AUTH_USER_MODEL, dispatch_uid="ranking.account_saved")
+        evaluation_ended.connect(lambda ended: update_standing(ended.evaluation), uid="ranking.update_standing")
 
 
 def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_others: Any) -> None:

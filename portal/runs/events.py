@@ -19,15 +19,19 @@ from portal.runs.models import (
     Webhook,
     WebhookDelivery,
 )
+from portal.submissions.hooks import EvaluationEnded
 from portal.submissions.models import Evaluation, State
 
 
-def note_end(evaluation: Evaluation) -> None:
+def take_end(ended: EvaluationEnded) -> None:
     """Take the end of an attempt's evaluation: settle its quota, renew the attempt's result, tell of it.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.
     """
+    evaluation = ended.evaluation
+    if not evaluation.submission.is_attempt:
+        return
     quotas.settle(evaluation)
     with transaction.atomic():
         attempt = (

@@ -11,8 +11,8 @@ from django.db.models import F, Max, Q, QuerySet
 from evaluator.contract import Cancellation, Verdict
 from portal.nodes import messages
 from portal.nodes.models import Node
-from portal.runs import events as runs
 from portal.submissions import queries
+from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
@@ -90,7 +90,8 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
                 **lease_gone,
             )
             if moved:
-                runs.note_end(Evaluation.objects.get(pk=evaluation.pk))
+                ended = Evaluation.objects.select_related("submission").get(pk=evaluation.pk)
+                evaluation_ended.tell(EvaluationEnded(evaluation=ended))
     if moved and evaluation.node is not None and evaluation.lease is not None:
         logger.warning("evaluation %s lost its node %s in try %d", evaluation.pk, evaluation.node, evaluation.attempt)
         messages.send_cancellation(
