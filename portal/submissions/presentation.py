@@ -1,5 +1,6 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,10 @@ from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
+from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.figures import figure_data
 from portal.charts.spread import timed_calls, times_spread
-from portal.ranking.queries import BoardRow
-from portal.ranking.sizes import size_times
 from portal.submissions.error_maps import error_maps
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
@@ -171,33 +171,35 @@ def _roofline(evaluation: Evaluation, timing: Timing | None) -> dict[str, Any]:
         return {}
     if registry.revision(problem.slug) != evaluation.problem_revision:
         return {}
-    row = _as_row(evaluation, timing)
+    entry = _entry(evaluation, timing)
     points = [
-        point for point in rooflines.points_of(problem, profile=profile.name, best=row) if point.best_us is not None
+        point for point in rooflines.points_of(problem, profile=profile.name, best=entry) if point.best_us is not None
     ]
     if not points:
         return {}
     return {
         "roofline_points": points,
-        "roofline_figure": figure_data(rooflines.problem_figure(points, [row], profile=profile)),
+        "roofline_figure": figure_data(rooflines.problem_figure(points, [entry], profile=profile)),
     }
 
 
-def _as_row(evaluation: Evaluation, timing: Timing) -> BoardRow:
-    """The evaluation as an entry of a board that it may not stand on."""
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """An evaluation as a roofline shows it, whether or not it stands on a board."""
+
+    author: str
+    backend: str
+    submission_id: uuid.UUID
+    is_source_public: bool
+    sizes: tuple[SizeTime, ...]
+
+
+def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
     submission = evaluation.submission
-    return BoardRow(
-        place=None,
+    return _Entry(
         author=submission.author.username,
         backend=submission.backend,
-        score=timing.score,
-        low=timing.low,
-        high=timing.high,
-        overlaps_above=False,
-        submitted_at=submission.created_at,
         submission_id=submission.pk,
-        evaluation_id=evaluation.pk,
         is_source_public=submission.visibility == Visibility.PUBLIC,
         sizes=size_times(timing),
-        primitives=(),
     )

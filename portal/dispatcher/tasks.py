@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from evaluator.contract import ContractError, NodeStatus, TaskName
 from portal.celery import app
-from portal.nodes import actions
+from portal.dispatcher.heartbeats import record_heartbeat
 
 logger = logging.getLogger(__name__)
 
@@ -19,4 +19,4 @@ def record_node_status(text: str) -> None:
     except ContractError as error:
         logger.warning("heartbeat refused: %s", error)
         return
-    actions.record_node_status(status, timezone.now())
+    record_heartbeat(status, timezone.now())

@@ -10,9 +10,10 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
+from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.sweeping import renew_revisions, sweep
 from portal.runs.export_files import keep_exports_fresh
 from portal.runs.teller import Teller
-from portal.submissions import actions
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +53,10 @@ class Command(BaseCommand):
         close_old_connections()
         try:
             if since_sweep >= SWEEP_EVERY_S:
-                actions.sweep(timezone.now())
-                actions.renew_revisions()
+                sweep(timezone.now())
+                renew_revisions()
                 since_sweep = 0.0
-            actions.dispatch_once(timezone.now())
+            dispatch_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
             logger.warning("the database does not answer: %s", error)

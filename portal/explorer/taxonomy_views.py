@@ -6,8 +6,9 @@ from django.views.decorators.http import require_safe
 
 from evaluator.contract import Primitive
 from evaluator.hardware.profiles import profiles
-from portal.catalog import facets, patterns, taxonomy
-from portal.catalog.taxonomy import Quantity
+from portal.catalog import facets, patterns
+from portal.explorer import taxonomy
+from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, leaders, profiles_by_speed
 from portal.refusals import Refusal
 from problems import registry

@@ -1,4 +1,4 @@
-"""What a standing keeps of its evaluation per size: times, speedup with interval, and distance to the floor."""
+"""What boards and charts keep of an evaluation per size: times, speedup with interval, and distance to the floor."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
