@@ -51,6 +51,8 @@ INSTALLED_APPS = [
     "portal.submissions",
     "portal.ranking",
     "portal.runs",
+    "portal.webhooks",
+    "portal.exports",
     "portal.dispatcher",
 ]
 MIDDLEWARE = [

@@ -19,6 +19,7 @@ urlpatterns = [
     path("leaderboards/", leaderboards, name="leaderboards"),
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
+    path("", include("portal.organisations.urls")),
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),

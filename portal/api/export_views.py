@@ -18,10 +18,12 @@ from portal.api import inputs, run_inputs
 from portal.api.endpoint import Endpoint, viewer
 from portal.api.faults import ScopeMissing
 from portal.api.schema import answers
+from portal.exports import bundles, files, tables
 from portal.refusals import Refusal
-from portal.runs import export_files, exports, queries, tables
+from portal.runs import queries
 from portal.submissions import queries as submissions
 from portal.submissions.models import Visibility
+from portal.tabular.formats import MEDIA_TYPES, written
 
 _RUN_ID = OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run.")
 _TABLE = OpenApiParameter("table", str, "path", enum=list(tables.TABLES), description="Which table.")
@@ -38,7 +40,7 @@ def _files(*media_types: str) -> dict[Any, Any]:
     return {(200, media_type): OpenApiResponse(binary, description="The file.") for media_type in media_types}
 
 
-_TABLE_FILES = _files(*(media_type.partition(";")[0] for media_type in exports.MEDIA_TYPES.values()))
+_TABLE_FILES = _files(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
 
 
 _CHUNK = 256 * 1024
@@ -93,7 +95,7 @@ def _sent(pieces: Iterator[bytes], *, name: str, media_type: str) -> StreamingHt
 
 def _kept_file(name: str, *, media_type: str) -> StreamingHttpResponse:
     """A file that was made beforehand; `Last-Modified` says as of when it is."""
-    file, made_at = export_files.opened(name)
+    file, made_at = files.opened(name)
     response = _sent(_pieces(file), name=name, media_type=media_type)
     response["Content-Length"] = str(file.seek(0, 2))
     file.seek(0)
@@ -125,8 +127,8 @@ class RunExport(Endpoint):
         wanted = inputs.read(run_inputs.FormatQuery, request.query_params)
         run = queries.get_run(viewer(request), run_id)
         table, format_name = tables.attempts_of(run), wanted["format"]
-        pieces = exports.written(table, format=format_name)
-        return _sent(pieces, name=f"{table.name}.{format_name}", media_type=exports.MEDIA_TYPES[format_name])
+        pieces = written(table, format=format_name)
+        return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
 
 class TableExport(Endpoint):
@@ -145,7 +147,7 @@ class TableExport(Endpoint):
         """Leaderboards, models, runs, attempts or evaluations, as far as they are public; about 10 minutes old."""
         format_name = inputs.read(run_inputs.FormatQuery, request.query_params)["format"]
         name = f"{tables.get_table(table).name}.{format_name}"
-        return _kept_file(name, media_type=exports.MEDIA_TYPES[format_name])
+        return _kept_file(name, media_type=MEDIA_TYPES[format_name])
 
 
 class DatasetExport(Endpoint):
@@ -162,7 +164,7 @@ class DatasetExport(Endpoint):
     def get(self, request: Request) -> HttpResponseBase:
         """Every table as Parquet and JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
         inputs.read(inputs.NoQuery, request.query_params)
-        return _kept_file(export_files.DATASET, media_type=_ZIP)
+        return _kept_file(files.DATASET, media_type=_ZIP)
 
 
 class EvaluationBundle(Endpoint):
@@ -188,6 +190,6 @@ class EvaluationBundle(Endpoint):
         is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
         if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
             raise ScopeMissing(TokenScope.READ.value)
-        response = HttpResponse(exports.bundle(evaluation), content_type=_ZIP)
+        response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'
         return response

@@ -24,8 +24,9 @@ from portal.api.run_outputs import (
     WebhookOutput,
 )
 from portal.api.schema import NUMBER, answers
-from portal.runs import actions, queries, quotas
-from portal.runs.models import Webhook
+from portal.runs import quotas
+from portal.webhooks import actions, queries
+from portal.webhooks.models import Webhook
 
 _READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
 _WRITE = {"POST": TokenScope.RUNS_WRITE}

@@ -6,9 +6,9 @@ from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
-from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
-from portal.runs.posting import ADDRESS
+from portal.tabular.formats import MEDIA_TYPES
+from portal.webhooks.posting import ADDRESS
 
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62

@@ -10,10 +10,8 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Invitation, InvitationState, Organisation, Role
 from portal.runs.models import (
-    TEST_KIND,
     Attempt,
     AttemptState,
-    DeliveryState,
     EventKind,
     LanguageModel,
     Run,
@@ -21,9 +19,9 @@ from portal.runs.models import (
     RunMode,
     RunState,
     Verification,
-    Webhook,
 )
 from portal.runs.queries import RunFigures
+from portal.webhooks.models import TEST_KIND, DeliveryState, Webhook
 
 _URI = {"type": "string", "format": "uri"}
 _VERDICT = {"oneOf": [{"enum": [member.value for member in Verdict]}, {"type": "null"}]}

@@ -1,4 +1,4 @@
-"""What happens to runs by itself: an evaluation of an attempt ends. Feeds and webhooks tell of it.
+"""What happens to runs by itself: an evaluation of an attempt ends. Feeds tell of it, and `events_written`.
 
 Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
 which they become visible, and a feed's cursor passes none by.
@@ -7,17 +7,15 @@ which they become visible, and a feed's cursor passes none by.
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.utils import timezone
 
 from portal.runs import quotas
+from portal.runs.hooks import EventsWritten, events_written
 from portal.runs.models import (
     Attempt,
     AttemptState,
     EventKind,
     Run,
     RunEvent,
-    Webhook,
-    WebhookDelivery,
 )
 from portal.submissions.hooks import EvaluationEnded
 from portal.submissions.models import Evaluation, State
@@ -63,7 +61,7 @@ def take_end(ended: EvaluationEnded) -> None:
 
 
 def tell(run: Run, events: Sequence[RunEvent]) -> None:
-    """Write events of a run whose row the caller has locked, and queue what its webhooks are to be told.
+    """Write events of a run whose row the caller has locked, and tell `events_written`.
 
     Adds `run.completed` where nothing is pending any more.
     """
@@ -71,13 +69,7 @@ def tell(run: Run, events: Sequence[RunEvent]) -> None:
     has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
     if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
         written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
-    webhooks = Webhook.objects.filter(organisation=run.model.organisation_id, removed_at=None)
-    WebhookDelivery.objects.bulk_create(
-        WebhookDelivery(webhook=webhook, event=event, next_try_at=timezone.now())
-        for webhook in webhooks
-        for event in written
-        if event.kind in webhook.events
-    )
+    events_written.tell(EventsWritten(run=run, events=tuple(written)))
 
 
 def _counts(evaluation: Evaluation, attempt: Attempt) -> bool:

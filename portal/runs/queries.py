@@ -12,12 +12,12 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from evaluator.contract import Mode
 from evaluator.hardware import profiles
-from portal.accounts.models import Organisation, User
+from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.refusals import Refusal
 from portal.runs import figures
 from portal.runs.figures import Estimate, Sample
-from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState, Webhook, WebhookDelivery
+from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
 
 CURVE = tuple(round(0.1 * step, 1) for step in range(31))
@@ -93,34 +93,6 @@ def get_attempt(run: Run, attempt_id: int) -> Attempt:
             value=str(attempt_id),
             message="The run has no such attempt.",
             remedy="Take an id from the run's attempts.",
-            status=404,
-        )
-    return found
-
-
-def get_webhook(organisation: Organisation, webhook_id: int) -> Webhook:
-    """One webhook of an organisation, removed ones among them; raises Refusal (404)."""
-    found = organisation.webhooks.select_related("organisation").filter(pk=webhook_id).first()
-    if found is None:
-        raise Refusal(
-            field="webhook",
-            value=str(webhook_id),
-            message="The organisation has no such webhook.",
-            remedy="Take an id from its webhooks.",
-            status=404,
-        )
-    return found
-
-
-def get_delivery(webhook: Webhook, delivery_id: uuid.UUID) -> WebhookDelivery:
-    """One line of a webhook's log; raises Refusal (404)."""
-    found = webhook.deliveries.select_related("webhook__organisation").filter(pk=delivery_id).first()
-    if found is None:
-        raise Refusal(
-            field="delivery",
-            value=str(delivery_id),
-            message="The webhook has no such delivery.",
-            remedy="Take an id from its log.",
             status=404,
         )
     return found

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.sweeping import renew_revisions, sweep
-from portal.runs.export_files import keep_exports_fresh
-from portal.runs.teller import Teller
+from portal.exports.files import keep_exports_fresh
+from portal.webhooks.sender import WebhookSender
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
-        threading.Thread(target=Teller().run, args=(stop,), daemon=True).start()
+        threading.Thread(target=WebhookSender().run, args=(stop,), daemon=True).start()
         exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
         exporting.start()
         try:

@@ -16,9 +16,11 @@ from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.models import Organisation, Role
 from portal.accounts.organisations import get_organisation, own_organisations, role_in
-from portal.runs import actions, queries, quotas
-from portal.runs.models import Webhook
-from portal.runs.organisation_forms import InviteForm, OrganisationForm, WebhookForm
+from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
+from portal.runs import quotas
+from portal.runs.queries import visible_runs
+from portal.webhooks import actions, queries
+from portal.webhooks.models import Webhook
 
 LOGGED = 50
 """Deliveries on one page of a webhook's log."""
@@ -33,7 +35,7 @@ def index(request: HttpRequest) -> HttpResponse:
     made = form.create(user) if form.is_valid() else None
     if made is not None:
         messages.success(request, f"{made.name} is there. Invite others below, or make its first run.")
-        return redirect("runs:organisation", made.slug)
+        return redirect("organisations:organisation", made.slug)
     context = {
         "form": form,
         "rows": [(own, role_in(user, own)) for own in own_organisations(user)],
@@ -62,7 +64,7 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
         "quota": quotas.quota_of(chosen, now=now),
         "uses": quotas.use_by_run(chosen, now=now),
         "webhooks": list(chosen.webhooks.filter(removed_at=None)),
-        "run_count": queries.visible_runs(user).filter(model__organisation=chosen).count(),
+        "run_count": visible_runs(user).filter(model__organisation=chosen).count(),
         "roles": Role.choices,
         "invite_form": InviteForm(),
         "webhook_form": WebhookForm(),
@@ -82,7 +84,7 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
     if invitation is None:
         return _page(request, chosen, invite_form=form)
     messages.success(request, f"{invitation.invited} is invited and finds that under Organisations.")
-    return redirect("runs:organisation", slug)
+    return redirect("organisations:organisation", slug)
 
 
 @require_POST
@@ -93,7 +95,7 @@ def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpRespons
     invitation = memberships.get_sent_invitation(chosen, invitation_id)
     memberships.withdraw(invitation, by=signed_in(request))
     messages.success(request, f"The invitation of {invitation.invited} is withdrawn.")
-    return redirect("runs:organisation", slug)
+    return redirect("organisations:organisation", slug)
 
 
 @require_POST
@@ -104,7 +106,7 @@ def change_role(request: HttpRequest, slug: str) -> HttpResponse:
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
     changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
     messages.success(request, f"{username} is {changed.get_role_display().lower()} now.")
-    return redirect("runs:organisation", slug)
+    return redirect("organisations:organisation", slug)
 
 
 @require_POST
@@ -117,9 +119,9 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
     memberships.remove_member(chosen, username=username, by=user)
     if username == user.username:
         messages.success(request, f"You have left {chosen.name}.")
-        return redirect("runs:organisations")
+        return redirect("organisations:index")
     messages.success(request, f"{username} belongs to it no more.")
-    return redirect("runs:organisation", slug)
+    return redirect("organisations:organisation", slug)
 
 
 @require_POST
@@ -129,7 +131,7 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
     joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
     messages.success(request, f"You belong to {joined.name}.")
-    return redirect("runs:organisation", joined.slug)
+    return redirect("organisations:organisation", joined.slug)
 
 
 @require_POST
@@ -140,7 +142,7 @@ def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
     invitation = memberships.get_invitation(user, invitation_id)
     memberships.decline(invitation, by=user)
     messages.success(request, f"You have declined the invitation to {invitation.organisation.name}.")
-    return redirect("runs:organisations")
+    return redirect("organisations:index")
 
 
 @require_POST
@@ -178,7 +180,7 @@ def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpRespons
     """Have a test sent."""
     actions.try_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is on its way; the log below says in a moment what was answered.")
-    return redirect("runs:webhook", slug, webhook_id)
+    return redirect("organisations:webhook", slug, webhook_id)
 
 
 @require_POST
@@ -188,7 +190,7 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
     delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
     actions.send_again(delivery, by=signed_in(request))
     messages.success(request, "It is on its way once more; the log below says in a moment what was answered.")
-    return redirect("runs:webhook", slug, webhook_id)
+    return redirect("organisations:webhook", slug, webhook_id)
 
 
 @require_POST
@@ -197,7 +199,7 @@ def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResp
     """Tell an address nothing any more."""
     actions.remove_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook is removed; its log stays.")
-    return redirect("runs:organisation", slug)
+    return redirect("organisations:organisation", slug)
 
 
 def _webhook(request: HttpRequest, slug: str, webhook_id: int) -> Webhook:

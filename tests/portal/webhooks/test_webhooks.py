@@ -12,11 +12,11 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.refusals import Refusal
-from portal.runs import actions, posting, teller
-from portal.runs.actions.telling import BACK_OFF_S, HEARD_WITHIN, due_turns, take_turn
-from portal.runs.models import Webhook, WebhookDelivery
-from portal.runs.posting import is_public
-from portal.runs.teller import Teller
+from portal.webhooks import actions, posting, sender
+from portal.webhooks.delivering import BACK_OFF_S, HEARD_WITHIN, deliver_due, due_turns, take_turn
+from portal.webhooks.models import Webhook, WebhookDelivery
+from portal.webhooks.posting import is_public
+from portal.webhooks.sender import WebhookSender
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, join, line, make_run
 from tests.stack import wait_until
@@ -78,8 +78,8 @@ def told(alice, node, listener, settings):
 
 def test_an_event_is_told_once_and_signed(told, listener):
     webhook, run = told
-    assert actions.deliver_due(timezone.now()) == 1
-    assert actions.deliver_due(timezone.now() + timedelta(days=1)) == 0
+    assert deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now() + timedelta(days=1)) == 0
     [(headers, body)] = listener.heard
     stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
     expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
@@ -94,7 +94,7 @@ def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listen
     listener.status = 500
     now = timezone.now()
     for number, wait in enumerate((*BACK_OFF_S, None), start=1):
-        assert actions.deliver_due(now) == 1
+        assert deliver_due(now) == 1
         delivery = WebhookDelivery.objects.get()
         assert (delivery.tries, delivery.answer_status) == (number, 500)
         if wait is not None:
@@ -108,7 +108,7 @@ def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listen
 
 def test_a_redirect_is_not_followed(told, listener):
     listener.status = 302
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     assert len(listener.heard) == 1
     assert WebhookDelivery.objects.get().error == "answered 302 Found"
 
@@ -117,7 +117,7 @@ def test_addresses_inside_the_operators_network_are_not_told(told, listener, set
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
     webhook, _ = told
     type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     assert listener.heard == []
     assert WebhookDelivery.objects.get().error == "127.0.0.1 does not lead to a public address"
 
@@ -140,7 +140,7 @@ def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, 
     webhook, _ = told
     webhook.url = "https://a..b/"
     webhook.save()
-    assert actions.deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now()) == 1
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.tries) == ("waiting", 1)
     assert "label" in delivery.error
@@ -149,14 +149,14 @@ def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, 
 def test_what_the_far_end_writes_is_kept_without_control_characters(told, listener):
     """PostgreSQL takes no NUL in a text."""
     listener.status, listener.reason = 500, "no\0\x1b[31m"
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     assert WebhookDelivery.objects.get().error == "answered 500 no??[31m"
 
 
 def test_an_answer_that_trickles_in_is_cut_off(told, listener, monkeypatch):
     monkeypatch.setattr(posting, "WHOLE_TRY_S", 0.2)
     listener.trickles = True
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("waiting", 1, None)
 
@@ -181,10 +181,10 @@ def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, lis
     end(add(run, line(sample=1)).results[0].attempt, node)
     now = timezone.now()
     # Two deliveries are due, and one failure is enough to know.
-    assert actions.deliver_due(now) == 1
-    assert actions.deliver_due(now + timedelta(seconds=5)) == 0
+    assert deliver_due(now) == 1
+    assert deliver_due(now + timedelta(seconds=5)) == 0
     listener.status = 204
-    assert actions.deliver_due(now + timedelta(seconds=60)) == 2
+    assert deliver_due(now + timedelta(seconds=60)) == 2
     webhook.refresh_from_db()
     assert webhook.failures == 0
     assert set(webhook.deliveries.values_list("state", flat=True)) == {"delivered"}
@@ -192,7 +192,7 @@ def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, lis
 
 def test_what_nobody_heard_within_a_day_is_given_up_without_trying_each(told, listener):
     WebhookDelivery.objects.update(created_at=timezone.now() - HEARD_WITHIN - timedelta(minutes=1))
-    assert actions.deliver_due(timezone.now()) == 0
+    assert deliver_due(timezone.now()) == 0
     delivery = WebhookDelivery.objects.get()
     assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not heard within a day.", [])
 
@@ -201,12 +201,12 @@ def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(
     webhook, _ = told
     listener.status = 500
     now = timezone.now()
-    actions.deliver_due(now)
+    deliver_due(now)
     delivery = actions.try_webhook(webhook, by=alice)
     with pytest.raises(Refusal) as refused:
         actions.try_webhook(webhook, by=alice)
     assert refused.value.status == 409
-    assert actions.deliver_due(now + timedelta(seconds=1)) == 1
+    assert deliver_due(now + timedelta(seconds=1)) == 1
     delivery.refresh_from_db()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("given_up", 1, 500)
     headers, body = listener.heard[-1]
@@ -216,10 +216,10 @@ def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(
     # One that is heard shows that the address answers again, and what waits follows.
     listener.status = 204
     actions.try_webhook(webhook, by=alice)
-    assert actions.deliver_due(now + timedelta(seconds=2)) == 1
+    assert deliver_due(now + timedelta(seconds=2)) == 1
     webhook.refresh_from_db()
     assert webhook.failures == 0
-    assert actions.deliver_due(now + timedelta(seconds=60)) == 1
+    assert deliver_due(now + timedelta(seconds=60)) == 1
 
 
 class Silent(BaseHTTPRequestHandler):
@@ -251,13 +251,13 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     _, run = told
     Webhook.objects.all().delete()
     organisation = run.model.organisation
-    for number in range(teller.PER_ACCOUNT + 2):
+    for number in range(sender.PER_ACCOUNT + 2):
         url = f"http://127.0.0.1:{silent.server_port}/{number}"
         actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
     end(add(run, line(sample=1)).results[0].attempt, node)
-    telling = Teller()
-    assert telling.look() == teller.PER_ACCOUNT
-    wait_until(lambda: len(silent.asked) == teller.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
+    telling = WebhookSender()
+    assert telling.look() == sender.PER_ACCOUNT
+    wait_until(lambda: len(silent.asked) == sender.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
 
     carol = User.objects.create_user("carol")
     hers = make_run(carol)
@@ -293,7 +293,7 @@ def given_up(told, listener):
     now = timezone.now()
     for wait in (0, *BACK_OFF_S):
         now += timedelta(seconds=wait + 1)
-        actions.deliver_due(now)
+        deliver_due(now)
     delivery = WebhookDelivery.objects.get()
     assert (delivery.state, len(listener.heard)) == ("given_up", len(BACK_OFF_S) + 1)
     listener.status = 204
@@ -307,7 +307,7 @@ def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_
     webhook.refresh_from_db()
     assert webhook.free_at > timezone.now()
     again = actions.send_again(given_up, by=alice)
-    assert actions.deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now()) == 1
     (first, first_body), (headers, body) = listener.heard[0], listener.heard[-1]
     assert headers["X-Pkb-Delivery"] == str(again.pk) != first["X-Pkb-Delivery"]
     assert (headers["X-Pkb-Event"], body) == (first["X-Pkb-Event"], first_body)
@@ -326,7 +326,7 @@ def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up
     listener.status = 500
     failures = Webhook.objects.get().failures
     again = actions.send_again(given_up, by=alice)
-    assert actions.deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now()) == 1
     again.refresh_from_db()
     assert (again.state, again.tries) == ("given_up", 1)
     assert Webhook.objects.get().failures == failures
@@ -342,12 +342,12 @@ def test_only_what_was_given_up_is_sent_again(told, alice, listener):
     delivery = WebhookDelivery.objects.get()
     with pytest.raises(Refusal, match="still being tried"):
         actions.send_again(delivery, by=alice)
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     with pytest.raises(Refusal, match="was heard"):
         actions.send_again(delivery, by=alice)
     listener.status = 500
     test = actions.try_webhook(webhook, by=alice)
-    actions.deliver_due(timezone.now())
+    deliver_due(timezone.now())
     with pytest.raises(Refusal, match="A test is not sent again") as refused:
         actions.send_again(test, by=alice)
     assert refused.value.status == 409
@@ -367,7 +367,7 @@ def test_tests_and_what_is_sent_again_count_together_and_a_removed_webhook_hears
     told, given_up, alice, monkeypatch
 ):
     webhook, _ = told
-    monkeypatch.setattr("portal.runs.actions.webhooks.SENT_BY_HAND_PER_HOUR", 1)
+    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
     test = actions.try_webhook(webhook, by=alice)
     with pytest.raises(Refusal) as refused:
         actions.send_again(given_up, by=alice)
@@ -390,7 +390,7 @@ def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listen
     answer = alices.post(f"{address}{given_up.pk}/send-again/")
     assert answer.status_code == 202, answer.content
     assert (answer.json()["again_of"], answer.json()["state"]) == (str(given_up.pk), "waiting")
-    assert actions.deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now()) == 1
     assert [(entry["id"], entry["state"], entry["again_of"]) for entry in alices.get(address).json()] == [
         (answer.json()["id"], "delivered", str(given_up.pk)),
         (str(given_up.pk), "given_up", None),
@@ -402,7 +402,7 @@ def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listen
 
 def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
     webhook, _ = told
-    monkeypatch.setattr("portal.runs.actions.webhooks.SENT_BY_HAND_PER_HOUR", 1)
+    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
     actions.try_webhook(webhook, by=alice)
     other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
     with pytest.raises(Refusal) as refused:
@@ -412,7 +412,7 @@ def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
 
 def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
     actions.remove_webhook(told[0], by=alice)
-    assert actions.deliver_due(timezone.now()) == 0
+    assert deliver_due(timezone.now()) == 0
     assert listener.heard == []
 
 

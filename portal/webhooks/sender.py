@@ -7,7 +7,7 @@ from collections import Counter
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
-from portal.runs.actions.telling import Turn, due_turns, take_turn
+from portal.webhooks.delivering import Turn, due_turns, take_turn
 
 AT_ONCE = 16
 """Webhooks that a process tells at the same time."""
@@ -17,7 +17,7 @@ LOOK_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Teller:
+class WebhookSender:
     """Gives webhooks their turns until told to stop."""
 
     def __init__(self) -> None:

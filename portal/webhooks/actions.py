@@ -1,6 +1,6 @@
 """Webhooks of an organisation: adding, trying and removing them, and sending again what failed.
 
-`telling` sends what they are to hear.
+`delivering` sends what they are to hear.
 """
 
 import secrets
@@ -13,8 +13,9 @@ from django.utils import timezone
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.refusals import Refusal
-from portal.runs.models import BY_HAND, DeliveryState, EventKind, Webhook, WebhookDelivery
-from portal.runs.posting import address_of
+from portal.runs.models import EventKind
+from portal.webhooks.models import BY_HAND, DeliveryState, Webhook, WebhookDelivery
+from portal.webhooks.posting import address_of
 
 MAX_WEBHOOKS = 10
 SENT_BY_HAND_PER_HOUR = 60

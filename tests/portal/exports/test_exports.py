@@ -12,7 +12,8 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from portal.api import export_views
-from portal.runs import actions, export_files, tables
+from portal.exports import files, tables
+from portal.runs import actions
 from problems import registry
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, line, make_run
@@ -52,7 +53,7 @@ def test_what_is_served_is_the_last_making(anonymous, alice, published):
     assert json.loads(body)["run"] == str(published.pk)
     actions.decide(published, kind="quarantined", reason="looks copied", by=_operator(alice))
     assert len(rows_of(anonymous)) == 1
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     assert rows_of(anonymous) == []
 
 
@@ -63,7 +64,7 @@ def _operator(user):
 
 
 def test_the_whole_data_set_describes_itself(anonymous, published):
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     response = anonymous.get("/api/v1/exports/dataset/")
     with zipfile.ZipFile(io.BytesIO(b"".join(response))) as packed:
         described = json.loads(packed.read("schema.json"))
@@ -80,22 +81,22 @@ def test_the_whole_data_set_describes_itself(anonymous, published):
 
 def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, exports, published):
     now = timezone.now()
-    export_files.make(now=now - timedelta(hours=3))
+    files.make(now=now - timedelta(hours=3))
     reading = anonymous.get(RUNS)
     for hours in (2, 1, 0):
-        export_files.make(now=now - timedelta(hours=hours))
+        files.make(now=now - timedelta(hours=hours))
     assert len([path for path in exports.iterdir() if path.is_dir()]) == 2
     assert json.loads(b"".join(reading))["run"] == str(published.pk)
 
 
 def test_a_making_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
     now = timezone.now()
-    export_files.make(now=now)
+    files.make(now=now)
     (exports / f"{now:%Y%m%d-%H%M%S}-zzzzzzzz").mkdir()  # of one that was killed
-    monkeypatch.setattr(export_files, "_write_all", _disk_full)
+    monkeypatch.setattr(files, "_write_all", _disk_full)
     with pytest.raises(OSError, match="No space left"):
-        export_files.make(now=now + timedelta(minutes=10))
-    assert [path for path in exports.iterdir() if path.is_dir()] == [export_files.newest().folder]
+        files.make(now=now + timedelta(minutes=10))
+    assert [path for path in exports.iterdir() if path.is_dir()] == [files.newest().folder]
     assert len(rows_of(anonymous)) == 1
 
 
@@ -107,35 +108,35 @@ def _disk_full(folder, **_):
 def test_a_making_stays_although_the_clock_went_back(anonymous, published):
     now = timezone.now()
     for hours in (3, 2, 0):
-        export_files.make(now=now + timedelta(hours=hours))
+        files.make(now=now + timedelta(hours=hours))
     assert [row["run"] for row in rows_of(anonymous)] == [str(published.pk)]
 
 
 def test_a_note_that_a_power_failure_emptied_is_written_anew(anonymous, exports, published):
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     (exports / "newest.json").write_text("")
     problem_of(anonymous.get(RUNS), status=503)
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     assert len(rows_of(anonymous)) == 1
 
 
 def test_two_processes_do_not_make_them_at_once(exports):
     exports.mkdir()
-    with export_files.only_one() as is_first:
+    with files.only_one() as is_first:
         assert is_first
-        assert export_files.make(now=timezone.now()) is None
+        assert files.make(now=timezone.now()) is None
 
 
 def test_a_making_that_takes_long_is_not_repeated_at_once(exports):
     now = timezone.now()
-    quick = export_files.Making(folder=exports, made_at=now, took_s=1)
-    slow = export_files.Making(folder=exports, made_at=now, took_s=120)
+    quick = files.Making(folder=exports, made_at=now, took_s=1)
+    slow = files.Making(folder=exports, made_at=now, took_s=120)
     assert quick.due_at == now + timedelta(minutes=10)
     assert slow.due_at == now + timedelta(minutes=40)
 
 
 def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     held = [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]
     refused = alices.get(f"/api/v1/runs/{published.pk}/export/")
     problem_of(refused, status=429)
@@ -149,7 +150,7 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
 
 
 def test_somebody_without_a_token_fetches_only_so_often(anonymous, alices, published, monkeypatch):
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     cache.clear()
     monkeypatch.setattr(export_views.ExportRate, "THROTTLE_RATES", {"exports": "2/hour"})
     for _ in range(2):

@@ -25,9 +25,10 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from portal.exports.tables import TABLES, schema
 from portal.refusals import Refusal
-from portal.runs.exports import MEDIA_TYPES, written
-from portal.runs.tables import TABLES, Table, schema
+from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.tables import Table
 from problems import registry
 
 DATASET = "pkb-dataset.zip"
@@ -156,7 +157,7 @@ class _Counted:
 
 def _card(counts: Mapping[str, int], *, now: datetime) -> str:
     tables = [(table, counts[table.name]) for table in TABLES.values()]
-    return render_to_string("runs/data_card.md.txt", {"made_at": now, "tables": tables, "site": settings.SITE_URL})
+    return render_to_string("exports/data_card.md.txt", {"made_at": now, "tables": tables, "site": settings.SITE_URL})
 
 
 def _problems() -> Iterator[dict[str, Any]]:

@@ -6,8 +6,9 @@ from portal.accounts import memberships, organisations
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import Invitation, Organisation, Role, User
 from portal.refusals import Refusal
-from portal.runs import actions
-from portal.runs.models import EventKind, Webhook
+from portal.runs.models import EventKind
+from portal.webhooks import actions as webhooks
+from portal.webhooks.models import Webhook
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}
 
@@ -71,7 +72,7 @@ class WebhookForm(RefusableForm):
     def add(self, organisation: Organisation, *, by: User) -> Webhook | None:
         """The new webhook, or None after showing why there is none."""
         try:
-            return actions.add_webhook(organisation, by=by, **self.cleaned_data)
+            return webhooks.add_webhook(organisation, by=by, **self.cleaned_data)
         except Refusal as refusal:
             self.refuse(refusal)
         return None

@@ -19,9 +19,10 @@ from django.db.models import Case, Exists, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from portal.runs import posting
-from portal.runs.models import BY_HAND, DeliveryState, Webhook, WebhookDelivery
-from portal.runs.posting import Answer
+from portal.runs.hooks import EventsWritten
+from portal.webhooks import posting
+from portal.webhooks.models import BY_HAND, DeliveryState, Webhook, WebhookDelivery
+from portal.webhooks.posting import Answer
 
 BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
 """Seconds to wait after each failure, of a delivery and of a webhook; after the last a delivery is given up."""
@@ -30,6 +31,17 @@ HEARD_WITHIN = timedelta(days=1)
 _CLAIM = timedelta(seconds=60)
 _SLICE_S = 30.0
 """How long one turn of a webhook takes at most, apart from its last try: less than a claim lasts."""
+
+
+def queue_deliveries(written: EventsWritten) -> None:
+    """Queue the events of a run for the webhooks of its organisation that asked for them, as they are written."""
+    webhooks = Webhook.objects.filter(organisation=written.run.model.organisation_id, removed_at=None)
+    WebhookDelivery.objects.bulk_create(
+        WebhookDelivery(webhook=webhook, event=event, next_try_at=timezone.now())
+        for webhook in webhooks
+        for event in written.events
+        if event.kind in webhook.events
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

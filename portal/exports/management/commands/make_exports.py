@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from portal.runs import export_files
+from portal.exports import files
 
 
 class Command(BaseCommand):
@@ -15,7 +15,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Make them, and say where they are."""
-        making = export_files.make(now=timezone.now())
+        making = files.make(now=timezone.now())
         if making is None:
             self.stdout.write("another process is making them")
         else:

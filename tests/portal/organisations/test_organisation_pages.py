@@ -7,8 +7,9 @@ import pytest
 
 from portal.accounts.models import Invitation, Membership, Organisation
 from portal.accounts.organisations import create_organisation
-from portal.runs import actions
-from portal.runs.models import GpuUse, Webhook, WebhookDelivery
+from portal.runs.models import GpuUse
+from portal.webhooks import actions as webhooks
+from portal.webhooks.models import Webhook, WebhookDelivery
 from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -107,7 +108,7 @@ def test_a_webhooks_secret_is_shown_once_and_a_test_is_in_its_log(as_alice, acme
 def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, acme, alice, bob, node):
     client.force_login(alice)
     run = make_run(alice, organisation="acme")
-    actions.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
     end(add(run, line()).results[0].attempt, node)
     delivery = WebhookDelivery.objects.get()
     address = f"{ACME}webhooks/{delivery.webhook_id}/"
@@ -144,7 +145,7 @@ def test_what_runs_use_is_shown_by_run(as_alice, acme, alice):
 
 
 def test_a_stranger_reaches_nothing(client, alice, bob, acme):
-    webhook = actions.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    webhook = webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
     hidden = (ACME, f"{ACME}webhooks/{webhook.pk}/")
     for address in ("/organisations/", *hidden):
         assert client.get(address)["Location"].startswith("/accounts/sign-in/")
@@ -157,8 +158,8 @@ def test_a_stranger_reaches_nothing(client, alice, bob, acme):
 
 
 def test_the_pages_keep_to_the_policy(as_alice, acme, alice):
-    webhook = actions.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
-    actions.try_webhook(webhook, by=alice)
+    webhook = webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    webhooks.try_webhook(webhook, by=alice)
     for address in ("/organisations/", ACME, f"{ACME}webhooks/{webhook.pk}/"):
         text = page(as_alice, address)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|\{%|\{\{", text), address
