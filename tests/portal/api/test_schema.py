@@ -28,6 +28,7 @@ from portal.exports import files
 from portal.runs import actions as runs
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
+from portal.webhooks import actions as webhooks
 from portal.wsgi import application
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
@@ -109,7 +110,7 @@ def seeded(alice, bob, node, now, exports_here):
     runs.publish_run(published, by=alice, sources="public")
     files.make(now=now)
     invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
-    webhook = runs.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
+    webhook = webhooks.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
     completed = run.events.create(kind="run.completed")
     delivery = webhook.deliveries.create(event=completed, state="given_up", next_try_at=None)
     _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)
