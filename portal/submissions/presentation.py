@@ -118,33 +118,46 @@ def source_views(bundle: SourceBundle) -> Iterator[SourceView]:
 def live_context(live: LiveView) -> dict[str, Any]:
     """Everything that the live part of the page is rendered from."""
     report = live.report
-    timing = report.timing if report else None
     stages = stage_steps(live.evaluation, report)
-    calls = timed_calls(report.record) if report else {}
     return {
         "live": live,
         "evaluation": live.evaluation,
         "report": report,
-        "timing": timing,
         "profile": profiles.get(live.evaluation.profile),
         "facts": verdict_facts(live.evaluation),
         "stages": stages,
         "status_text": spoken_status(live),
         "earlier": tries_sentence(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
-        "figure": figure_data(block_ratios(timing)) if timing else None,
+        **(_findings(live.evaluation, report) if report else {}),
+        **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
+    }
+
+
+def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
+    """The speedup of every block, the times of every call, and the roofline."""
+    calls = timed_calls(report.record)
+    return {
+        "timing": timing,
+        "figure": figure_data(block_ratios(timing)),
         "spreads": [
             (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, ()))))
-            for size in (timing.sizes if timing else ())
+            for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        **_roofline(live.evaluation, timing),
-        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
-        "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
-        "rank_numbers": range(report.world_size) if report else (),
-        "error_maps": error_maps(report) if report else (),
-        "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
-        **(_evidence(report) if report else {}),
+        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)),
+        **_roofline(evaluation, timing),
+    }
+
+
+def _findings(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
+    """What the judge saw of outputs, ranks and machine."""
+    return {
+        "paths": [file.path for file in evaluation.submission.source.files.files],
+        "rank_numbers": range(report.world_size),
+        "error_maps": error_maps(report),
+        "checks": [(size, check) for size in report.sizes for check in size.outputs],
+        **_evidence(report),
     }
 
 
@@ -160,10 +173,10 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
     }
 
 
-def _roofline(evaluation: Evaluation, timing: Timing | None) -> dict[str, Any]:
-    """The submission and the reference under the profile's ceilings; empty where there is no roofline or no time."""
+def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
+    """The submission and the reference under the profile's ceilings; empty where there is no roofline."""
     profile = profiles.get(evaluation.profile)
-    if timing is None or profile.peaks is None or evaluation.score is None:
+    if profile.peaks is None or evaluation.score is None:
         return {}
     try:
         problem = registry.get(evaluation.submission.problem)
