@@ -15,11 +15,10 @@ class RankingConfig(AppConfig):
 
     def ready(self) -> None:
         """Hear of evaluations that end, and of accounts that are closed or opened: their entries count or do not."""
-        from portal.ranking.actions import update_standing  # noqa: PLC0415 - models are there only when Django is ready
-        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - as above
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - models are there only when Django is ready
 
         post_save.connect(_account_saved, sender=settings.AUTH_USER_MODEL, dispatch_uid="ranking.account_saved")
-        evaluation_ended.connect(lambda ended: update_standing(ended.evaluation), uid="ranking.update_standing")
+        evaluation_ended.connect(_evaluation_ended, uid="ranking.evaluation_ended")
 
 
 def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_others: Any) -> None:
@@ -28,3 +27,9 @@ def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_other
     # Signing in saves `last_login` alone.
     if not created and (update_fields is None or "is_active" in update_fields):
         recount_boards(instance)
+
+
+def _evaluation_ended(ended: Any) -> None:
+    from portal.ranking.actions import update_standing  # noqa: PLC0415 - as above
+
+    update_standing(ended.evaluation)

@@ -49,7 +49,7 @@ def take_end(ended: EvaluationEnded) -> None:
             score_high=evaluation.score_high,
             ended_at=evaluation.finished_at,
         )
-        ended = RunEvent(
+        event = RunEvent(
             run_id=attempt.run_id,
             kind=EventKind.ATTEMPT_ENDED,
             attempt=attempt,
@@ -57,7 +57,7 @@ def take_end(ended: EvaluationEnded) -> None:
             message=message,
             score=evaluation.score,
         )
-        tell(attempt.run, [ended])
+        tell(attempt.run, [event])
 
 
 def tell(run: Run, events: Sequence[RunEvent]) -> None:
