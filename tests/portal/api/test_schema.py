@@ -110,7 +110,9 @@ def seeded(alice, bob, node, now, exports_here):
     runs.publish_run(published, by=alice, sources="public")
     files.make(now=now)
     invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
-    webhook = webhooks.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
+    webhook = webhooks.add_webhook(
+        run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice
+    )
     completed = run.events.create(kind="run.completed")
     delivery = webhook.deliveries.create(event=completed, state="given_up", next_try_at=None)
     _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)
