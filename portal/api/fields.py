@@ -46,6 +46,10 @@ class AddressField(serializers.HyperlinkedIdentityField):
     def __init__(self, view_name: str, *, lookup_url_kwarg: str, lookup_field: str = "pk") -> None:
         super().__init__(view_name, lookup_url_kwarg=lookup_url_kwarg, lookup_field=lookup_field)
 
+    def to_representation(self, value: Any) -> str:
+        """Plain text, which a Location header holds too; REST framework's own page of links is not served."""
+        return str(super().to_representation(value))
+
 
 class CountField(serializers.IntegerField):
     """How many lines of an upload ended under the field's own name."""

@@ -11,6 +11,7 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
+from rest_framework.utils.mediatypes import media_type_matches
 
 from portal.api.inputs import NoQuery, Query, Strict, read
 from portal.api.pagination import NewestFirst
@@ -135,8 +136,8 @@ class Operation:
         """The validated values of a body; raises ValidationError."""
         body: Any = self.body
         if isinstance(body, Mapping):
-            kind = (request.content_type or "").partition(";")[0].strip().lower()
-            body = body.get(kind) or next(iter(body.values()))
+            kinds = [kind for kind in body if media_type_matches(kind, request.content_type or "")]
+            body = body[kinds[0] if kinds else next(iter(body))]
         return read(body, request.data)
 
 
