@@ -39,11 +39,11 @@ class One(Answer):
     serializer: type[Serializer[Any]]
 
     def described(self, status: int) -> dict[Any, Any]:
-        """As above."""
+        """Its one response."""
         return {status: OpenApiResponse(self.serializer, description=_SUCCESSES[status])}
 
     def response(self, found: Any, view: Any, *, status: int) -> Response:
-        """As above."""
+        """The thing, shown."""
         return Response(self.serializer(found, context=view.serializer_context()).data, status=status)
 
 
@@ -52,7 +52,7 @@ class Conditional(One):
     """One thing, or 304 where the caller's copy is still right."""
 
     def described(self, status: int) -> dict[Any, Any]:
-        """As above."""
+        """The thing and 304."""
         return {**super().described(status), 304: OpenApiResponse(description="Nothing changed.")}
 
 
@@ -61,11 +61,11 @@ class Listed(One):
     """All things that there are."""
 
     def described(self, status: int) -> dict[Any, Any]:
-        """As above."""
+        """A list of all."""
         return {status: OpenApiResponse(self.serializer(many=True), description=_SUCCESSES[status])}
 
     def response(self, found: Any, view: Any, *, status: int) -> Response:
-        """As above."""
+        """Every thing, shown."""
         return Response(self.serializer(found, many=True, context=view.serializer_context()).data, status=status)
 
 
@@ -76,11 +76,11 @@ class Paged(One):
     pages: type[NewestFirst] = NewestFirst
 
     def described(self, status: int) -> dict[Any, Any]:
-        """As above."""
+        """A page with the addresses beside it."""
         return {status: OpenApiResponse(self.pages().page_of(self.serializer), description=_SUCCESSES[status])}
 
     def response(self, found: Any, view: Any, *, status: int) -> Response:  # noqa: ARG002 - a page is always 200
-        """As above."""
+        """The page that the request asks for, cut out of what was found."""
         pages = self.pages()
         page: Any = pages.paginate_queryset(found, view.request, view)
         return pages.get_paginated_response(self.serializer(page, many=True, context=view.serializer_context()).data)
@@ -93,7 +93,7 @@ class Files(Answer):
         self._media_types = media_types
 
     def described(self, status: int) -> dict[Any, Any]:
-        """As above."""
+        """A response per media type."""
         binary = {"type": "string", "format": "binary"}
         return {(status, kind): OpenApiResponse(binary, description="The file.") for kind in self._media_types}
 
