@@ -18,4 +18,4 @@ def _configure(sender: Celery, **_: object) -> None:
     sender.conf.update(site_config(settings.BROKER_URL, settings.BROKER_DIR))
 
 
-app.autodiscover_tasks(["portal.submissions", "portal.nodes"])
+app.autodiscover_tasks(["portal.submissions", "portal.dispatcher"])

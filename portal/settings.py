@@ -51,6 +51,9 @@ INSTALLED_APPS = [
     "portal.submissions",
     "portal.ranking",
     "portal.runs",
+    "portal.webhooks",
+    "portal.exports",
+    "portal.dispatcher",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

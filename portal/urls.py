@@ -4,26 +4,23 @@ from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
 
-from portal.catalog.roofline_views import roofline, roofline_csv
-from portal.catalog.taxonomy_views import browser as taxonomy_browser
 from portal.pages import views
 from portal.pages.feeds import RecordsFeed
 from portal.pages.leaderboards import leaderboards
+from portal.pages.status import status
 
 # Operators sign in where everybody does: there the number of tries is limited.
 admin.site.login = login_required(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [
     path("", views.home, name="home"),
-    path("problems/", include("portal.catalog.urls")),
+    path("", include("portal.explorer.urls")),
     path("", include("portal.submissions.urls")),
     path("leaderboards/", leaderboards, name="leaderboards"),
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
-    path("roofline/", roofline, name="roofline"),
-    path("roofline/data.csv", roofline_csv, name="roofline-csv"),
-    path("taxonomy/", taxonomy_browser, name="taxonomy"),
-    path("nodes/", include("portal.nodes.urls")),
+    path("", include("portal.organisations.urls")),
+    path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),
     path("api/v1/", include("portal.api.urls")),

@@ -4,21 +4,17 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
-from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Primitive, SandboxLevel, SlotState
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
+from portal.api.fields import AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from problems import registry
 from problems.schema import ArgumentKind, Placement, Problem, Scope, SizeName
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _Words = serializers.ListField(child=serializers.CharField())
-
-
-def _values(members: Any) -> list[str]:
-    return [member.value for member in members]
 
 
 class CostOutput(serializers.Serializer[Any]):
@@ -34,7 +30,7 @@ class CostOutput(serializers.Serializer[Any]):
 class SizeOutput(serializers.Serializer[Any]):
     """One size at one world size."""
 
-    name = serializers.ChoiceField(choices=_values(SizeName))
+    name = serializers.ChoiceField(choices=values_of(SizeName))
     world_size = serializers.IntegerField()
     system = serializers.CharField(help_text="The real workload that the size is taken from, or what it is for.")
     dims = serializers.DictField(child=serializers.IntegerField(), help_text="Value of each dimension symbol.")
@@ -47,7 +43,7 @@ class ToleranceOutput(serializers.Serializer[Any]):
     atol = serializers.FloatField()
     rtol = serializers.FloatField()
     rms = serializers.FloatField(allow_null=True, help_text="Largest relative rms error, or null.")
-    scope = serializers.ChoiceField(choices=_values(Scope))
+    scope = serializers.ChoiceField(choices=values_of(Scope))
     is_exact = serializers.BooleanField()
 
 
@@ -55,35 +51,31 @@ class ArgumentOutput(serializers.Serializer[Any]):
     """One parameter of `solution`."""
 
     name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=_values(ArgumentKind))
+    kind = serializers.ChoiceField(choices=values_of(ArgumentKind))
     count = serializers.CharField(allow_null=True, help_text="How many tensors a list has, where the problem fixes it.")
-    shape = serializers.SerializerMethodField()
+    shape = serializers.ListField(
+        child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
+    )
     dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
     values = serializers.CharField(help_text="Where its values come from.")
     replicated = serializers.BooleanField(help_text="Whether every rank receives the same contents.")
     mutable = serializers.BooleanField(help_text="Whether a solution may write to it.")
-
-    def get_shape(self, item: Any) -> list[str]:
-        """Dimension symbols and numbers as text."""
-        return [str(part) for part in item.shape]
 
 
 class OutputOutput(serializers.Serializer[Any]):
     """One tensor that `solution` returns or writes."""
 
     name = serializers.CharField()
-    shape = serializers.SerializerMethodField()
+    shape = serializers.ListField(
+        child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
+    )
     dtype = serializers.CharField()
-    placement = serializers.ChoiceField(choices=_values(Placement))
+    placement = serializers.ChoiceField(choices=values_of(Placement))
     sharding = serializers.CharField(allow_blank=True)
     argument = serializers.CharField(allow_null=True, help_text="The argument it is written to, or null.")
     layout = serializers.CharField()
     is_list = serializers.BooleanField(help_text="Whether it is a list of tensors, whose number begins the shape.")
     tolerance = ToleranceOutput()
-
-    def get_shape(self, item: Any) -> list[str]:
-        """Dimension symbols and numbers as text."""
-        return [str(part) for part in item.shape]
 
 
 class ProblemBrief(serializers.Serializer[Problem]):
@@ -93,16 +85,16 @@ class ProblemBrief(serializers.Serializer[Problem]):
     slug = serializers.CharField()
     title = serializers.CharField()
     summary = serializers.CharField()
-    parallelism = serializers.ListField(child=serializers.ChoiceField(choices=_values(Parallelism)))
-    communication = serializers.ListField(child=serializers.ChoiceField(choices=_values(Communication)))
-    block = serializers.ChoiceField(choices=_values(Block))
-    stage = serializers.ListField(child=serializers.ChoiceField(choices=_values(Stage)))
-    domain = serializers.ChoiceField(choices=_values(Domain))
+    parallelism = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Parallelism)))
+    communication = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Communication)))
+    block = serializers.ChoiceField(choices=values_of(Block))
+    stage = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Stage)))
+    domain = serializers.ChoiceField(choices=values_of(Domain))
     world_size_rule = serializers.CharField(help_text="Which numbers of ranks it runs on, in words.")
     profiles = serializers.SerializerMethodField(help_text="The profiles whose world size it runs on.")
     revision = serializers.SerializerMethodField(help_text="Hash of what decides a judgement; standings belong to it.")
     is_open = serializers.SerializerMethodField(help_text="Whether it takes submissions now.")
-    url = serializers.SerializerMethodField()
+    url = AddressField("api:problem", lookup_url_kwarg="slug", lookup_field="slug")
 
     def get_profiles(self, problem: Problem) -> list[str]:
         """Names of profiles."""
@@ -115,11 +107,6 @@ class ProblemBrief(serializers.Serializer[Problem]):
     def get_is_open(self, problem: Problem) -> bool:
         """What the operator switched; the view passes the closed slugs."""
         return problem.slug not in self.context["closed"]
-
-    @extend_schema_field({"type": "string", "format": "uri"})
-    def get_url(self, problem: Problem) -> str:
-        """The address of the whole problem."""
-        return reverse("api:problem", args=[problem.slug], request=self.context["request"])
 
 
 class ProblemDetail(ProblemBrief):
@@ -174,10 +161,10 @@ class ProfileOutput(serializers.Serializer[Profile]):
     gpu = serializers.CharField(allow_null=True)
     world_size = serializers.IntegerField()
     process_group = serializers.CharField()
-    backends = serializers.ListField(child=serializers.ChoiceField(choices=_values(Backend)))
+    backends = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Backend)))
     sizes = serializers.DictField(child=_Words, help_text="The sizes that each mode judges.")
     is_ranked_by_speed = serializers.BooleanField(help_text="False on practice profiles, whose times are indicative.")
-    sandbox = serializers.ChoiceField(choices=_values(SandboxLevel), help_text="What ranked work demands.")
+    sandbox = serializers.ChoiceField(choices=values_of(SandboxLevel), help_text="What ranked work demands.")
     multicast = serializers.BooleanField(help_text="Whether NVLink multicast may be used.")
     peaks = PeaksOutput(allow_null=True)
     slots_online = serializers.SerializerMethodField(help_text="Slots that take its work now.")
@@ -192,7 +179,7 @@ class BoardRowOutput(serializers.Serializer[Any]):
 
     place = serializers.IntegerField(allow_null=True, help_text="Null on practice boards.")
     author = serializers.CharField()
-    backend = serializers.ChoiceField(choices=_values(Backend))
+    backend = serializers.ChoiceField(choices=values_of(Backend))
     score = serializers.FloatField(help_text="Median speedup over the reference.")
     low = serializers.FloatField(help_text="Lower end of its interval, by which the board is ordered.")
     high = serializers.FloatField()
@@ -202,7 +189,7 @@ class BoardRowOutput(serializers.Serializer[Any]):
     evaluation_id = serializers.UUIDField()
     is_source_public = serializers.BooleanField()
     primitives = serializers.ListField(
-        child=serializers.ChoiceField(choices=_values(Primitive)), help_text="The hardware paths that it uses."
+        child=serializers.ChoiceField(choices=values_of(Primitive)), help_text="The hardware paths that it uses."
     )
 
 
@@ -226,7 +213,7 @@ class SlotOutput(serializers.Serializer[Any]):
 
     index = serializers.IntegerField()
     profile = serializers.CharField()
-    state = serializers.ChoiceField(choices=_values(SlotState))
+    state = serializers.ChoiceField(choices=values_of(SlotState))
     note = serializers.CharField(allow_blank=True)
 
 

@@ -4,9 +4,8 @@ from collections import Counter
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
-from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from evaluator.hardware import profiles
@@ -20,71 +19,53 @@ from portal.api.catalog_outputs import (
     ProfileOutput,
 )
 from portal.api.endpoint import Endpoint, caller
-from portal.api.inputs import BoardQuery, NoQuery, read
-from portal.api.schema import answers
+from portal.api.inputs import BoardQuery
+from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
-from portal.nodes.queries import node_views, online_slots
+from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
 from problems import registry
+from problems.schema import Problem
 
 BOARD_PAGE_ROWS = 50
-_SLUG = OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`.")
-
-
-def _context(request: Request) -> dict[str, Any]:
-    closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
-    return {"request": request, "closed": closed}
 
 
 class Problems(Endpoint):
     """Every problem."""
 
-    @extend_schema(
-        operation_id="listProblems",
-        summary="List the problems",
-        tags=["Problems"],
-        responses=answers({200: ProblemBrief(many=True)}, 422),
-    )
-    def get(self, request: Request) -> Response:
+    tag = "Problems"
+    path_parameters = (OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`."),)
+
+    def serializer_context(self) -> dict[str, Any]:
+        """The problems that take no submissions now, beside what is usual."""
+        closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
+        return {**super().serializer_context(), "closed": closed}
+
+    @operation("listProblems", "List the problems", Listed(ProblemBrief))
+    def list(self, _request: Request) -> tuple[Problem, ...]:
         """Every problem by number, without statements and references."""
-        read(NoQuery, request.query_params)
-        every: Any = registry.problems()
-        return Response(ProblemBrief(every, many=True, context=_context(request)).data)
+        return registry.problems()
 
-
-class ProblemView(Endpoint):
-    """One problem."""
-
-    @extend_schema(
-        operation_id="readProblem",
-        summary="Read a problem",
-        tags=["Problems"],
-        parameters=[_SLUG],
-        responses=answers({200: ProblemDetail}, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
+    @operation("readProblem", "Read a problem", One(ProblemDetail))
+    def retrieve(self, _request: Request, slug: str) -> Problem:
         """A problem with its statement, reference, arguments, outputs, tolerances, sizes and costs."""
-        read(NoQuery, request.query_params)
-        return Response(ProblemDetail(get_problem(slug), context=_context(request)).data)
+        return get_problem(slug)
 
 
 class Leaderboard(Endpoint):
     """The board of a problem."""
 
-    @extend_schema(
-        operation_id="readLeaderboard",
-        summary="Read a problem's leaderboard",
-        tags=["Problems"],
-        parameters=[_SLUG, BoardQuery],
-        responses=answers({200: BoardOutput}, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
+    tag = Problems.tag
+    path_parameters = Problems.path_parameters
+
+    @operation("readLeaderboard", "Read a problem's leaderboard", One(BoardOutput), query=BoardQuery)
+    def retrieve(self, request: Request, slug: str) -> dict[str, Any]:
         """The best accepted ranked evaluation of every author on a profile, best first, page by page."""
         problem = get_problem(slug)
-        wanted = read(BoardQuery, request.query_params)
+        wanted = self.query()
         profile = _profile(wanted["profile"])
         key = BoardKey(
             problem=problem.slug,
@@ -99,7 +80,7 @@ class Leaderboard(Endpoint):
             before=wanted.get("before", ""),
             rows=wanted.get("page_size", BOARD_PAGE_ROWS),
         )
-        shown = {
+        return {
             "problem": problem.slug,
             "revision": key.revision,
             "profile": profile.name,
@@ -111,7 +92,6 @@ class Leaderboard(Endpoint):
             "previous": _part(request, before=page.before),
             "entries": page.rows,
         }
-        return Response(BoardOutput(shown).data)
 
 
 def _part(request: Request, **cursor: str | None) -> str | None:
@@ -138,58 +118,47 @@ def _profile(name: str) -> profiles.Profile:
 class Profiles(Endpoint):
     """Every profile."""
 
-    @extend_schema(
-        operation_id="listProfiles",
-        summary="List the profiles",
-        tags=["Judging"],
-        responses=answers({200: ProfileOutput(many=True)}, 422),
-    )
-    def get(self, request: Request) -> Response:
-        """Hardware and world sizes, what can be judged there, and how many slots take work now."""
-        read(NoQuery, request.query_params)
+    tag = "Judging"
+
+    def serializer_context(self) -> dict[str, Any]:
+        """How many slots take each profile's work now, beside what is usual."""
         online = Counter(online_slots().values_list("profile", flat=True))
-        every: Any = tuple(profiles.profiles().values())
-        return Response(ProfileOutput(every, many=True, context={"slots_online": online}).data)
+        return {**super().serializer_context(), "slots_online": online}
+
+    @operation("listProfiles", "List the profiles", Listed(ProfileOutput))
+    def list(self, _request: Request) -> tuple[profiles.Profile, ...]:
+        """Hardware and world sizes, what can be judged there, and how many slots take work now."""
+        return tuple(profiles.profiles().values())
 
 
 class Nodes(Endpoint):
     """Every node."""
 
-    @extend_schema(
-        operation_id="listNodes",
-        summary="List the nodes",
-        tags=["Judging"],
-        responses=answers({200: NodeOutput(many=True)}, 422),
-    )
-    def get(self, request: Request) -> Response:
+    tag = "Judging"
+
+    @operation("listNodes", "List the nodes", Listed(NodeOutput))
+    def list(self, _request: Request) -> tuple[NodeView, ...]:
         """The machines that judge, their slots, and what they run on."""
-        read(NoQuery, request.query_params)
-        return Response(NodeOutput(node_views(), many=True).data)
+        return node_views()
 
 
 class Me(Endpoint):
     """The caller."""
 
-    signed_in = frozenset({"GET", "HEAD"})
-    scopes = {"GET": TokenScope.READ, "HEAD": TokenScope.READ}
+    tag = "Account"
+    read_scope = TokenScope.READ
+    is_private = True
 
-    @extend_schema(
-        operation_id="readMe",
-        summary="Read who is calling",
-        tags=["Account"],
-        responses=answers({200: MeOutput}, 403, 422),
-    )
-    def get(self, request: Request) -> Response:
+    @operation("readMe", "Read who is calling", One(MeOutput))
+    def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
-        read(NoQuery, request.query_params)
         user = caller(request)
         waiting = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False).exclude(
             state__in=State.ended()
         )
-        shown = {
+        return {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,
             "queued": waiting.count(),
             "queued_limit": settings.MAX_QUEUED_PER_AUTHOR,
         }
-        return Response(MeOutput(shown).data)

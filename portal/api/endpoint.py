@@ -1,28 +1,36 @@
 """What all endpoints share: who may call them, and the caller as the actions and queries take it."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AnonymousUser
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
-from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from portal.accounts.models import TokenScope, User
+from portal.api.operations import Operation, operation_of
 from portal.api.parsers import require_length
 
 
-class Endpoint(APIView):
-    """A view of the API.
+class Endpoint(ViewSet):
+    """A set of views of the API, whose methods are made by `operation`.
 
     Attributes:
-        scopes: the scope that a token needs, by method.
-        signed_in: the methods that anonymous callers may not use.
-        also_enough: scopes that do instead of the one in `scopes`; the view then shows only what they are for.
+        tag: the part of the API that it belongs to.
+        path_parameters: what may stand in its address, and in those of the endpoints that derive from it.
+        read_scope: the scope that a token needs to read.
+        write_scope: the scope that a token needs to write.
+        is_private: whether anonymous callers may not read; nobody writes without signing in.
+        also_enough: scopes that do instead of `read_scope`; a read then shows only what they are for.
     """
 
     http_method_names = ["get", "head", "post"]
-    scopes: ClassVar[Mapping[str, TokenScope]] = {}
-    signed_in: ClassVar[frozenset[str]] = frozenset()
+    tag: ClassVar[str] = ""
+    path_parameters: ClassVar[tuple[OpenApiParameter, ...]] = ()
+    read_scope: ClassVar[TokenScope | None] = None
+    write_scope: ClassVar[TokenScope | None] = None
+    is_private: ClassVar[bool] = False
     also_enough: ClassVar[frozenset[str]] = frozenset()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -30,9 +38,37 @@ class Endpoint(APIView):
         super().initial(request, *args, **kwargs)
         require_length(request)
 
+    def scope_for(self, method: str | None) -> TokenScope | None:
+        """The scope that a token needs for a method; None for one that the endpoint does not know."""
+        if operation_of(self) is None:
+            return None
+        return self.read_scope if method in SAFE_METHODS else self.write_scope
+
+    def is_open_for(self, method: str | None) -> bool:
+        """Whether anonymous callers may use a method."""
+        return operation_of(self) is None or (method in SAFE_METHODS and not self.is_private)
+
+    def serializer_context(self) -> dict[str, Any]:
+        """What serializers of answers may look at."""
+        return {"request": self.request}
+
+    def query(self) -> dict[str, Any]:
+        """The validated parameters of the query; raises ValidationError."""
+        return self._operation.read_query(self.request)
+
+    def body(self) -> dict[str, Any]:
+        """The validated body; raises ValidationError."""
+        return self._operation.read_body(self.request)
+
+    @property
+    def _operation(self) -> Operation:
+        said = operation_of(self)
+        assert said is not None
+        return said
+
 
 def caller(request: Request) -> User:
-    """The signed-in user of a request that `signed_in` has let through."""
+    """The user of a request that had to be signed in."""
     assert isinstance(request.user, User)
     return request.user
 

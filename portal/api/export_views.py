@@ -3,44 +3,29 @@
 import uuid
 from collections.abc import Iterator
 from threading import BoundedSemaphore
-from typing import IO, Any
+from typing import IO
 
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.throttling import AnonRateThrottle
 
-from portal.accounts.models import ApiToken, TokenScope
-from portal.api import inputs, run_inputs
+from portal.accounts.models import TokenScope
+from portal.api import run_inputs
 from portal.api.endpoint import Endpoint, viewer
-from portal.api.faults import ScopeMissing
-from portal.api.schema import answers
+from portal.api.operations import Files, operation
+from portal.api.submission_views import SubmissionEndpoint, require_readable
+from portal.exports import bundles, files, tables
 from portal.refusals import Refusal
-from portal.runs import export_files, exports, queries, tables
+from portal.runs import queries
 from portal.submissions import queries as submissions
-from portal.submissions.models import Visibility
+from portal.tabular.formats import MEDIA_TYPES, written
 
-_RUN_ID = OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run.")
-_TABLE = OpenApiParameter("table", str, "path", enum=list(tables.TABLES), description="Which table.")
-_SUBMISSION_ID = OpenApiParameter("submission_id", OpenApiTypes.UUID, "path", description="The `id` of a submission.")
-_EVALUATION_ID = OpenApiParameter(
-    "evaluation_id", OpenApiTypes.UUID, "path", description="The `id` of one of its evaluations."
-)
 _ZIP = "application/zip"
-_READ_RUNS = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
-
-
-def _files(*media_types: str) -> dict[Any, Any]:
-    binary = {"type": "string", "format": "binary"}
-    return {(200, media_type): OpenApiResponse(binary, description="The file.") for media_type in media_types}
-
-
-_TABLE_FILES = _files(*(media_type.partition(";")[0] for media_type in exports.MEDIA_TYPES.values()))
-
-
+_TABLE_FILE = Files(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
 _CHUNK = 256 * 1024
 DOWNLOADS = 2
 # A download keeps a thread of the web server for as long as its reader takes; the others must go on answering.
@@ -51,9 +36,6 @@ class ExportRate(AnonRateThrottle):
     """How often somebody without a token may fetch a whole table."""
 
     scope = "exports"
-
-
-_THROTTLES = (AnonRateThrottle, ExportRate)
 
 
 class _Download:
@@ -93,7 +75,7 @@ def _sent(pieces: Iterator[bytes], *, name: str, media_type: str) -> StreamingHt
 
 def _kept_file(name: str, *, media_type: str) -> StreamingHttpResponse:
     """A file that was made beforehand; `Last-Modified` says as of when it is."""
-    file, made_at = export_files.opened(name)
+    file, made_at = files.opened(name)
     response = _sent(_pieces(file), name=name, media_type=media_type)
     response["Content-Length"] = str(file.seek(0, 2))
     file.seek(0)
@@ -107,87 +89,61 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-class RunExport(Endpoint):
+class _Exports(Endpoint):
+    """Public data: open to everybody, as often as `ExportRate` allows."""
+
+    tag = "Exports"
+    throttle_classes = (AnonRateThrottle, ExportRate)
+    path_parameters = (
+        OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run."),
+        OpenApiParameter("table", str, "path", enum=list(tables.TABLES), description="Which table."),
+    )
+
+
+class RunExport(_Exports):
     """A run as a file."""
 
-    scopes = _READ_RUNS
-    throttle_classes = _THROTTLES
+    read_scope = TokenScope.RUNS_READ
 
-    @extend_schema(
-        operation_id="exportRun",
-        summary="Export a run's attempts",
-        tags=["Exports"],
-        parameters=[_RUN_ID, run_inputs.FormatQuery],
-        responses={**_TABLE_FILES, **answers({}, 403, 404, 422)},
-    )
-    def get(self, request: Request, run_id: uuid.UUID) -> HttpResponseBase:
+    @operation("exportRun", "Export a run's attempts", _TABLE_FILE, query=run_inputs.FormatQuery)
+    def retrieve(self, request: Request, run_id: uuid.UUID) -> HttpResponseBase:
         """One row per attempt, by problem, sample and step."""
-        wanted = inputs.read(run_inputs.FormatQuery, request.query_params)
-        run = queries.get_run(viewer(request), run_id)
-        table, format_name = tables.attempts_of(run), wanted["format"]
-        pieces = exports.written(table, format=format_name)
-        return _sent(pieces, name=f"{table.name}.{format_name}", media_type=exports.MEDIA_TYPES[format_name])
+        format_name = self.query()["format"]
+        table = tables.attempts_of(queries.get_run(viewer(request), run_id))
+        pieces = written(table, format=format_name)
+        return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
 
-class TableExport(Endpoint):
-    """A table of public data as a file."""
+class PublicData(_Exports):
+    """All that is public, as files."""
 
-    throttle_classes = _THROTTLES
-
-    @extend_schema(
-        operation_id="exportTable",
-        summary="Export a table of public data",
-        tags=["Exports"],
-        parameters=[_TABLE, run_inputs.FormatQuery],
-        responses={**_TABLE_FILES, **answers({}, 404, 422, 503)},
+    @operation(
+        "exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery, refuses=(503,)
     )
-    def get(self, request: Request, table: str) -> HttpResponseBase:
+    def table(self, _request: Request, table: str) -> HttpResponseBase:
         """Leaderboards, models, runs, attempts or evaluations, as far as they are public; about 10 minutes old."""
-        format_name = inputs.read(run_inputs.FormatQuery, request.query_params)["format"]
-        name = f"{tables.get_table(table).name}.{format_name}"
-        return _kept_file(name, media_type=exports.MEDIA_TYPES[format_name])
+        format_name = self.query()["format"]
+        return _kept_file(f"{tables.get_table(table).name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
-
-class DatasetExport(Endpoint):
-    """All public data as one archive."""
-
-    throttle_classes = _THROTTLES
-
-    @extend_schema(
-        operation_id="exportDataset",
-        summary="Export all public data",
-        tags=["Exports"],
-        responses={**_files(_ZIP), **answers({}, 422, 503)},
-    )
-    def get(self, request: Request) -> HttpResponseBase:
+    @operation("exportDataset", "Export all public data", Files(_ZIP), refuses=(503,))
+    def dataset(self, _request: Request) -> HttpResponseBase:
         """Every table as Parquet and JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        return _kept_file(export_files.DATASET, media_type=_ZIP)
+        return _kept_file(files.DATASET, media_type=_ZIP)
 
 
-class EvaluationBundle(Endpoint):
+class EvaluationBundle(SubmissionEndpoint):
     """One evaluation as an archive."""
 
-    scopes = {"GET": TokenScope.READ, "HEAD": TokenScope.READ}
-    also_enough = frozenset({TokenScope.RUNS_READ.value})
+    tag = _Exports.tag
 
-    @extend_schema(
-        operation_id="exportEvaluation",
-        summary="Export an evaluation with what judges it again",
-        tags=["Exports"],
-        parameters=[_SUBMISSION_ID, _EVALUATION_ID],
-        responses={**_files(_ZIP), **answers({}, 403, 404, 422)},
-    )
-    def get(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
+    @operation("exportEvaluation", "Export an evaluation with what judges it again", Files(_ZIP))
+    def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
-        inputs.read(inputs.NoQuery, request.query_params)
         evaluation = submissions.get_evaluation(viewer(request), evaluation_id)
         submission = evaluation.submission
         if evaluation.submission_id != submission_id or not submissions.may_read_source(viewer(request), submission):
             raise Http404
-        is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
-        if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
-            raise ScopeMissing(TokenScope.READ.value)
-        response = HttpResponse(exports.bundle(evaluation), content_type=_ZIP)
+        require_readable(request, submission)
+        response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'
         return response

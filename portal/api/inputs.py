@@ -8,14 +8,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
+from portal.api.fields import values_of
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
 
 _KEY_LENGTH = 100
-
-
-def _values(members: Any) -> list[str]:
-    return [member.value for member in members]
 
 
 class Text(serializers.CharField):
@@ -115,8 +112,8 @@ class BoardQuery(Query):
     """Which board of a problem."""
 
     profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
-    backend = Choice(choices=_values(Backend), required=False, help_text="Only entries in this backend.")
-    primitive = Choice(choices=_values(Primitive), required=False, help_text="Only entries that use this path.")
+    backend = Choice(choices=values_of(Backend), required=False, help_text="Only entries in this backend.")
+    primitive = Choice(choices=values_of(Primitive), required=False, help_text="Only entries that use this path.")
     after = Text(max_length=500, required=False, help_text="From `next` of a page: the entries behind it.")
     before = Text(max_length=500, required=False, help_text="From `previous` of a page: the entries in front of it.")
     page_size = serializers.IntegerField(
@@ -128,8 +125,8 @@ class SubmissionsQuery(Query):
     """Which of one's own submissions; state and verdict are those of the newest evaluation."""
 
     problem = Text(max_length=100, required=False, help_text="Only submissions for this problem.")
-    state = Choice(choices=_values(State), required=False, help_text="Only where the newest evaluation is here.")
-    verdict = Choice(choices=_values(Verdict), required=False, help_text="Only where the newest evaluation has it.")
+    state = Choice(choices=values_of(State), required=False, help_text="Only where the newest evaluation is here.")
+    verdict = Choice(choices=values_of(Verdict), required=False, help_text="Only where the newest evaluation has it.")
     cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
     page_size = serializers.IntegerField(
         min_value=1, max_value=100, required=False, help_text="Submissions per page; 25 if left out."
@@ -145,7 +142,7 @@ class EvaluationInput(Strict):
 
     profile = ProfileName(help_text="Where to judge it: a name from /api/v1/profiles/.")
     mode = Choice(
-        choices=_values(Mode),
+        choices=values_of(Mode),
         default=Mode.RANKED.value,
         help_text="check compiles and verifies; benchmark also times; ranked counts for the board.",
     )
@@ -155,7 +152,7 @@ class _SubmissionFields(EvaluationInput):
     """The fields that both ways of submitting share."""
 
     problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")
-    backend = Choice(choices=_values(Backend), default=Backend.PYTORCH.value, help_text="What it is written in.")
+    backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value, help_text="What it is written in.")
     visibility = Choice(
         choices=Visibility.values, default=Visibility.PRIVATE.value, help_text="Who may open the submission."
     )

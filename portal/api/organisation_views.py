@@ -5,16 +5,14 @@ from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.parsers import BaseParser
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from portal.accounts import memberships, organisations
-from portal.accounts.models import Organisation, TokenScope
-from portal.api import inputs, run_inputs
+from portal.accounts.models import Invitation, Organisation, TokenScope
+from portal.api import run_inputs
 from portal.api.endpoint import Endpoint, caller
-from portal.api.parsers import JSONParser
+from portal.api.operations import Listed, One, operation
 from portal.api.run_outputs import (
     DeliveryOutput,
     InvitationOutput,
@@ -23,384 +21,163 @@ from portal.api.run_outputs import (
     QuotaOutput,
     WebhookOutput,
 )
-from portal.api.schema import NUMBER, answers
-from portal.runs import actions, queries, quotas
-from portal.runs.models import Webhook
+from portal.api.schema import NUMBER
+from portal.runs import quotas
+from portal.webhooks import actions, queries
+from portal.webhooks.models import Webhook, WebhookDelivery
 
-_READ = {"GET": TokenScope.RUNS_READ, "HEAD": TokenScope.RUNS_READ}
-_WRITE = {"POST": TokenScope.RUNS_WRITE}
-_BOTH = frozenset({"GET", "HEAD", "POST"})
-_ORGANISATION = OpenApiParameter("slug", str, "path", description="An organisation's short name.")
-_WEBHOOK_ID = OpenApiParameter("webhook_id", NUMBER, "path", description="The `id` of a webhook.")
-_DELIVERY_ID = OpenApiParameter("delivery_id", OpenApiTypes.UUID, "path", description="The `id` of a delivery.")
-_INVITATION_ID = OpenApiParameter("invitation_id", NUMBER, "path", description="The `id` of an invitation.")
-_JSON: tuple[type[BaseParser], ...] = (JSONParser,)
 _LOGGED = 200
 
 
-def _body(request: Request, organisation: Organisation) -> dict[str, Any]:
-    return dict(OrganisationOutput(organisation, context={"username": caller(request).username}).data)
+class _Organisations(Endpoint):
+    """What concerns organisations: nobody reads it without signing in."""
 
-
-class Organisations(Endpoint):
-    """Own organisations, and new ones."""
-
-    signed_in = _BOTH
-    scopes = {**_READ, **_WRITE}
-    parser_classes = _JSON
-
-    @extend_schema(
-        operation_id="listOrganisations",
-        summary="List own organisations",
-        tags=["Organisations"],
-        responses=answers({200: OrganisationOutput(many=True)}, 403, 422),
+    tag = "Organisations"
+    path_parameters = (
+        OpenApiParameter("slug", str, "path", description="An organisation's short name."),
+        OpenApiParameter("webhook_id", NUMBER, "path", description="The `id` of a webhook."),
+        OpenApiParameter("delivery_id", OpenApiTypes.UUID, "path", description="The `id` of a delivery."),
+        OpenApiParameter("invitation_id", NUMBER, "path", description="The `id` of an invitation."),
     )
-    def get(self, request: Request) -> Response:
-        """The organisations that the caller belongs to."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        own: Any = organisations.own_organisations(caller(request))
-        context = {"username": caller(request).username}
-        return Response(OrganisationOutput(own, many=True, context=context).data)
-
-    @extend_schema(
-        operation_id="createOrganisation",
-        summary="Create an organisation",
-        tags=["Organisations"],
-        request=run_inputs.OrganisationInput,
-        responses=answers({201: OrganisationOutput}, 400, 403, 409, 411, 413, 415, 422),
-    )
-    def post(self, request: Request) -> Response:
-        """A new organisation, which the caller owns."""
-        values = inputs.read(run_inputs.OrganisationInput, request.data)
-        made = organisations.create_organisation(caller(request), **values)
-        return Response(_body(request, made), status=201)
+    read_scope = TokenScope.RUNS_READ
+    write_scope = TokenScope.RUNS_WRITE
+    is_private = True
 
 
-class OrganisationView(Endpoint):
-    """One organisation."""
-
-    signed_in = frozenset({"GET", "HEAD"})
-    scopes = _READ
-
-    @extend_schema(
-        operation_id="readOrganisation",
-        summary="Read an organisation",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        responses=answers({200: OrganisationOutput}, 403, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        """An organisation that the caller belongs to."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        return Response(_body(request, organisations.get_organisation(caller(request), slug)))
-
-
-class Members(Endpoint):
-    """Members' roles."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-    parser_classes = _JSON
-
-    @extend_schema(
-        operation_id="changeRole",
-        summary="Change a member's role",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        request=run_inputs.MemberInput,
-        responses=answers({200: OrganisationOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
-    )
-    def post(self, request: Request, slug: str) -> Response:
-        """Make a member an owner, or an owner a member; for owners. Whoever is no member yet is invited instead."""
-        organisation = organisations.get_organisation(caller(request), slug)
-        values = inputs.read(run_inputs.MemberInput, request.data)
-        memberships.change_role(organisation, by=caller(request), **values)
-        return Response(_body(request, organisations.get_organisation(caller(request), slug)))
-
-
-class RemoveMember(Endpoint):
-    """Leaving and removing."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-    parser_classes = _JSON
-
-    @extend_schema(
-        operation_id="removeMember",
-        summary="Leave, or remove a member",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        request=run_inputs.UsernameInput,
-        responses=answers({204: None}, 400, 403, 404, 409, 411, 413, 415, 422),
-    )
-    def post(self, request: Request, slug: str) -> Response:
-        """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
-        organisation = organisations.get_organisation(caller(request), slug)
-        values = inputs.read(run_inputs.UsernameInput, request.data)
-        memberships.remove_member(organisation, by=caller(request), **values)
-        return Response(status=204)
-
-
-class SentInvitations(Endpoint):
-    """Invitations of an organisation, and new ones."""
-
-    signed_in = _BOTH
-    scopes = {**_READ, **_WRITE}
-    parser_classes = _JSON
-
-    @extend_schema(
-        operation_id="listSentInvitations",
-        summary="List an organisation's open invitations",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        responses=answers({200: InvitationOutput(many=True)}, 403, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        """Whoever is invited and has not answered."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        organisation = organisations.get_organisation(caller(request), slug)
-        sent: Any = memberships.sent_invitations(organisation)
-        return Response(InvitationOutput(sent, many=True).data)
-
-    @extend_schema(
-        operation_id="invite",
-        summary="Invite somebody",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        request=run_inputs.MemberInput,
-        responses=answers({201: InvitationOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
-    )
-    def post(self, request: Request, slug: str) -> Response:
-        """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
-        organisation = organisations.get_organisation(caller(request), slug)
-        values = inputs.read(run_inputs.MemberInput, request.data)
-        invitation = memberships.invite(organisation, by=caller(request), **values)
-        return Response(InvitationOutput(invitation).data, status=201)
-
-
-class WithdrawInvitation(Endpoint):
-    """Withdrawing."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-
-    @extend_schema(
-        operation_id="withdrawInvitation",
-        summary="Withdraw an invitation",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION, _INVITATION_ID],
-        request=None,
-        responses=answers({204: None}, 403, 404),
-    )
-    def post(self, request: Request, slug: str, invitation_id: int) -> Response:
-        """Take an open invitation back; for owners."""
-        organisation = organisations.get_organisation(caller(request), slug)
-        invitation = memberships.get_sent_invitation(organisation, invitation_id)
-        memberships.withdraw(invitation, by=caller(request))
-        return Response(status=204)
-
-
-class Invitations(Endpoint):
-    """What one is invited to."""
-
-    signed_in = frozenset({"GET", "HEAD"})
-    scopes = _READ
-
-    @extend_schema(
-        operation_id="listInvitations",
-        summary="List what one is invited to",
-        tags=["Organisations"],
-        responses=answers({200: InvitationOutput(many=True)}, 403, 422),
-    )
-    def get(self, request: Request) -> Response:
-        """The caller's own open invitations."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        own: Any = memberships.open_invitations(caller(request))
-        return Response(InvitationOutput(own, many=True).data)
-
-
-class AcceptInvitation(Endpoint):
-    """Accepting."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-
-    @extend_schema(
-        operation_id="acceptInvitation",
-        summary="Accept an invitation",
-        tags=["Organisations"],
-        parameters=[_INVITATION_ID],
-        request=None,
-        responses=answers({200: OrganisationOutput}, 403, 404, 409),
-    )
-    def post(self, request: Request, invitation_id: int) -> Response:
-        """Belong to the organisation from now on."""
-        invitation = memberships.get_invitation(caller(request), invitation_id)
-        membership = memberships.accept(invitation, by=caller(request))
-        return Response(_body(request, membership.organisation))
-
-
-class DeclineInvitation(Endpoint):
-    """Declining."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-
-    @extend_schema(
-        operation_id="declineInvitation",
-        summary="Decline an invitation",
-        tags=["Organisations"],
-        parameters=[_INVITATION_ID],
-        request=None,
-        responses=answers({204: None}, 403, 404),
-    )
-    def post(self, request: Request, invitation_id: int) -> Response:
-        """Do not belong to the organisation."""
-        invitation = memberships.get_invitation(caller(request), invitation_id)
-        memberships.decline(invitation, by=caller(request))
-        return Response(status=204)
-
-
-class QuotaView(Endpoint):
-    """The quota."""
-
-    signed_in = frozenset({"GET", "HEAD"})
-    scopes = _READ
-
-    @extend_schema(
-        operation_id="readQuota",
-        summary="Read what is left of the quota",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        responses=answers({200: QuotaOutput}, 403, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        """GPU-seconds used, reserved and left in any 30 days."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        organisation = organisations.get_organisation(caller(request), slug)
-        return Response(QuotaOutput(quotas.quota_of(organisation, now=timezone.now())).data)
-
-
-class Webhooks(Endpoint):
-    """Webhooks of an organisation, and new ones."""
-
-    signed_in = _BOTH
-    scopes = {**_READ, **_WRITE}
-    parser_classes = _JSON
-
-    @extend_schema(
-        operation_id="listWebhooks",
-        summary="List webhooks",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        responses=answers({200: WebhookOutput(many=True)}, 403, 404, 422),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        """The addresses that are told of events, removed ones among them; secrets are not shown."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        organisation = organisations.get_organisation(caller(request), slug)
-        every: Any = organisation.webhooks.all()
-        return Response(WebhookOutput(every, many=True).data)
-
-    @extend_schema(
-        operation_id="addWebhook",
-        summary="Add a webhook",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION],
-        request=run_inputs.WebhookInput,
-        responses=answers({201: NewWebhookOutput}, 400, 403, 404, 409, 411, 413, 415, 422),
-    )
-    def post(self, request: Request, slug: str) -> Response:
-        """Have an address told of events; the secret that signs them is in this answer only. For owners."""
-        organisation = organisations.get_organisation(caller(request), slug)
-        values = inputs.read(run_inputs.WebhookInput, request.data)
-        webhook = actions.add_webhook(organisation, by=caller(request), **values)
-        return Response(NewWebhookOutput(webhook).data, status=201)
+def _organisation(request: Request, slug: str) -> Organisation:
+    return organisations.get_organisation(caller(request), slug)
 
 
 def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
-    organisation = organisations.get_organisation(caller(request), slug)
-    return queries.get_webhook(organisation, webhook_id)
+    return queries.get_webhook(_organisation(request, slug), webhook_id)
 
 
-class RemoveWebhook(Endpoint):
-    """Removing."""
+class Organisations(_Organisations):
+    """Own organisations, their members and quotas."""
 
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
+    @operation("listOrganisations", "List own organisations", Listed(OrganisationOutput))
+    def list(self, request: Request) -> Any:
+        """The organisations that the caller belongs to."""
+        return organisations.own_organisations(caller(request))
 
-    @extend_schema(
-        operation_id="removeWebhook",
-        summary="Remove a webhook",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION, _WEBHOOK_ID],
-        request=None,
-        responses=answers({200: WebhookOutput}, 403, 404),
+    @operation(
+        "createOrganisation",
+        "Create an organisation",
+        One(OrganisationOutput),
+        status=201,
+        body=run_inputs.OrganisationInput,
+        refuses=(409,),
     )
-    def post(self, request: Request, slug: str, webhook_id: int) -> Response:
+    def create(self, request: Request) -> Organisation:
+        """A new organisation, which the caller owns."""
+        return organisations.create_organisation(caller(request), **self.body())
+
+    @operation("readOrganisation", "Read an organisation", One(OrganisationOutput))
+    def retrieve(self, request: Request, slug: str) -> Organisation:
+        """An organisation that the caller belongs to."""
+        return _organisation(request, slug)
+
+    @operation(
+        "changeRole", "Change a member's role", One(OrganisationOutput), body=run_inputs.MemberInput, refuses=(409,)
+    )
+    def change_role(self, request: Request, slug: str) -> Organisation:
+        """Make a member an owner, or an owner a member; for owners. Whoever is no member yet is invited instead."""
+        memberships.change_role(_organisation(request, slug), by=caller(request), **self.body())
+        return _organisation(request, slug)
+
+    @operation("removeMember", "Leave, or remove a member", status=204, body=run_inputs.UsernameInput, refuses=(409,))
+    def remove_member(self, request: Request, slug: str) -> None:
+        """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
+        memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
+
+    @operation("readQuota", "Read what is left of the quota", One(QuotaOutput))
+    def quota(self, request: Request, slug: str) -> quotas.Quota:
+        """GPU-seconds used, reserved and left in any 30 days."""
+        return quotas.quota_of(_organisation(request, slug), now=timezone.now())
+
+
+class SentInvitations(_Organisations):
+    """Whom an organisation has invited."""
+
+    @operation("listSentInvitations", "List an organisation's open invitations", Listed(InvitationOutput))
+    def list(self, request: Request, slug: str) -> Any:
+        """Whoever is invited and has not answered."""
+        return memberships.sent_invitations(_organisation(request, slug))
+
+    @operation(
+        "invite", "Invite somebody", One(InvitationOutput), status=201, body=run_inputs.MemberInput, refuses=(409,)
+    )
+    def create(self, request: Request, slug: str) -> Invitation:
+        """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
+        return memberships.invite(_organisation(request, slug), by=caller(request), **self.body())
+
+    @operation("withdrawInvitation", "Withdraw an invitation", status=204)
+    def withdraw(self, request: Request, slug: str, invitation_id: int) -> None:
+        """Take an open invitation back; for owners."""
+        invitation = memberships.get_sent_invitation(_organisation(request, slug), invitation_id)
+        memberships.withdraw(invitation, by=caller(request))
+
+
+class Invitations(_Organisations):
+    """What one is invited to."""
+
+    @operation("listInvitations", "List what one is invited to", Listed(InvitationOutput))
+    def list(self, request: Request) -> Any:
+        """The caller's own open invitations."""
+        return memberships.open_invitations(caller(request))
+
+    @operation("acceptInvitation", "Accept an invitation", One(OrganisationOutput), refuses=(409,))
+    def accept(self, request: Request, invitation_id: int) -> Organisation:
+        """Belong to the organisation from now on."""
+        invitation = memberships.get_invitation(caller(request), invitation_id)
+        return memberships.accept(invitation, by=caller(request)).organisation
+
+    @operation("declineInvitation", "Decline an invitation", status=204)
+    def decline(self, request: Request, invitation_id: int) -> None:
+        """Do not belong to the organisation."""
+        memberships.decline(memberships.get_invitation(caller(request), invitation_id), by=caller(request))
+
+
+class Webhooks(_Organisations):
+    """Webhooks of an organisation and their logs."""
+
+    @operation("listWebhooks", "List webhooks", Listed(WebhookOutput))
+    def list(self, request: Request, slug: str) -> Any:
+        """The addresses that are told of events, removed ones among them; secrets are not shown."""
+        return _organisation(request, slug).webhooks.all()
+
+    @operation(
+        "addWebhook",
+        "Add a webhook",
+        One(NewWebhookOutput),
+        status=201,
+        body=run_inputs.WebhookInput,
+        refuses=(409,),
+    )
+    def create(self, request: Request, slug: str) -> Webhook:
+        """Have an address told of events; the secret that signs them is in this answer only. For owners."""
+        return actions.add_webhook(_organisation(request, slug), by=caller(request), **self.body())
+
+    @operation("removeWebhook", "Remove a webhook", One(WebhookOutput))
+    def remove(self, request: Request, slug: str, webhook_id: int) -> Webhook:
         """Tell an address nothing any more; its log stays. For owners."""
         webhook = _webhook(request, slug, webhook_id)
         actions.remove_webhook(webhook, by=caller(request))
         webhook.refresh_from_db()
-        return Response(WebhookOutput(webhook).data)
+        return webhook
 
-
-class TryWebhook(Endpoint):
-    """Trying."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-
-    @extend_schema(
-        operation_id="tryWebhook",
-        summary="Try a webhook",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION, _WEBHOOK_ID],
-        request=None,
-        responses=answers({202: DeliveryOutput}, 403, 404, 409),
-    )
-    def post(self, request: Request, slug: str, webhook_id: int) -> Response:
+    @operation("tryWebhook", "Try a webhook", One(DeliveryOutput), status=202, refuses=(409,))
+    def test(self, request: Request, slug: str, webhook_id: int) -> WebhookDelivery:
         """Have a `webhook.test` sent once, in a second or so; the log says what was answered. For owners."""
-        webhook = _webhook(request, slug, webhook_id)
-        return Response(DeliveryOutput(actions.try_webhook(webhook, by=caller(request))).data, status=202)
+        return actions.try_webhook(_webhook(request, slug, webhook_id), by=caller(request))
 
-
-class Deliveries(Endpoint):
-    """A webhook's log."""
-
-    signed_in = frozenset({"GET", "HEAD"})
-    scopes = _READ
-
-    @extend_schema(
-        operation_id="listDeliveries",
-        summary="Read a webhook's log",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION, _WEBHOOK_ID],
-        responses=answers({200: DeliveryOutput(many=True)}, 403, 404, 422),
-    )
-    def get(self, request: Request, slug: str, webhook_id: int) -> Response:
+    @operation("listDeliveries", "Read a webhook's log", Listed(DeliveryOutput))
+    def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
         """The last 200 deliveries, the newest first: what was told, how often it was tried, what was answered."""
-        inputs.read(inputs.NoQuery, request.query_params)
-        webhook = _webhook(request, slug, webhook_id)
-        log: Any = webhook.deliveries.select_related("event")[:_LOGGED]
-        return Response(DeliveryOutput(log, many=True).data)
+        return _webhook(request, slug, webhook_id).deliveries.select_related("event")[:_LOGGED]
 
-
-class SendAgain(Endpoint):
-    """Sending again."""
-
-    signed_in = frozenset({"POST"})
-    scopes = _WRITE
-
-    @extend_schema(
-        operation_id="sendAgain",
-        summary="Send a failed delivery again",
-        tags=["Organisations"],
-        parameters=[_ORGANISATION, _WEBHOOK_ID, _DELIVERY_ID],
-        request=None,
-        responses=answers({202: DeliveryOutput}, 403, 404, 409),
-    )
-    def post(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Response:
+    @operation("sendAgain", "Send a failed delivery again", One(DeliveryOutput), status=202, refuses=(409,))
+    def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> WebhookDelivery:
         """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
         delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
-        return Response(DeliveryOutput(actions.send_again(delivery, by=caller(request))).data, status=202)
+        return actions.send_again(delivery, by=caller(request))

@@ -198,6 +198,6 @@ class Nowhere(Endpoint):
         remedy = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
         raise NotFound(f"There is nothing at {request.path}.{remedy} /api/v1/ lists every address.")
 
-    def get(self, _request: Request, **_: Any) -> Response:
+    def retrieve(self, _request: Request, **_: Any) -> Response:
         """Never reached: `initial` has answered."""
         raise NotFound

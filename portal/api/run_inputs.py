@@ -5,10 +5,11 @@ from rest_framework import serializers
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
+from portal.api.fields import values_of
 from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
-from portal.runs.exports import MEDIA_TYPES
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
-from portal.runs.posting import ADDRESS
+from portal.tabular.formats import MEDIA_TYPES
+from portal.webhooks.posting import ADDRESS
 
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62
@@ -17,7 +18,7 @@ _CURSOR_MOST = 2**62
 class PromptQuery(Query):
     """In which backend and for which profile."""
 
-    backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
+    backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
 
 
@@ -29,7 +30,7 @@ class RunInput(Strict):
     version = Text(max_length=40, default="", allow_blank=True)
     provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name if left out.")
     mode = Choice(choices=RunMode.values, help_text="How the attempts come about.")
-    backend = Choice(choices=[member.value for member in Backend], default=Backend.PYTORCH.value)
+    backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
     k = Whole(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
     sampling = serializers.DictField(required=False, help_text="Temperature, token limits and the like; 4096 bytes.")
@@ -54,7 +55,7 @@ class AttemptInput(Strict):
     sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
     step = serializers.IntegerField(min_value=0, max_value=999, required=False)
     key = Text(max_length=150, required=False, help_text="For sending again; problem/sample/step if left out.")
-    mode = Choice(choices=[member.value for member in Mode], required=False, help_text="ranked if left out.")
+    mode = Choice(choices=values_of(Mode), required=False, help_text="ranked if left out.")
     source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
         required=False, allow_blank=True, help_text="The text of solution.py."
     )
@@ -72,7 +73,7 @@ class AttemptsQuery(Query):
     """Which attempts of a run."""
 
     problem = Text(max_length=100, required=False)
-    verdict = Choice(choices=[member.value for member in Verdict], required=False)
+    verdict = Choice(choices=values_of(Verdict), required=False)
     state = Choice(choices=AttemptState.values, required=False)
     sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
     cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
@@ -113,7 +114,7 @@ class TreeUpload(Strict):
     version = Text(max_length=40, required=False)
     provider = Text(max_length=80, required=False)
     profile = ProfileName(required=False)
-    backend = Choice(choices=[member.value for member in Backend], required=False)
+    backend = Choice(choices=values_of(Backend), required=False)
     notes = Text(max_length=4000, required=False)
 
 

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Backend, Mode, Verdict
+from evaluator.contract import Backend, Mode
 from portal.accounts.models import Invitation, InvitationState, Organisation, Role
+from portal.api.fields import URI, AddressField, CountField, PageField, VerdictField, values_of
 from portal.runs.models import (
-    TEST_KIND,
     Attempt,
     AttemptState,
-    DeliveryState,
     EventKind,
     LanguageModel,
     Run,
@@ -21,13 +19,11 @@ from portal.runs.models import (
     RunMode,
     RunState,
     Verification,
-    Webhook,
 )
-from portal.runs.queries import RunFigures
+from portal.runs.queries import RunFigures, run_figures
+from portal.webhooks.models import TEST_KIND, DeliveryState, Webhook
 
-_URI = {"type": "string", "format": "uri"}
-_VERDICT = {"oneOf": [{"enum": [member.value for member in Verdict]}, {"type": "null"}]}
-_BACKENDS = [member.value for member in Backend]
+_BACKENDS = values_of(Backend)
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """The values of p that a run's figures list."""
 
@@ -53,12 +49,7 @@ class ModelOutput(serializers.Serializer[LanguageModel]):
     version = serializers.CharField(allow_blank=True)
     provider = serializers.CharField(allow_blank=True)
     organisation = serializers.CharField(source="organisation.slug")
-    page = serializers.SerializerMethodField()
-
-    @extend_schema_field(_URI)
-    def get_page(self, model: LanguageModel) -> str:
-        """Its page for people."""
-        return f"{settings.SITE_URL}/models/{model.slug}/"
+    page = PageField("/models/{0.slug}/")
 
 
 class EstimateOutput(serializers.Serializer[Any]):
@@ -107,8 +98,8 @@ class RunBrief(serializers.Serializer[Run]):
     """A run as a list shows it. Takes the counts from its annotations."""
 
     id = serializers.UUIDField()
-    url = serializers.SerializerMethodField()
-    page = serializers.SerializerMethodField()
+    url = AddressField("api:run", lookup_url_kwarg="run_id")
+    page = PageField("/runs/{0.pk}/")
     organisation = serializers.CharField(source="model.organisation.slug")
     model = ModelOutput()
     mode = serializers.ChoiceField(choices=RunMode.values)
@@ -127,16 +118,6 @@ class RunBrief(serializers.Serializer[Run]):
     attempts = serializers.IntegerField(source="attempt_count")
     pending = serializers.IntegerField(source="pending_count")
 
-    @extend_schema_field(_URI)
-    def get_url(self, run: Run) -> str:
-        """Its address."""
-        return reverse("api:run", args=[run.pk], request=self.context["request"])
-
-    @extend_schema_field(_URI)
-    def get_page(self, run: Run) -> str:
-        """Its page for people."""
-        return f"{settings.SITE_URL}/runs/{run.pk}/"
-
 
 class RunDetail(RunBrief):
     """A run with its figures."""
@@ -144,9 +125,9 @@ class RunDetail(RunBrief):
     figures = serializers.SerializerMethodField()
 
     @extend_schema_field(FiguresOutput)
-    def get_figures(self, _run: Run) -> Any:
-        """As the view worked them out."""
-        return FiguresOutput(self.context["figures"]).data
+    def get_figures(self, run: Run) -> Any:
+        """As the run's page shows them."""
+        return FiguresOutput(run_figures(run)).data
 
 
 class AttemptOutput(serializers.Serializer[Attempt]):
@@ -157,9 +138,9 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     problem = serializers.CharField()
     sample = serializers.IntegerField()
     step = serializers.IntegerField()
-    mode = serializers.ChoiceField(choices=[member.value for member in Mode])
+    mode = serializers.ChoiceField(choices=values_of(Mode))
     state = serializers.ChoiceField(choices=AttemptState.values)
-    verdict = serializers.SerializerMethodField(help_text="Null until it is known.")
+    verdict = VerdictField(help_text="Null until it is known.")
     message = serializers.CharField(allow_blank=True)
     score = serializers.FloatField(allow_null=True)
     score_low = serializers.FloatField(allow_null=True)
@@ -175,12 +156,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
-    @extend_schema_field(_VERDICT)
-    def get_verdict(self, attempt: Attempt) -> str | None:
-        """The one-word outcome."""
-        return attempt.verdict or None
-
-    @extend_schema_field({**_URI, "type": ["string", "null"]})
+    @extend_schema_field({**URI, "type": ["string", "null"]})
     def get_submission(self, attempt: Attempt) -> str | None:
         """The address of its submission."""
         if attempt.submission_id is None:
@@ -218,7 +194,7 @@ class LineOutput(serializers.Serializer[Any]):
         """The attempt that is there now."""
         return result.attempt.pk if result.attempt else None
 
-    @extend_schema_field(_VERDICT)
+    @extend_schema_field(VerdictField)
     def get_verdict(self, result: Any) -> str | None:
         """Its verdict, where it is known already."""
         return (result.attempt.verdict or None) if result.attempt else None
@@ -233,31 +209,15 @@ class BulkOutput(serializers.Serializer[Any]):
     """What became of an upload."""
 
     received = serializers.SerializerMethodField()
-    created = serializers.SerializerMethodField()
-    repeated = serializers.SerializerMethodField()
-    refused = serializers.SerializerMethodField()
-    over_quota = serializers.SerializerMethodField()
+    created = CountField(help_text="New attempts.")
+    repeated = CountField(help_text="Attempts that were there.")
+    refused = CountField(help_text="Lines that are wrong.")
+    over_quota = CountField(help_text="Lines that may be sent again later.")
     results = LineOutput(many=True)
 
     def get_received(self, bulk: Any) -> int:
         """Lines that were read."""
         return len(bulk.results)
-
-    def get_created(self, bulk: Any) -> int:
-        """New attempts."""
-        return int(bulk.count("created"))
-
-    def get_repeated(self, bulk: Any) -> int:
-        """Attempts that were there."""
-        return int(bulk.count("repeated"))
-
-    def get_refused(self, bulk: Any) -> int:
-        """Lines that are wrong."""
-        return int(bulk.count("refused"))
-
-    def get_over_quota(self, bulk: Any) -> int:
-        """Lines that may be sent again later."""
-        return int(bulk.count("over_quota"))
 
 
 class MatchedOutput(serializers.Serializer[Any]):
@@ -301,14 +261,9 @@ class EventOutput(serializers.Serializer[RunEvent]):
     problem = serializers.CharField(source="attempt.problem", default=None, allow_null=True)
     sample = serializers.IntegerField(source="attempt.sample", default=None, allow_null=True)
     step = serializers.IntegerField(source="attempt.step", default=None, allow_null=True)
-    verdict = serializers.SerializerMethodField()
+    verdict = VerdictField()
     message = serializers.CharField(allow_blank=True)
     score = serializers.FloatField(allow_null=True)
-
-    @extend_schema_field(_VERDICT)
-    def get_verdict(self, event: RunEvent) -> str | None:
-        """The one-word outcome of its attempt."""
-        return event.verdict or None
 
 
 class FeedOutput(serializers.Serializer[Any]):
@@ -339,7 +294,7 @@ class ModelRowOutput(serializers.Serializer[Any]):
     """One published run on the model board."""
 
     run = serializers.UUIDField(source="run.pk")
-    page = serializers.SerializerMethodField()
+    page = PageField("/runs/{0.run.pk}/")
     model = ModelOutput(source="run.model")
     mode = serializers.ChoiceField(choices=RunMode.values, source="run.mode")
     backend = serializers.ChoiceField(choices=_BACKENDS, source="run.backend")
@@ -348,11 +303,6 @@ class ModelRowOutput(serializers.Serializer[Any]):
     published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
     fast_p = EstimateOutput(source="fast", help_text="At the p that was asked for.")
     figures = FiguresOutput()
-
-    @extend_schema_field(_URI)
-    def get_page(self, row: Any) -> str:
-        """The run's page for people."""
-        return f"{settings.SITE_URL}/runs/{row.run.pk}/"
 
 
 class ModelBoardOutput(serializers.Serializer[Any]):
@@ -376,7 +326,7 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
     @extend_schema_field({"type": "string", "enum": Role.values})
     def get_role(self, organisation: Organisation) -> str:
         """The caller's."""
-        username = self.context["username"]
+        username = self.context["request"].user.username
         roles = {row.user.username: row.role for row in organisation.memberships.all()}
         return roles.get(username, Role.OWNER.value)  # operators act as owners where they are no members
 

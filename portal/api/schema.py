@@ -1,6 +1,6 @@
-"""The OpenAPI document: what every operation may answer, and the report's schema straight from the contract."""
+"""The OpenAPI document: what operations may refuse, and the report's schema straight from the contract."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from inspect import cleandoc
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from evaluator.contract import EvaluationReport
@@ -20,6 +21,17 @@ _REFERENCES = "#/components/schemas/{name}"
 
 NUMBER = {"type": "integer", "format": "int64", "minimum": 0}
 """The `id` of what is numbered, in an address."""
+
+
+LOCATION = OpenApiParameter(
+    "Location", OpenApiTypes.URI, "header", response=[201], description="The address of what was created."
+)
+
+
+def idempotency_key(description: str) -> OpenApiParameter:
+    """The header by which a call is recognised as a repetition."""
+    form = {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[ -~]+$"}
+    return OpenApiParameter("Idempotency-Key", form, "header", description=description)
 
 
 class FieldErrorOutput(serializers.Serializer[Any]):
@@ -85,18 +97,14 @@ def _example(kind: Kind) -> OpenApiExample:
 
 # Any call may meet a bad token, a used-up rate, a wrong method or a failure of ours.
 _ALWAYS = (401, 429, 500)
-_SUCCESSES = {200: "As asked.", 201: "Created.", 202: "Taken; it is done shortly.", 204: "Done."}
 
 
-def answers(success: Mapping[int, Any], *refusals: int) -> dict[Any, Any]:
-    """The responses of an operation: its successes, its own refusals and those that every call may meet."""
-    responses: dict[Any, Any] = {
-        status: body if isinstance(body, OpenApiResponse) else OpenApiResponse(body, description=_SUCCESSES[status])
-        for status, body in success.items()
-    }
-    for status in sorted({*refusals, *_ALWAYS}):
+def refusals(found: Iterable[int]) -> dict[Any, Any]:
+    """The responses of an operation that refuses with these statuses, and with those that every call may meet."""
+    responses = {}
+    for status in sorted({*found, *_ALWAYS}):
         kind = KINDS[status]
-        responses[(status, MEDIA_TYPE)] = OpenApiResponse(
+        responses[status, MEDIA_TYPE] = OpenApiResponse(
             ProblemDetailsOutput, description=kind.meaning, examples=[_example(kind)]
         )
     return responses

@@ -7,15 +7,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Backend, Mode, Stage, Verdict
+from evaluator.contract import Backend, Mode, Stage
+from portal.api.fields import URI, AddressField, VerdictField, values_of
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
-
-_URI = {"type": "string", "format": "uri"}
-
-
-def _values(members: Any) -> list[str]:
-    return [member.value for member in members]
 
 
 class EvaluationBrief(serializers.Serializer[Evaluation]):
@@ -24,9 +19,9 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     id = serializers.UUIDField()
     url = serializers.SerializerMethodField()
     profile = serializers.CharField()
-    mode = serializers.ChoiceField(choices=_values(Mode))
-    state = serializers.ChoiceField(choices=_values(State))
-    verdict = serializers.SerializerMethodField(help_text="Null until it has ended.")
+    mode = serializers.ChoiceField(choices=values_of(Mode))
+    state = serializers.ChoiceField(choices=values_of(State))
+    verdict = VerdictField(help_text="Null until it has ended.")
     message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")
     score = serializers.FloatField(allow_null=True, help_text="Median speedup over the reference.")
     score_low = serializers.FloatField(allow_null=True)
@@ -37,22 +32,17 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
 
-    @extend_schema_field(_URI)
+    @extend_schema_field(URI)
     def get_url(self, evaluation: Evaluation) -> str:
         """The address of the evaluation with its report."""
         ids = [evaluation.submission_id, evaluation.pk]
         return reverse("api:evaluation", args=ids, request=self.context["request"])
 
-    @extend_schema_field({"oneOf": [{"enum": _values(Verdict)}, {"type": "null"}]})
-    def get_verdict(self, evaluation: Evaluation) -> str | None:
-        """The one-word outcome."""
-        return evaluation.verdict or None
-
 
 class StageOutput(serializers.Serializer[Evaluation]):
     """What the judge is doing."""
 
-    name = serializers.ChoiceField(choices=_values(Stage), source="stage")
+    name = serializers.ChoiceField(choices=values_of(Stage), source="stage")
     detail = serializers.CharField(allow_blank=True, source="stage_detail")
     fraction = serializers.FloatField(allow_null=True, source="stage_fraction", help_text="0 to 1, or null.")
     since = serializers.DateTimeField(allow_null=True, source="stage_since")
@@ -124,20 +114,15 @@ class SubmissionBrief(serializers.Serializer[Submission]):
     """A submission as a list shows it."""
 
     id = serializers.UUIDField()
-    url = serializers.SerializerMethodField()
+    url = AddressField("api:submission", lookup_url_kwarg="submission_id")
     author = serializers.CharField(source="author.username")
     problem = serializers.CharField()
-    backend = serializers.ChoiceField(choices=_values(Backend))
+    backend = serializers.ChoiceField(choices=values_of(Backend))
     visibility = serializers.ChoiceField(choices=Visibility.values)
     note = serializers.CharField(allow_blank=True)
     source_digest = serializers.CharField(source="source.digest")
     created_at = serializers.DateTimeField()
     evaluations = EvaluationBrief(many=True, help_text="Every judging, the newest first.")
-
-    @extend_schema_field(_URI)
-    def get_url(self, submission: Submission) -> str:
-        """Its address."""
-        return reverse("api:submission", args=[submission.pk], request=self.context["request"])
 
 
 class SubmissionDetail(SubmissionBrief):

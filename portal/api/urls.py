@@ -1,100 +1,89 @@
 """The addresses of /api/v1/."""
 
-from django.urls import path, re_path
+from typing import Any
 
-from portal.api import catalog_views, export_views, organisation_views, reference, run_views, submission_views
+from django.urls import URLPattern, URLResolver, include, path, re_path
+
+from portal.api import catalog_views, reference
+from portal.api.export_views import EvaluationBundle, PublicData, RunExport
+from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
+from portal.api.run_views import Attempts, BulkAttempts, ImportedTrees, ModelBoard, Models, Prompts, Runs
+from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
 app_name = "api"
+
+_LIST: dict[str, Any] = {"get": "list"}
+_LIST_AND_CREATE: dict[str, Any] = {"get": "list", "post": "create"}
+_CREATE: dict[str, Any] = {"post": "create"}
+_RETRIEVE: dict[str, Any] = {"get": "retrieve"}
+
+_problem = [
+    path("", catalog_views.Problems.as_view(_RETRIEVE), name="problem"),
+    path("leaderboard/", catalog_views.Leaderboard.as_view(_RETRIEVE), name="leaderboard"),
+    path("prompt/", Prompts.as_view(_RETRIEVE), name="prompt"),
+]
+_submission = [
+    path("", SingleSubmission.as_view(_RETRIEVE), name="submission"),
+    path("source/", SingleSubmission.as_view({"get": "source"}), name="source"),
+    path("cancel/", SingleSubmission.as_view({"post": "cancel"}), name="cancel"),
+    path("evaluations/", Evaluations.as_view(_CREATE), name="evaluations"),
+    path("evaluations/<uuid:evaluation_id>/", Evaluations.as_view(_RETRIEVE), name="evaluation"),
+    path("evaluations/<uuid:evaluation_id>/bundle/", EvaluationBundle.as_view(_RETRIEVE), name="bundle"),
+]
+_run = [
+    path("", Runs.as_view(_RETRIEVE), name="run"),
+    path("progress/", Runs.as_view({"get": "progress"}), name="run-progress"),
+    path("attempts/", Attempts.as_view(_LIST_AND_CREATE), name="attempts"),
+    path("attempts/bulk/", BulkAttempts.as_view(_CREATE), name="bulk-attempts"),
+    path("attempts/<int:attempt_id>/trajectory/", Attempts.as_view({"get": "trajectory"}), name="trajectory"),
+    path("events/", Runs.as_view({"get": "events"}), name="events"),
+    path("publish/", Runs.as_view({"post": "publish"}), name="publish"),
+    path("export/", RunExport.as_view(_RETRIEVE), name="run-export"),
+]
+_webhook = [
+    path("remove/", Webhooks.as_view({"post": "remove"}), name="remove-webhook"),
+    path("test/", Webhooks.as_view({"post": "test"}), name="try-webhook"),
+    path("deliveries/", Webhooks.as_view({"get": "deliveries"}), name="deliveries"),
+    path("deliveries/<uuid:delivery_id>/send-again/", Webhooks.as_view({"post": "send_again"}), name="send-again"),
+]
+_organisation: list[URLPattern | URLResolver] = [
+    path("", Organisations.as_view(_RETRIEVE), name="organisation"),
+    path("members/", Organisations.as_view({"post": "change_role"}), name="members"),
+    path("members/remove/", Organisations.as_view({"post": "remove_member"}), name="remove-member"),
+    path("quota/", Organisations.as_view({"get": "quota"}), name="quota"),
+    path("invitations/", SentInvitations.as_view(_LIST_AND_CREATE), name="sent-invitations"),
+    path(
+        "invitations/<int:invitation_id>/withdraw/",
+        SentInvitations.as_view({"post": "withdraw"}),
+        name="withdraw-invitation",
+    ),
+    path("webhooks/", Webhooks.as_view(_LIST_AND_CREATE), name="webhooks"),
+    path("webhooks/<int:webhook_id>/", include(_webhook)),
+]
 urlpatterns = [
     path("", reference.reference, name="reference"),
     path("schema/", reference.openapi, name="schema"),
-    path("problems/", catalog_views.Problems.as_view(), name="problems"),
-    path("problems/<slug:slug>/", catalog_views.ProblemView.as_view(), name="problem"),
-    path("problems/<slug:slug>/leaderboard/", catalog_views.Leaderboard.as_view(), name="leaderboard"),
-    path("profiles/", catalog_views.Profiles.as_view(), name="profiles"),
-    path("nodes/", catalog_views.Nodes.as_view(), name="nodes"),
-    path("me/", catalog_views.Me.as_view(), name="me"),
-    path("submissions/", submission_views.Submissions.as_view(), name="submissions"),
-    path("submissions/<uuid:submission_id>/", submission_views.SubmissionView.as_view(), name="submission"),
-    path("submissions/<uuid:submission_id>/source/", submission_views.SubmissionSource.as_view(), name="source"),
-    path("submissions/<uuid:submission_id>/cancel/", submission_views.Cancel.as_view(), name="cancel"),
-    path("submissions/<uuid:submission_id>/evaluations/", submission_views.Evaluations.as_view(), name="evaluations"),
+    path("problems/", catalog_views.Problems.as_view(_LIST), name="problems"),
+    path("problems/<slug:slug>/", include(_problem)),
+    path("profiles/", catalog_views.Profiles.as_view(_LIST), name="profiles"),
+    path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
+    path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
+    path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),
+    path("submissions/<uuid:submission_id>/", include(_submission)),
+    path("leaderboards/models/", ModelBoard.as_view(_RETRIEVE), name="model-leaderboard"),
+    path("models/", Models.as_view(_LIST), name="models"),
+    path("models/<slug:slug>/", Models.as_view(_RETRIEVE), name="model"),
+    path("runs/", Runs.as_view(_LIST_AND_CREATE), name="runs"),
+    path("runs/import/", ImportedTrees.as_view(_CREATE), name="run-import"),
+    path("runs/<uuid:run_id>/", include(_run)),
+    path("organisations/", Organisations.as_view(_LIST_AND_CREATE), name="organisations"),
+    path("organisations/<slug:slug>/", include(_organisation)),
+    path("invitations/", Invitations.as_view(_LIST), name="invitations"),
+    path("invitations/<int:invitation_id>/accept/", Invitations.as_view({"post": "accept"}), name="accept-invitation"),
     path(
-        "submissions/<uuid:submission_id>/evaluations/<uuid:evaluation_id>/",
-        submission_views.EvaluationView.as_view(),
-        name="evaluation",
+        "invitations/<int:invitation_id>/decline/", Invitations.as_view({"post": "decline"}), name="decline-invitation"
     ),
-    path(
-        "submissions/<uuid:submission_id>/evaluations/<uuid:evaluation_id>/bundle/",
-        export_views.EvaluationBundle.as_view(),
-        name="bundle",
-    ),
-    path("problems/<slug:slug>/prompt/", run_views.PromptView.as_view(), name="prompt"),
-    path("leaderboards/models/", run_views.ModelBoard.as_view(), name="model-leaderboard"),
-    path("models/", run_views.Models.as_view(), name="models"),
-    path("models/<slug:slug>/", run_views.ModelView.as_view(), name="model"),
-    path("runs/", run_views.Runs.as_view(), name="runs"),
-    path("runs/import/", run_views.ImportTree.as_view(), name="run-import"),
-    path("runs/<uuid:run_id>/", run_views.RunView.as_view(), name="run"),
-    path("runs/<uuid:run_id>/progress/", run_views.ProgressView.as_view(), name="run-progress"),
-    path("runs/<uuid:run_id>/attempts/", run_views.Attempts.as_view(), name="attempts"),
-    path("runs/<uuid:run_id>/attempts/bulk/", run_views.BulkAttempts.as_view(), name="bulk-attempts"),
-    path(
-        "runs/<uuid:run_id>/attempts/<int:attempt_id>/trajectory/",
-        run_views.TrajectoryView.as_view(),
-        name="trajectory",
-    ),
-    path("runs/<uuid:run_id>/events/", run_views.Events.as_view(), name="events"),
-    path("runs/<uuid:run_id>/publish/", run_views.Publish.as_view(), name="publish"),
-    path("runs/<uuid:run_id>/export/", export_views.RunExport.as_view(), name="run-export"),
-    path("organisations/", organisation_views.Organisations.as_view(), name="organisations"),
-    path("organisations/<slug:slug>/", organisation_views.OrganisationView.as_view(), name="organisation"),
-    path("organisations/<slug:slug>/members/", organisation_views.Members.as_view(), name="members"),
-    path("organisations/<slug:slug>/members/remove/", organisation_views.RemoveMember.as_view(), name="remove-member"),
-    path(
-        "organisations/<slug:slug>/invitations/",
-        organisation_views.SentInvitations.as_view(),
-        name="sent-invitations",
-    ),
-    path(
-        "organisations/<slug:slug>/invitations/<int:invitation_id>/withdraw/",
-        organisation_views.WithdrawInvitation.as_view(),
-        name="withdraw-invitation",
-    ),
-    path("organisations/<slug:slug>/quota/", organisation_views.QuotaView.as_view(), name="quota"),
-    path("organisations/<slug:slug>/webhooks/", organisation_views.Webhooks.as_view(), name="webhooks"),
-    path(
-        "organisations/<slug:slug>/webhooks/<int:webhook_id>/remove/",
-        organisation_views.RemoveWebhook.as_view(),
-        name="remove-webhook",
-    ),
-    path(
-        "organisations/<slug:slug>/webhooks/<int:webhook_id>/test/",
-        organisation_views.TryWebhook.as_view(),
-        name="try-webhook",
-    ),
-    path(
-        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/",
-        organisation_views.Deliveries.as_view(),
-        name="deliveries",
-    ),
-    path(
-        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/<uuid:delivery_id>/send-again/",
-        organisation_views.SendAgain.as_view(),
-        name="send-again",
-    ),
-    path("invitations/", organisation_views.Invitations.as_view(), name="invitations"),
-    path(
-        "invitations/<int:invitation_id>/accept/",
-        organisation_views.AcceptInvitation.as_view(),
-        name="accept-invitation",
-    ),
-    path(
-        "invitations/<int:invitation_id>/decline/",
-        organisation_views.DeclineInvitation.as_view(),
-        name="decline-invitation",
-    ),
-    path("exports/dataset/", export_views.DatasetExport.as_view(), name="dataset"),
-    path("exports/<slug:table>/", export_views.TableExport.as_view(), name="export"),
-    re_path(r"^", reference.Nowhere.as_view(), name="nowhere"),
+    path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
+    path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
+    re_path(r"^", reference.Nowhere.as_view(_RETRIEVE), name="nowhere"),
 ]

@@ -1,9 +1,11 @@
 """Every problem and size on a GPU profile with its floor and its measured times, and the charts of them."""
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Protocol
 
 import plotly.graph_objects as go
 from django.urls import reverse
@@ -14,13 +16,11 @@ from evaluator.hardware.profiles import Peaks, Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
 from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
 from portal.charts.collectives import Curve, bus_bandwidths
-from portal.ranking.leaders import Leader
-from portal.ranking.queries import BoardRow
-from portal.ranking.sizes import SizeTime
 from problems import registry
 from problems.schema import Cost, Problem, SizeName
 
@@ -83,8 +83,32 @@ class Work:
         return (self.cost.wire_bytes if axis is Axis.TRAFFIC else self.flops) / us * 1e6
 
 
-Entry = Leader | BoardRow
-"""An accepted entry with its times by size."""
+class Entry(Protocol):
+    """An accepted entry with its times by size."""
+
+    @property
+    def author(self) -> str:
+        """Public name."""
+
+    @property
+    def backend(self) -> str:
+        """What it is written in."""
+
+    @property
+    def sizes(self) -> Sequence[SizeTime]:
+        """Its times."""
+
+
+class LinkedEntry(Entry, Protocol):
+    """An entry whose submission a chart may lead to."""
+
+    @property
+    def submission_id(self) -> uuid.UUID:
+        """Where its page is."""
+
+    @property
+    def is_source_public(self) -> bool:
+        """Whether everybody may open that page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +185,7 @@ def points_of(problem: Problem, *, profile: str, best: Entry | None) -> list[Poi
     return [point(work, profile=profile, entry=best) for work in works(profile) if work.problem.slug == problem.slug]
 
 
-def points(profile_name: str, best: Mapping[str, Leader]) -> list[Point]:
+def points(profile_name: str, best: Mapping[str, Entry]) -> list[Point]:
     """Every work of the profile with its times; `best` holds the first entry of each board by slug."""
     return [point(work, profile=profile_name, entry=best.get(work.problem.slug)) for work in works(profile_name)]
 
@@ -327,7 +351,7 @@ def explorer_figure(
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, joins=joins, window=window)
 
 
-def problem_figure(chosen: Sequence[Point], entries: Sequence[BoardRow], *, profile: Profile) -> go.Figure:
+def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, profile: Profile) -> go.Figure:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
     Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there; entries
@@ -356,7 +380,7 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[BoardRow], *, prof
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, height=420)
 
 
-def _address(entry: BoardRow) -> str:
+def _address(entry: LinkedEntry) -> str:
     return reverse("submissions:detail", args=[entry.submission_id]) if entry.is_source_public else ""
 
 
@@ -383,7 +407,7 @@ def _at(work: Work, axis: Axis, us: float, what: str, *, href: str | None = None
         y=work.y(axis, us),
         name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
         detail=f"{what}: {microseconds(us)}{share}<br>{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
-        href=reverse("catalog:problem", args=[work.problem.slug]) if href is None else href,
+        href=reverse("explorer:problem", args=[work.problem.slug]) if href is None else href,
     )
 
 

@@ -16,6 +16,11 @@ def heard_since(now: datetime) -> datetime:
     return now - timedelta(seconds=settings.NODE_SILENT_SECONDS)
 
 
+def is_any_node_heard(now: datetime) -> bool:
+    """Whether any node, enabled or not, was heard from lately."""
+    return Node.objects.filter(seen_at__gte=heard_since(now)).exists()
+
+
 def online_slots(*, profile: str | None = None, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of enabled nodes that were heard from lately, those left out that are in quarantine or stopped."""
     slots = Slot.objects.select_related("node").filter(

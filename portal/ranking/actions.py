@@ -12,9 +12,9 @@ from django.db.models import Count, F, Max
 from evaluator.contract import EvaluationReport
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.catalog.size_times import size_times, to_stored
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
-from portal.ranking.sizes import size_times, to_stored
 from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State
 from problems import registry

@@ -14,8 +14,11 @@ class RankingConfig(AppConfig):
     label = "ranking"
 
     def ready(self) -> None:
-        """Listen for accounts that are closed or opened: their entries count or do not."""
+        """Hear of evaluations that end, and of accounts that are closed or opened: their entries count or do not."""
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - models are there only when Django is ready
+
         post_save.connect(_account_saved, sender=settings.AUTH_USER_MODEL, dispatch_uid="ranking.account_saved")
+        evaluation_ended.connect(_evaluation_ended, uid="ranking.evaluation_ended")
 
 
 def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_others: Any) -> None:
@@ -24,3 +27,9 @@ def _account_saved(instance: Any, *, created: bool, update_fields: Any, **_other
     # Signing in saves `last_login` alone.
     if not created and (update_fields is None or "is_active" in update_fields):
         recount_boards(instance)
+
+
+def _evaluation_ended(ended: Any) -> None:
+    from portal.ranking.actions import update_standing  # noqa: PLC0415 - as above
+
+    update_standing(ended.evaluation)

@@ -23,10 +23,10 @@ from evaluator.contract import Backend, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
+from portal.catalog.size_times import SizeTime, to_stored
 from portal.ranking.actions import catalog_digest
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
-from portal.ranking.sizes import SizeTime, to_stored
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.schema import Problem

@@ -8,9 +8,9 @@ from datetime import datetime
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.hardware.profiles import Profile, profiles
+from portal.catalog.size_times import SizeTime
 from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
-from portal.ranking.sizes import SizeTime
 from problems import registry
 from problems.schema import Problem
 

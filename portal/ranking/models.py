@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from portal.ranking.sizes import SizeTime, from_stored
+from portal.catalog.size_times import SizeTime, from_stored
 from portal.submissions.models import Evaluation
 
 
@@ -20,7 +20,7 @@ class Standing(models.Model):
     score_low = models.FloatField()
     score_high = models.FloatField()
     submitted_at = models.DateTimeField()
-    sizes = models.JSONField(default=list, help_text="portal.ranking.sizes.SizeTime, one per size.")
+    sizes = models.JSONField(default=list, help_text="portal.catalog.size_times.SizeTime, one per size.")
     primitives = models.JSONField(default=list, help_text="The hardware paths that the report found.")
 
     class Meta:

@@ -11,10 +11,10 @@ from django.db.models import F, QuerySet
 
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.catalog.size_times import SizeTime, from_stored
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import board_order
 from portal.ranking.paging import Order, Part, part
-from portal.ranking.sizes import SizeTime, from_stored
 from portal.submissions.models import Visibility
 from problems import registry
 

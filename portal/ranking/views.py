@@ -1,5 +1,6 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypedDict
@@ -52,23 +53,8 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     entries = queries.boards_of(slug)
     ranks = _chosen_ranks(request, choices)
     offered = [choice for choice in choices if ranks is None or choice.world_size == ranks]
-    preferred = [name for name in entries if any(choice.name == name for choice in offered)]
-    names = [choice.name for choice in offered]
-    wanted = request.GET.get("profile", "")
-    # Choosing another number of ranks leaves the profile of before in the form: it gives way.
-    if ranks is not None and wanted not in names and any(choice.name == wanted for choice in choices):
-        wanted = ""
-    name = _known(wanted or (preferred[-1] if preferred else names[0]), names, field="profile")
-    profile = profiles.get(name)
-    sizes = profile.sizes[Mode.RANKED]
-    key = queries.BoardKey(
-        problem=slug,
-        profile=name,
-        revision=registry.revision(slug),
-        backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
-        size=_chosen_size(request, sizes),
-        primitive=_known(request.GET.get("primitive", ""), ["", *Primitive], field="primitive") or None,
-    )
+    profile = _chosen_of(request, offered, choices=choices, used=entries)
+    key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
         "problem": problem,
@@ -80,15 +66,51 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "choices": [(choice, entries.get(choice.name, 0)) for choice in offered],
         "ranks": ranks,
         "ranks_choices": sorted({choice.world_size for choice in choices}),
-        "sizes": sizes if len(sizes) > 1 else (),
-        "primitives": list(Primitive) if profile.peaks is not None else (),
-        "backends": profile.backends if len(profile.backends) > 1 else (),
-        "entries": entries.get(name, 0),
+        **_narrowings(profile),
+        "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
     }
     return render(request, "ranking/board.html", context)
+
+
+def _chosen_of(
+    request: HttpRequest, offered: Sequence[Profile], *, choices: Sequence[Profile], used: Iterable[str]
+) -> Profile:
+    """The profile that is asked for among those offered, else the last of them with entries, else the first.
+
+    Raises:
+        Refusal: a profile is asked for that does not judge the problem (404).
+    """
+    names = [choice.name for choice in offered]
+    wanted = request.GET.get("profile", "")
+    # Choosing another number of ranks leaves the profile of before in the form: it gives way.
+    if wanted not in names and any(choice.name == wanted for choice in choices):
+        wanted = ""
+    with_entries = [name for name in used if name in names]
+    return profiles.get(_known(wanted or (with_entries[-1] if with_entries else names[0]), names, field="profile"))
+
+
+def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.BoardKey:
+    return queries.BoardKey(
+        problem=slug,
+        profile=profile.name,
+        revision=registry.revision(slug),
+        backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
+        size=_chosen_size(request, profile.sizes[Mode.RANKED]),
+        primitive=_known(request.GET.get("primitive", ""), ["", *Primitive], field="primitive") or None,
+    )
+
+
+def _narrowings(profile: Profile) -> dict[str, Sequence[str]]:
+    """By what a board may be narrowed: each only where there is more than one to choose."""
+    sizes = profile.sizes[Mode.RANKED]
+    return {
+        "sizes": sizes if len(sizes) > 1 else (),
+        "primitives": list(Primitive) if profile.peaks is not None else (),
+        "backends": profile.backends if len(profile.backends) > 1 else (),
+    }
 
 
 @require_safe

@@ -1,4 +1,4 @@
-"""What an operator decides of runs, and sees of organisations and webhooks."""
+"""What an operator decides of runs, and sees of organisations."""
 
 from django import forms
 from django.contrib import admin, messages
@@ -15,8 +15,6 @@ from portal.runs.models import (
     GpuUse,
     LanguageModel,
     Run,
-    Webhook,
-    WebhookDelivery,
 )
 from portal.submissions.admin import ReadOnly
 
@@ -108,21 +106,3 @@ class GpuUseAdmin(ReadOnly):
     list_display = ("organisation", "evaluation", "reserved_gpu_s", "used_gpu_s", "at")
     list_filter = ("organisation",)
     list_select_related = ("organisation", "evaluation")
-
-
-@admin.register(Webhook)
-class WebhookAdmin(ReadOnly):
-    """Webhooks, without their secrets."""
-
-    list_display = ("url", "organisation", "events", "created_at", "removed_at")
-    exclude = ("secret",)
-    list_select_related = ("organisation",)
-
-
-@admin.register(WebhookDelivery)
-class WebhookDeliveryAdmin(ReadOnly):
-    """The delivery log."""
-
-    list_display = ("id", "webhook", "event", "state", "tries", "answer_status", "error", "next_try_at", "created_at")
-    list_filter = ("state",)
-    list_select_related = ("webhook", "event")

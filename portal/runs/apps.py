@@ -8,3 +8,10 @@ class RunsConfig(AppConfig):
 
     name = "portal.runs"
     label = "runs"
+
+    def ready(self) -> None:
+        """Hear of evaluations that end: those of attempts settle quotas and make events."""
+        from portal.runs.events import take_end  # noqa: PLC0415 - models are there only when Django is ready
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - as above
+
+        evaluation_ended.connect(take_end, uid="runs.take_end")

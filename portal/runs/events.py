@@ -1,4 +1,4 @@
-"""What happens to runs by itself: an evaluation of an attempt ends. Feeds and webhooks tell of it.
+"""What happens to runs by itself: an evaluation of an attempt ends. Feeds tell of it, and `events_written`.
 
 Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
 which they become visible, and a feed's cursor passes none by.
@@ -7,27 +7,29 @@ which they become visible, and a feed's cursor passes none by.
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.utils import timezone
 
 from portal.runs import quotas
+from portal.runs.hooks import EventsWritten, events_written
 from portal.runs.models import (
     Attempt,
     AttemptState,
     EventKind,
     Run,
     RunEvent,
-    Webhook,
-    WebhookDelivery,
 )
+from portal.submissions.hooks import EvaluationEnded
 from portal.submissions.models import Evaluation, State
 
 
-def note_end(evaluation: Evaluation) -> None:
+def take_end(ended: EvaluationEnded) -> None:
     """Take the end of an attempt's evaluation: settle its quota, renew the attempt's result, tell of it.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.
     """
+    evaluation = ended.evaluation
+    if not evaluation.submission.is_attempt:
+        return
     quotas.settle(evaluation)
     with transaction.atomic():
         attempt = (
@@ -47,7 +49,7 @@ def note_end(evaluation: Evaluation) -> None:
             score_high=evaluation.score_high,
             ended_at=evaluation.finished_at,
         )
-        ended = RunEvent(
+        event = RunEvent(
             run_id=attempt.run_id,
             kind=EventKind.ATTEMPT_ENDED,
             attempt=attempt,
@@ -55,11 +57,11 @@ def note_end(evaluation: Evaluation) -> None:
             message=message,
             score=evaluation.score,
         )
-        tell(attempt.run, [ended])
+        tell(attempt.run, [event])
 
 
 def tell(run: Run, events: Sequence[RunEvent]) -> None:
-    """Write events of a run whose row the caller has locked, and queue what its webhooks are to be told.
+    """Write events of a run whose row the caller has locked, and tell `events_written`.
 
     Adds `run.completed` where nothing is pending any more.
     """
@@ -67,13 +69,7 @@ def tell(run: Run, events: Sequence[RunEvent]) -> None:
     has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
     if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
         written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
-    webhooks = Webhook.objects.filter(organisation=run.model.organisation_id, removed_at=None)
-    WebhookDelivery.objects.bulk_create(
-        WebhookDelivery(webhook=webhook, event=event, next_try_at=timezone.now())
-        for webhook in webhooks
-        for event in written
-        if event.kind in webhook.events
-    )
+    events_written.tell(EventsWritten(run=run, events=tuple(written)))
 
 
 def _counts(evaluation: Evaluation, attempt: Attempt) -> bool:

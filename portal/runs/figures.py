@@ -122,6 +122,17 @@ def best_scores(samples: Samples) -> dict[str, float]:
     return best
 
 
+def solved(samples: Samples) -> int:
+    """How many problems have a correct sample."""
+    return sum(any(sample.is_correct for sample in found) for found in samples.values())
+
+
+def verdict_counts(samples: Samples) -> dict[str, int]:
+    """How many samples ended in each verdict, the most frequent first."""
+    counted = Counter(sample.verdict for found in samples.values() for sample in found)
+    return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
 def primitives_used(samples: Samples) -> dict[str, int]:
     """On how many of the solved problems some correct sample uses each primitive, the most used first."""
     used = Counter(

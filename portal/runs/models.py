@@ -1,4 +1,4 @@
-"""Models, their runs and attempts; what happened to them; and who is told of it.
+"""Models, their runs and attempts; what happened to them, and what judging them took.
 
 A run is append-only from its first attempt on: nothing in `Attempt` that came from the vendor is ever changed, and the
 result fields follow the attempt's newest finished evaluation.
@@ -176,10 +176,6 @@ class EventKind(models.TextChoices):
     RUN_PUBLISHED = "run.published", "The run was published"
 
 
-TEST_KIND = "webhook.test"
-"""What a delivery is called that was asked for to try a webhook."""
-
-
 class RunEvent(models.Model):
     """Something that happened to a run. Its number is the feed's cursor: it grows in the order of commits per run."""
 
@@ -225,91 +221,6 @@ class GpuUse(models.Model):
         return (
             f"{self.organisation_id}: {self.used_gpu_s if self.used_gpu_s is not None else self.reserved_gpu_s} GPU-s"
         )
-
-
-class Webhook(models.Model):
-    """An address of an organisation that is told of events. The secret signs what is sent.
-
-    `free_at` is when it may be told again: later than now while a process tells it, and after it has failed `failures`
-    times in a row.
-    """
-
-    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="webhooks")
-    url = models.URLField(max_length=300)
-    events = models.JSONField(default=list)
-    secret = models.CharField(max_length=64)
-    failures = models.PositiveIntegerField(default=0, editable=False)
-    free_at = models.DateTimeField(default=timezone.now, editable=False)
-    created_at = models.DateTimeField(default=timezone.now)
-    removed_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ("id",)
-
-    def __str__(self) -> str:
-        return self.url
-
-
-class DeliveryState(models.TextChoices):
-    """How far the telling of one event to one webhook has come."""
-
-    WAITING = "waiting", "Waiting"
-    DELIVERED = "delivered", "Delivered"
-    GIVEN_UP = "given_up", "Given up"
-
-
-BY_HAND = models.Q(event=None) | models.Q(again_of__isnull=False)
-"""Deliveries with `WebhookDelivery.is_by_hand`."""
-
-
-class WebhookDelivery(models.Model):
-    """One event for one webhook, and what came of it: the delivery log. A delivery without an event is a test.
-
-    `again_of` is the delivery that had been given up and that somebody had sent again, as this one.
-    """
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
-    event = models.ForeignKey(RunEvent, null=True, on_delete=models.CASCADE, related_name="deliveries")
-    again_of = models.OneToOneField(
-        "self", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="sent_again"
-    )
-    state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING)
-    tries = models.PositiveSmallIntegerField(default=0)
-    next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
-    answer_status = models.PositiveSmallIntegerField(null=True, blank=True)
-    error = models.CharField(max_length=300, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
-    delivered_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        verbose_name_plural = "webhook deliveries"
-        ordering = ("-created_at",)
-        constraints = (
-            models.UniqueConstraint(
-                fields=("webhook", "event"), condition=models.Q(again_of=None), name="one_delivery_per_event"
-            ),
-        )
-        indexes = (models.Index(fields=("webhook", "next_try_at"), name="due_of_a_webhook"),)
-
-    def __str__(self) -> str:
-        return f"{self.kind} to {self.webhook} ({self.state})"
-
-    @property
-    def kind(self) -> str:
-        """What is told: an `EventKind`, or `TEST_KIND`."""
-        return self.event.kind if self.event is not None else TEST_KIND
-
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether somebody asked for it at this moment, a test or a repetition: it is sent once and at once."""
-        return self.event_id is None or self.again_of_id is not None
-
-    @property
-    def may_be_sent_again(self) -> bool:
-        """Whether it was given up, is no test, and was not sent again yet."""
-        is_failed = self.state == DeliveryState.GIVEN_UP and self.event_id is not None
-        return is_failed and getattr(self, "sent_again", None) is None
 
 
 class DecisionKind(models.TextChoices):

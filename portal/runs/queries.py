@@ -12,12 +12,12 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from evaluator.contract import Mode
 from evaluator.hardware import profiles
-from portal.accounts.models import Organisation, User
+from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.refusals import Refusal
 from portal.runs import figures
 from portal.runs.figures import Estimate, Sample
-from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState, Webhook, WebhookDelivery
+from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
 
 CURVE = tuple(round(0.1 * step, 1) for step in range(31))
@@ -93,34 +93,6 @@ def get_attempt(run: Run, attempt_id: int) -> Attempt:
             value=str(attempt_id),
             message="The run has no such attempt.",
             remedy="Take an id from the run's attempts.",
-            status=404,
-        )
-    return found
-
-
-def get_webhook(organisation: Organisation, webhook_id: int) -> Webhook:
-    """One webhook of an organisation, removed ones among them; raises Refusal (404)."""
-    found = organisation.webhooks.select_related("organisation").filter(pk=webhook_id).first()
-    if found is None:
-        raise Refusal(
-            field="webhook",
-            value=str(webhook_id),
-            message="The organisation has no such webhook.",
-            remedy="Take an id from its webhooks.",
-            status=404,
-        )
-    return found
-
-
-def get_delivery(webhook: Webhook, delivery_id: uuid.UUID) -> WebhookDelivery:
-    """One line of a webhook's log; raises Refusal (404)."""
-    found = webhook.deliveries.select_related("webhook__organisation").filter(pk=delivery_id).first()
-    if found is None:
-        raise Refusal(
-            field="delivery",
-            value=str(delivery_id),
-            message="The webhook has no such delivery.",
-            remedy="Take an id from its log.",
             status=404,
         )
     return found
@@ -261,34 +233,40 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
     slugs = {problem.slug for problem in registry.problems()}
     counted = {slug: found for slug, found in samples.items() if slug in slugs}
     total = len(slugs)
-    able = supported_problems(run.profile)
-    judged = {slug: found for slug, found in figures.supported(counted).items() if slug in able}
-    unsupported = sum(slug in able and slug not in judged for slug in counted)
-    supported_total = len(able) - unsupported
+    judged, supported_total = _supported(run, counted)
     best = figures.best_scores(counted)
-    verdicts: dict[str, int] = {}
-    for found in counted.values():
-        for sample in found:
-            verdicts[sample.verdict] = verdicts.get(sample.verdict, 0) + 1
-    tokens = [sums[name] for name in ("tokens_in", "tokens_out") if sums.get(name) is not None]
-    cost = sums.get("cost")
     return RunFigures(
         problems=total,
         attempted=len(counted),
         supported=supported_total,
-        solved=sum(any(sample.is_correct for sample in found) for found in counted.values()),
+        solved=figures.solved(counted),
         faster=sum(score > 1 for score in best.values()),
         correct_at_1=figures.correct_at(counted, k=1, problems=total),
         correct_at_k=figures.correct_at(counted, k=run.k, problems=total),
         supported_correct_at_1=figures.correct_at(judged, k=1, problems=supported_total),
         fast=tuple((p, figures.fast_at(counted, p, k=1, problems=total)) for p in CURVE),
         geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
-        verdicts=dict(sorted(verdicts.items(), key=lambda pair: (-pair[1], pair[0]))),
+        verdicts=figures.verdict_counts(counted),
         primitives=figures.primitives_used(counted),
-        cost_usd=cost if cost is not None else run.cost_usd,
-        tokens=int(sum(value for value in tokens if value is not None)) if tokens else None,
+        cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
+        tokens=_tokens(sums),
         samples=counted,
     )
+
+
+def _supported(run: Run, samples: figures.Samples) -> tuple[figures.Samples, int]:
+    """The samples of the problems that the run's profile can judge, and how many such problems there are."""
+    able = supported_problems(run.profile)
+    judged = {slug: found for slug, found in figures.supported(samples).items() if slug in able}
+    # A problem of which the judge said UNSUPPORTED is none after all.
+    refused = sum(slug in able and slug not in judged for slug in samples)
+    return judged, len(able) - refused
+
+
+def _tokens(sums: Mapping[str, Any]) -> int | None:
+    """The tokens of all attempts in both directions; None where none declared any."""
+    declared = [sums[name] for name in ("tokens_in", "tokens_out") if sums.get(name) is not None]
+    return int(sum(declared)) if declared else None
 
 
 def supported_problems(profile: str) -> frozenset[str]:

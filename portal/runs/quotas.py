@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 
 from evaluator.contract import Verdict
-from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import Organisation
 from portal.runs.models import GpuUse, Run
+from portal.submissions.gpu_time import gpus_of
 from portal.submissions.models import Evaluation, State
 
 WINDOW = timedelta(days=30)
@@ -117,31 +117,12 @@ def locked(organisation_id: int) -> Organisation:
 
 def reservation_gpu_s(profile: str) -> float:
     """What one evaluation on `profile` holds while it waits."""
-    return float(settings.RESERVED_SECONDS * _gpus(profile))
+    return float(settings.RESERVED_SECONDS * gpus_of(profile))
 
 
 def settle(evaluation: Evaluation) -> None:
     """Replace the reservation of an evaluation that has ended by what it took."""
     GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=_charge(evaluation))
-
-
-def expected_gpu_s(profile: str, *, evaluations: int) -> float:
-    """About what judging so many on `profile` takes: by the mean of what was judged there, else by the reservation."""
-    took = (
-        Evaluation.objects.filter(profile=profile, state=State.FINISHED)
-        .exclude(started_at=None)
-        .order_by("-finished_at")
-        .annotate(took=F("finished_at") - F("started_at"))
-        .values_list("took", flat=True)[:200]
-    )
-    seconds = [value.total_seconds() for value in took]
-    mean = sum(seconds) / len(seconds) if seconds else settings.RESERVED_SECONDS
-    return float(mean * _gpus(profile) * evaluations)
-
-
-def _gpus(profile: str) -> int:
-    chosen = profiles.get(profile)
-    return chosen.world_size if chosen.gpu else 0
 
 
 def _charge(evaluation: Evaluation) -> float:
@@ -151,4 +132,4 @@ def _charge(evaluation: Evaluation) -> float:
         return 0.0
     if evaluation.started_at is None or evaluation.finished_at is None:
         return 0.0
-    return (evaluation.finished_at - evaluation.started_at).total_seconds() * _gpus(evaluation.profile)
+    return (evaluation.finished_at - evaluation.started_at).total_seconds() * gpus_of(evaluation.profile)

@@ -24,12 +24,12 @@ from portal.catalog.queries import get_problem
 from portal.ranking import published
 from portal.refusals import Refusal
 from portal.runs import actions, pages, queries, quotas
-from portal.runs.exports import MEDIA_TYPES
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import prompt_for
 from portal.runs.queries import RunFigures
+from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
 CURVES = 5

@@ -11,8 +11,8 @@ from django.shortcuts import render
 from django.urls import URLPattern, path
 
 from evaluator.hardware.profiles import profiles
-from portal.runs.quotas import expected_gpu_s
 from portal.submissions import actions, queries
+from portal.submissions.gpu_time import expected_gpu_s
 from portal.submissions.models import Evaluation, ProfileSwitch, Report, Submission
 
 REJUDGED_SHOWN = 200

@@ -1,5 +1,6 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,10 @@ from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
+from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.figures import figure_data
 from portal.charts.spread import timed_calls, times_spread
-from portal.ranking.queries import BoardRow
-from portal.ranking.sizes import size_times
 from portal.submissions.error_maps import error_maps
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
@@ -118,33 +118,46 @@ def source_views(bundle: SourceBundle) -> Iterator[SourceView]:
 def live_context(live: LiveView) -> dict[str, Any]:
     """Everything that the live part of the page is rendered from."""
     report = live.report
-    timing = report.timing if report else None
     stages = stage_steps(live.evaluation, report)
-    calls = timed_calls(report.record) if report else {}
     return {
         "live": live,
         "evaluation": live.evaluation,
         "report": report,
-        "timing": timing,
         "profile": profiles.get(live.evaluation.profile),
         "facts": verdict_facts(live.evaluation),
         "stages": stages,
         "status_text": spoken_status(live),
         "earlier": tries_sentence(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
-        "figure": figure_data(block_ratios(timing)) if timing else None,
+        **(_findings(live.evaluation, report) if report else {}),
+        **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
+    }
+
+
+def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
+    """The speedup of every block, the times of every call, and the roofline."""
+    calls = timed_calls(report.record)
+    return {
+        "timing": timing,
+        "figure": figure_data(block_ratios(timing)),
         "spreads": [
             (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, ()))))
-            for size in (timing.sizes if timing else ())
+            for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        **_roofline(live.evaluation, timing),
-        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)) if timing else [],
-        "paths": [file.path for file in live.evaluation.submission.source.files.files] if report else [],
-        "rank_numbers": range(report.world_size) if report else (),
-        "error_maps": error_maps(report) if report else (),
-        "checks": [(size, check) for size in report.sizes for check in size.outputs] if report else [],
-        **(_evidence(report) if report else {}),
+        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)),
+        **_roofline(evaluation, timing),
+    }
+
+
+def _findings(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
+    """What the judge saw of outputs, ranks and machine."""
+    return {
+        "paths": [file.path for file in evaluation.submission.source.files.files],
+        "rank_numbers": range(report.world_size),
+        "error_maps": error_maps(report),
+        "checks": [(size, check) for size in report.sizes for check in size.outputs],
+        **_evidence(report),
     }
 
 
@@ -160,10 +173,10 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
     }
 
 
-def _roofline(evaluation: Evaluation, timing: Timing | None) -> dict[str, Any]:
-    """The submission and the reference under the profile's ceilings; empty where there is no roofline or no time."""
+def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
+    """The submission and the reference under the profile's ceilings; empty where there is no roofline."""
     profile = profiles.get(evaluation.profile)
-    if timing is None or profile.peaks is None or evaluation.score is None:
+    if profile.peaks is None or evaluation.score is None:
         return {}
     try:
         problem = registry.get(evaluation.submission.problem)
@@ -171,33 +184,35 @@ def _roofline(evaluation: Evaluation, timing: Timing | None) -> dict[str, Any]:
         return {}
     if registry.revision(problem.slug) != evaluation.problem_revision:
         return {}
-    row = _as_row(evaluation, timing)
+    entry = _entry(evaluation, timing)
     points = [
-        point for point in rooflines.points_of(problem, profile=profile.name, best=row) if point.best_us is not None
+        point for point in rooflines.points_of(problem, profile=profile.name, best=entry) if point.best_us is not None
     ]
     if not points:
         return {}
     return {
         "roofline_points": points,
-        "roofline_figure": figure_data(rooflines.problem_figure(points, [row], profile=profile)),
+        "roofline_figure": figure_data(rooflines.problem_figure(points, [entry], profile=profile)),
     }
 
 
-def _as_row(evaluation: Evaluation, timing: Timing) -> BoardRow:
-    """The evaluation as an entry of a board that it may not stand on."""
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """An evaluation as a roofline shows it, whether or not it stands on a board."""
+
+    author: str
+    backend: str
+    submission_id: uuid.UUID
+    is_source_public: bool
+    sizes: tuple[SizeTime, ...]
+
+
+def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
     submission = evaluation.submission
-    return BoardRow(
-        place=None,
+    return _Entry(
         author=submission.author.username,
         backend=submission.backend,
-        score=timing.score,
-        low=timing.low,
-        high=timing.high,
-        overlaps_above=False,
-        submitted_at=submission.created_at,
         submission_id=submission.pk,
-        evaluation_id=evaluation.pk,
         is_source_public=submission.visibility == Visibility.PUBLIC,
         sizes=size_times(timing),
-        primitives=(),
     )

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from portal.accounts.models import User
+from portal.dispatcher.dispatching import dispatch_once
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
 from portal.ranking.queries import board, profiles_with_entries
@@ -25,7 +26,7 @@ def enter(author, node, now, *, low, profile="h200x8-nomc", age_s=0, **report):
     submission = submit(author, mode=report.pop("mode", "ranked"))
     Submission.objects.filter(pk=submission.pk).update(created_at=now - timedelta(seconds=age_s))
     evaluation = evaluation_of(submission)
-    actions.dispatch_once(now, send=keep)
+    dispatch_once(now, send=keep)
     Evaluation.objects.filter(pk=evaluation.pk).update(profile=profile)
     assert actions.record_delivery(delivery_of(evaluation, low=low, **report), now)
     return evaluation

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from evaluator.contract import Finding, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
-from portal.nodes import tasks as node_tasks
+from portal.dispatcher import tasks as dispatcher_tasks
+from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Slot
-from portal.submissions import actions, tasks
+from portal.submissions import tasks
 from portal.submissions.models import Evaluation, Report, State
 from tests.evaluator.test_fuzz import mutated
 from tests.portal.factories import delivery_of, evaluation_of, submit
@@ -24,7 +25,7 @@ def keep(node, assignment, *, valid_for_s):
 @pytest.fixture
 def leased(alice, node, now):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=keep)
+    dispatch_once(now, send=keep)
     evaluation.refresh_from_db()
     return evaluation
 
@@ -54,7 +55,7 @@ def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
     for _ in range(times):
         tasks.record_progress(bent(told, chance))
         tasks.record_delivery(bent(delivered, chance))
-        node_tasks.record_node_status(bent(status, chance))
+        dispatcher_tasks.record_node_status(bent(status, chance))
         evaluation.refresh_from_db()
         if evaluation.state == State.FINISHED:
             # What was bent did not matter: the message still named evaluation, lease, node and source.

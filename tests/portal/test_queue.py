@@ -6,6 +6,8 @@ import pytest
 
 from evaluator.contract import Assignment, SlotState
 from portal.catalog.models import ProblemSwitch
+from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.sweeping import renew_revisions, sweep
 from portal.nodes.messages import NotSent
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions, queries
@@ -40,7 +42,7 @@ def test_it_works(alice, node, now):
     submission = submit(alice)
     evaluation = evaluation_of(submission)
     sent = Sent()
-    assert actions.dispatch_once(now, send=sent) == 1
+    assert dispatch_once(now, send=sent) == 1
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.node, evaluation.slot_index) == (State.LEASED, node, 0)
     [(name, assignment)] = sent
@@ -53,15 +55,15 @@ def test_it_works(alice, node, now):
 def test_one_evaluation_per_slot(alice, node, now):
     submit(alice)
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 1
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 1
+    assert dispatch_once(now, send=Sent()) == 0
 
 
 def test_leases_differ_and_are_long(alice, node, now):
     add_slots(node, 1)
     submit(alice)
     submit(alice)
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     first, second = Evaluation.objects.values_list("lease", flat=True)
     assert first != second
     assert len(first) >= 32
@@ -72,7 +74,7 @@ def test_higher_priority_goes_first(alice, node, now):
     urgent = submit(alice)
     Evaluation.objects.filter(submission=urgent).update(priority=5)
     sent = Sent()
-    actions.dispatch_once(now, send=sent)
+    dispatch_once(now, send=sent)
     assert sent.ids == [str(evaluation_of(urgent).pk)]
 
 
@@ -80,14 +82,14 @@ def test_an_author_with_work_in_progress_comes_after_one_without(alice, bob, nod
     add_slots(node, 2)
     first, second, third = submit(alice), submit(alice), submit(bob)
     sent = Sent()
-    actions.dispatch_once(now, send=sent)
+    dispatch_once(now, send=sent)
     assert sent.ids == [str(evaluation_of(submission).pk) for submission in (first, third, second)]
 
 
 def test_place_in_queue_follows_the_same_order(alice, bob, node, now):
     submit(alice)
     waiting, other = submit(alice), submit(bob)
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     assert queries.place_in_queue(evaluation_of(other)).ahead == 0
     place = queries.place_in_queue(evaluation_of(waiting))
     assert (place.ahead, place.total, place.has_node, place.expected_wait_s) == (1, 2, True, None)
@@ -95,7 +97,7 @@ def test_place_in_queue_follows_the_same_order(alice, bob, node, now):
 
 def test_every_place_is_the_one_in_the_queues_order(alice, bob, node, now):
     submit(alice)
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     waiting = [submit(author) for author in (alice, bob, alice, bob)]
     Evaluation.objects.filter(submission=waiting[2]).update(priority=5)
     # Queued at the same moment: the identifier decides.
@@ -126,80 +128,80 @@ def test_the_expected_wait_comes_from_recent_durations(alice, node, now, later):
 def test_a_node_that_cannot_judge_it_gets_no_work(alice, node, now, changes):
     Node.objects.filter(pk=node.pk).update(**changes)
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
 
 
 def test_a_node_not_heard_of_lately_gets_no_work(alice, node, now, settings):
     Node.objects.update(seen_at=now - timedelta(seconds=settings.NODE_SILENT_SECONDS + 1))
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
 
 
 @pytest.mark.parametrize("state", [SlotState.STARTING, SlotState.BUSY, SlotState.QUARANTINED])
 def test_a_slot_that_is_not_free_gets_no_work(alice, node, now, state):
     Slot.objects.update(state=state)
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
 
 
 def test_another_profile_gets_no_work(alice, node, now):
     Slot.objects.update(profile="cpux4")
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
 
 
 def test_ranked_work_waits_for_the_sandbox_that_its_profile_demands(alice, node, now, settings):
     settings.ACCEPT_WEAK_SANDBOX = False
     Node.objects.update(sandbox="none")
     submit(alice)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
     Node.objects.update(sandbox="reduced")
-    assert actions.dispatch_once(now, send=Sent()) == 1
+    assert dispatch_once(now, send=Sent()) == 1
 
 
 def test_a_paused_problem_waits_and_says_so(alice, node, now):
     ProblemSwitch.objects.create(slug="allreduce", is_paused=True)
     evaluation = evaluation_of(submit(alice))
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
     assert queries.place_in_queue(evaluation).is_paused
     ProblemSwitch.objects.update(is_paused=False)
-    assert actions.dispatch_once(now, send=Sent()) == 1
+    assert dispatch_once(now, send=Sent()) == 1
 
 
 def test_when_sending_fails_the_lease_is_given_back(alice, node, now):
     evaluation = evaluation_of(submit(alice))
-    assert actions.dispatch_once(now, send=refuse) == 0
+    assert dispatch_once(now, send=refuse) == 0
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.lease, evaluation.node, evaluation.attempt) == (State.QUEUED, None, None, 1)
-    assert actions.dispatch_once(now, send=Sent()) == 1
+    assert dispatch_once(now, send=Sent()) == 1
 
 
 def test_after_a_quick_cancel_the_slot_waits_for_the_nodes_word(alice, node, now):
     evaluation = evaluation_of(submit(alice))
     submit(alice)
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     evaluation.refresh_from_db()
     Evaluation.objects.filter(pk=evaluation.pk).update(state=State.CANCELLED, lease=None)
-    assert actions.dispatch_once(now, send=Sent()) == 0
+    assert dispatch_once(now, send=Sent()) == 0
     Slot.objects.update(state=SlotState.FREE)
-    assert actions.dispatch_once(now, send=Sent()) == 1
+    assert dispatch_once(now, send=Sent()) == 1
 
 
 def test_work_whose_broker_message_was_lost_is_swept_up(alice, node, now, later, settings):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     Node.objects.update(seen_at=later(settings.LEASE_SECONDS + 1))
-    assert actions.sweep(later(settings.LEASE_SECONDS + 2)) == 1
+    assert sweep(later(settings.LEASE_SECONDS + 2)) == 1
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.attempt, evaluation.lease) == (State.QUEUED, 2, None)
 
 
 def test_a_late_report_after_the_sweep_changes_nothing(alice, node, now, later, settings):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     delivery = delivery_of(evaluation)
     Node.objects.update(seen_at=later(settings.LEASE_SECONDS + 1))
-    actions.sweep(later(settings.LEASE_SECONDS + 2))
+    sweep(later(settings.LEASE_SECONDS + 2))
     assert not actions.record_delivery(delivery, later(settings.LEASE_SECONDS + 3))
     evaluation.refresh_from_db()
     assert evaluation.state == State.QUEUED
@@ -208,16 +210,16 @@ def test_a_late_report_after_the_sweep_changes_nothing(alice, node, now, later, 
 
 def test_no_lease_ends_while_the_site_hears_nobody(alice, node, now, later, settings):
     submit(alice)
-    actions.dispatch_once(now, send=Sent())
-    assert actions.sweep(later(settings.LEASE_SECONDS + 2)) == 0
+    dispatch_once(now, send=Sent())
+    assert sweep(later(settings.LEASE_SECONDS + 2)) == 0
 
 
 def test_past_its_deadline_work_is_taken_back_even_from_a_lively_node(alice, node, now, later, settings):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=Sent())
+    dispatch_once(now, send=Sent())
     end = later(settings.EVALUATION_DEADLINE_SECONDS + 1)
     Evaluation.objects.update(lease_expires_at=end + timedelta(seconds=30))
-    assert actions.sweep(end) == 1
+    assert sweep(end) == 1
     evaluation.refresh_from_db()
     assert evaluation.state == State.QUEUED
 
@@ -225,8 +227,8 @@ def test_past_its_deadline_work_is_taken_back_even_from_a_lively_node(alice, nod
 def test_after_the_last_try_it_ends_as_a_failure_of_ours(alice, node, now, later, settings):
     evaluation = evaluation_of(submit(alice))
     Evaluation.objects.update(attempt=settings.MAX_TRIES)
-    actions.dispatch_once(now, send=Sent())
-    assert actions.sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
+    dispatch_once(now, send=Sent())
+    assert sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.verdict) == (State.FINISHED, "JUDGE_FAILURE")
     assert "not of the submission" in evaluation.message
@@ -237,8 +239,8 @@ def test_waiting_work_follows_its_problem_to_a_new_revision(alice, node, now):
     current = waiting.problem_revision
     Evaluation.objects.update(problem_revision="0123456789abcdef")
     Evaluation.objects.filter(pk=sent.pk).update(state=State.LEASED)
-    assert actions.renew_revisions() == 1
-    assert actions.renew_revisions() == 0
+    assert renew_revisions() == 1
+    assert renew_revisions() == 0
     waiting.refresh_from_db()
     sent.refresh_from_db()
     assert (waiting.problem_revision, sent.problem_revision) == (current, "0123456789abcdef")

@@ -6,6 +6,8 @@ import pytest
 from django.db import connection
 
 from portal.accounts.models import User
+from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.ranking.models import Standing
 from portal.refusals import Refusal
@@ -48,7 +50,7 @@ def test_two_dispatchers_never_send_the_same_work_or_fill_a_slot_twice(node, now
     def send(name, assignment, *, valid_for_s):
         sent.append((assignment.request.evaluation_id, assignment.slot))
 
-    counts = at_once(*[lambda: actions.dispatch_once(now, send=send)] * 4)
+    counts = at_once(*[lambda: dispatch_once(now, send=send)] * 4)
     assert sum(counts) == len(sent) == 6
     assert len({evaluation for evaluation, _ in sent}) == 6
     assert {slot for _, slot in sent} == set(range(6))
@@ -57,7 +59,7 @@ def test_two_dispatchers_never_send_the_same_work_or_fill_a_slot_twice(node, now
 
 def test_a_report_that_arrives_twice_at_once_counts_once(alice, node, now):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=lambda *_, **__: None)
+    dispatch_once(now, send=lambda *_, **__: None)
     delivery = delivery_of(evaluation)
     assert sorted(at_once(*[lambda: actions.record_delivery(delivery, now)] * 4)) == [False, False, False, True]
     assert (Report.objects.count(), Standing.objects.count()) == (1, 1)
@@ -65,7 +67,7 @@ def test_a_report_that_arrives_twice_at_once_counts_once(alice, node, now):
 
 def test_of_a_cancel_and_a_report_at_once_exactly_one_wins(alice, node, now):
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=lambda *_, **__: None)
+    dispatch_once(now, send=lambda *_, **__: None)
     delivery = delivery_of(evaluation)
     cancelled, recorded = at_once(
         lambda: actions.cancel_evaluation(evaluation, by=alice),
@@ -83,10 +85,10 @@ def test_of_a_cancel_and_a_report_at_once_exactly_one_wins(alice, node, now):
 
 def test_two_sweeps_at_once_count_a_lost_try_once(alice, node, now, later, settings):
     submit(alice)
-    actions.dispatch_once(now, send=lambda *_, **__: None)
+    dispatch_once(now, send=lambda *_, **__: None)
     end = later(settings.LEASE_SECONDS + 2)
     Node.objects.update(seen_at=end)
-    assert sorted(at_once(*[lambda: actions.sweep(end)] * 3)) == [0, 0, 1]
+    assert sorted(at_once(*[lambda: sweep(end)] * 3)) == [0, 0, 1]
     assert Evaluation.objects.get().attempt == 2
 
 
@@ -126,7 +128,7 @@ def test_the_last_place_in_an_authors_queue_is_given_once(alice, settings):
 def test_of_two_reports_of_one_author_at_once_the_better_stands(alice, node, now):
     Slot.objects.create(node=node, index=1, profile="cpux2", state="free")
     first, second = evaluation_of(submit(alice)), evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=lambda *_, **__: None)
+    dispatch_once(now, send=lambda *_, **__: None)
     low, high = delivery_of(first, low=1.0), delivery_of(second, low=2.0)
     at_once(lambda: actions.record_delivery(low, now), lambda: actions.record_delivery(high, now))
     assert Standing.objects.get().score_low == 2.0

@@ -19,6 +19,9 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError
 from evaluator.node.slots import Slot as NodeSlot
+from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.heartbeats import record_heartbeat
+from portal.dispatcher.sweeping import sweep
 from portal.nodes import actions as node_actions
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
@@ -38,7 +41,7 @@ def keep(node, assignment, *, valid_for_s):
 def leased(alice, node, now):
     """An evaluation that was sent to `alpha`."""
     evaluation = evaluation_of(submit(alice))
-    actions.dispatch_once(now, send=keep)
+    dispatch_once(now, send=keep)
     evaluation.refresh_from_db()
     return evaluation
 
@@ -136,11 +139,11 @@ def test_the_next_try_is_told_why_those_before_it_ended_and_its_report_repeats_t
     def send_again(at):
         Node.objects.update(seen_at=at)
         Slot.objects.update(state=SlotState.FREE)
-        assert actions.dispatch_once(at, send=lambda _node, assignment, **_: sent.append(assignment)) == 1
+        assert dispatch_once(at, send=lambda _node, assignment, **_: sent.append(assignment)) == 1
 
     assert actions.record_delivery(delivery_of(leased, verdict=Verdict.BASELINE_UNSTABLE), now)
     send_again(now)
-    assert actions.sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
+    assert sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
     send_again(later(settings.EVALUATION_DEADLINE_SECONDS + 1))
     first = EarlierTry(attempt=1, verdict=Verdict.BASELINE_UNSTABLE, reason="the verdict is BASELINE_UNSTABLE")
     second = EarlierTry(attempt=2, reason="its node stopped answering")
@@ -177,7 +180,7 @@ def test_a_verdict_cannot_be_given_back(leased, now):
 def test_a_slot_that_is_not_well_gets_no_work(alice, node, now, state):
     submit(alice)
     Slot.objects.update(state=state)
-    assert actions.dispatch_once(now, send=keep) == 0
+    assert dispatch_once(now, send=keep) == 0
 
 
 def test_after_the_last_try_a_failure_of_ours_is_the_end(leased, now, settings):
@@ -207,54 +210,52 @@ def status_of(node, key, *, running=(), slots=((0, SlotState.BUSY),)):
 
 def test_a_heartbeat_shows_what_the_node_is(db, now):
     key = node_actions.register_node("gamma")
-    assert node_actions.record_node_status(
-        status_of("gamma", key, slots=((0, SlotState.FREE), (1, SlotState.BUSY))), now
-    )
+    assert record_heartbeat(status_of("gamma", key, slots=((0, SlotState.FREE), (1, SlotState.BUSY))), now)
     node = Node.objects.get(name="gamma")
     assert (node.seen_at, node.sandbox, node.backends) == (now, "reduced", ["pytorch"])
     assert key not in node.key_digest
     assert list(node.slots.values_list("index", "state")) == [(0, "free"), (1, "busy")]
-    node_actions.record_node_status(status_of("gamma", key, slots=((0, SlotState.FREE),)), now)
+    record_heartbeat(status_of("gamma", key, slots=((0, SlotState.FREE),)), now)
     assert Slot.objects.filter(node=node).count() == 1
 
 
 @pytest.mark.parametrize(("name", "key"), [("gamma", "wrong"), ("nobody", "wrong")])
 def test_a_heartbeat_with_a_wrong_key_changes_nothing(db, now, name, key):
     node_actions.register_node("gamma")
-    assert not node_actions.record_node_status(status_of(name, key), now)
+    assert not record_heartbeat(status_of(name, key), now)
     assert Node.objects.get().seen_at is None
 
 
 def test_a_replaced_key_is_void(db, now):
     old = node_actions.register_node("gamma")
     new = node_actions.replace_key("gamma")
-    assert not node_actions.record_node_status(status_of("gamma", old), now)
-    assert node_actions.record_node_status(status_of("gamma", new), now)
+    assert not record_heartbeat(status_of("gamma", old), now)
+    assert record_heartbeat(status_of("gamma", new), now)
 
 
 def test_a_heartbeat_keeps_the_leases_of_its_own_work_alive(leased, later):
     own = node_actions.replace_key("alpha")
     other = node_actions.register_node("beta")
     before = leased.lease_expires_at
-    node_actions.record_node_status(status_of("beta", other, running=(str(leased.pk), "x")), later(5))
+    record_heartbeat(status_of("beta", other, running=(str(leased.pk), "x")), later(5))
     assert Evaluation.objects.get(pk=leased.pk).lease_expires_at == before
-    node_actions.record_node_status(status_of("alpha", own, running=(str(leased.pk),)), later(5))
+    record_heartbeat(status_of("alpha", own, running=(str(leased.pk),)), later(5))
     assert Evaluation.objects.get(pk=leased.pk).lease_expires_at > before
 
 
 def test_after_a_silence_of_all_nodes_the_first_heard_takes_no_work_from_the_others(leased, later, settings):
     beta = node_actions.register_node("beta")
     back = settings.LEASE_SECONDS + settings.NODE_SILENT_SECONDS
-    node_actions.record_node_status(status_of("beta", beta), later(back))
-    assert actions.sweep(later(back + 1)) == 0
+    record_heartbeat(status_of("beta", beta), later(back))
+    assert sweep(later(back + 1)) == 0
     assert state_of(leased) == State.LEASED
 
 
 def test_a_node_that_is_silent_alone_loses_its_work(leased, later, settings):
     beta = node_actions.register_node("beta")
     for seconds in range(0, settings.LEASE_SECONDS + 10, 5):
-        node_actions.record_node_status(status_of("beta", beta), later(seconds))
-    assert actions.sweep(later(settings.LEASE_SECONDS + 10)) == 1
+        record_heartbeat(status_of("beta", beta), later(seconds))
+    assert sweep(later(settings.LEASE_SECONDS + 10)) == 1
     assert state_of(leased) == State.QUEUED
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -111,8 +113,12 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         room = MAX_ATTEMPTS - run.attempts.count()
         sorter = _Sorter(run, batch, closed=closed, budget=_budget(organisation, run, faults), room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
-        fresh = [line for line, result in zip(batch, decided, strict=True) if result is None]
-        stored = _store(run, fresh, faults, by=by, priority=priority, organisation=organisation)
+        fresh = [
+            _Fresh(number=line.number, attempt=line.attempt, fault=faults[line.number])
+            for line, result in zip(batch, decided, strict=True)
+            if result is None and line.attempt is not None
+        ]
+        stored = _store(run, fresh, by=by, priority=priority, organisation=organisation)
     return [
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
@@ -259,63 +265,87 @@ class _Sorter:
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Fresh:
+    """An attempt that a batch adds: the number of its line, and the fault that its text alone shows, if any."""
+
+    number: int
+    attempt: NewAttempt
+    fault: _Fault | None
+
+    @property
+    def is_to_judge(self) -> bool:
+        """Whether a judge has to look at it."""
+        return self.fault is None and self.attempt.files is not None
+
+
 def _store(
-    run: Run,
-    fresh: Sequence[Line],
-    faults: dict[int, _Fault | None],
-    *,
-    by: User,
-    priority: int,
-    organisation: Organisation,
+    run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, organisation: Organisation
 ) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
     now = timezone.now()
-    came = [(line.number, line.attempt) for line in fresh if line.attempt is not None]
-    to_judge = [(number, new) for number, new in came if faults[number] is None and new.files is not None]
-    sources = [AttemptSource(problem=new.problem, mode=new.mode, files=new.files) for _, new in to_judge if new.files]
+    evaluations = _submit(run, fresh, by=by, priority=priority)
+    stored = Attempt.objects.bulk_create(_row(run, new, evaluations.get(new.number), now=now) for new in fresh)
+    Trajectory.objects.bulk_create(
+        Trajectory(attempt=row, text=new.attempt.trajectory)
+        for row, new in zip(stored, fresh, strict=True)
+        if new.attempt.trajectory
+    )
+    _reserve(run, organisation, evaluations.values())
+    tell(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
+    return {new.number: row for new, row in zip(fresh, stored, strict=True)}
+
+
+def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int) -> dict[int, Evaluation]:
+    """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
+    to_judge = [new for new in fresh if new.is_to_judge]
+    sources = [
+        AttemptSource(problem=new.attempt.problem, mode=new.attempt.mode, files=new.attempt.files)
+        for new in to_judge
+        if new.attempt.files is not None
+    ]
     evaluations = submissions.submit_attempts(by, sources, backend=run.backend, profile=run.profile, priority=priority)
-    by_number = {number: evaluation for (number, _), evaluation in zip(to_judge, evaluations, strict=True)}
-    submissions.store_sources(new.files for number, new in came if number not in by_number and new.files is not None)
-    rows = []
-    for number, new in came:
-        evaluation, fault = by_number.get(number), faults[number]
-        rows.append(
-            Attempt(
-                run=run,
-                key=new.key,
-                problem=new.problem,
-                sample=new.sample,
-                step=new.step,
-                mode=new.mode,
-                source_digest=new.source_digest,
-                submission=evaluation.submission if evaluation else None,
-                evaluation=evaluation,
-                tokens_in=new.tokens_in,
-                tokens_out=new.tokens_out,
-                cost_usd=new.cost_usd,
-                seconds=new.seconds,
-                has_trajectory=bool(new.trajectory),
-                state=AttemptState.ENDED if fault else AttemptState.PENDING,
-                verdict=fault[0].value if fault else "",
-                message=fault[1] if fault else "",
-                created_at=now,
-                ended_at=now if fault else None,
-            )
-        )
-    stored = Attempt.objects.bulk_create(rows)
-    told = zip(stored, (new for _, new in came), strict=True)
-    Trajectory.objects.bulk_create(Trajectory(attempt=row, text=new.trajectory) for row, new in told if new.trajectory)
-    _reserve(run, organisation, evaluations)
-    ended = [row for row in stored if row.state == AttemptState.ENDED]
-    tell(run, [_ended(run, row) for row in ended])
-    return {number: row for (number, _), row in zip(came, stored, strict=True)}
+    submissions.store_sources(
+        new.attempt.files for new in fresh if not new.is_to_judge and new.attempt.files is not None
+    )
+    return {new.number: evaluation for new, evaluation in zip(to_judge, evaluations, strict=True)}
+
+
+def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime) -> Attempt:
+    attempt = new.attempt
+    return Attempt(
+        run=run,
+        key=attempt.key,
+        problem=attempt.problem,
+        sample=attempt.sample,
+        step=attempt.step,
+        mode=attempt.mode,
+        source_digest=attempt.source_digest,
+        submission=evaluation.submission if evaluation else None,
+        evaluation=evaluation,
+        tokens_in=attempt.tokens_in,
+        tokens_out=attempt.tokens_out,
+        cost_usd=attempt.cost_usd,
+        seconds=attempt.seconds,
+        has_trajectory=bool(attempt.trajectory),
+        created_at=now,
+        **_outcome(new.fault, now=now),
+    )
+
+
+def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
+    """What is known of an attempt when it is stored: all of it where its text alone decided."""
+    if fault is None:
+        return {"state": AttemptState.PENDING}
+    verdict, message = fault
+    return {"state": AttemptState.ENDED, "verdict": verdict.value, "message": message, "ended_at": now}
 
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
 
 
-def _reserve(run: Run, organisation: Organisation, evaluations: Sequence[Evaluation]) -> None:
+def _reserve(run: Run, organisation: Organisation, evaluations: Iterable[Evaluation]) -> None:
     each = quotas.reservation_gpu_s(run.profile)
     if each:
         GpuUse.objects.bulk_create(

@@ -1,7 +1,6 @@
 """Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
 
 from portal.submissions.actions.attempts import publish_sources, rejudge, store_sources, submit_attempts
-from portal.submissions.actions.dispatching import dispatch_once
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
@@ -9,20 +8,16 @@ from portal.submissions.actions.submitting import (
     queue_evaluation,
     set_visibility,
 )
-from portal.submissions.actions.sweeping import renew_revisions, sweep
 
 __all__ = [
     "cancel_evaluation",
     "create_submission",
-    "dispatch_once",
     "publish_sources",
     "queue_evaluation",
     "record_delivery",
     "record_progress",
     "rejudge",
-    "renew_revisions",
     "set_visibility",
     "store_sources",
     "submit_attempts",
-    "sweep",
 ]

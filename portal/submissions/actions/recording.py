@@ -14,9 +14,8 @@ from django.db.models import QuerySet
 from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS
-from portal.ranking import actions as ranking
-from portal.runs import events as runs
 from portal.submissions import queries
+from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, State
 
 logger = logging.getLogger(__name__)
@@ -41,8 +40,8 @@ def record_progress(progress: Progress, now: datetime) -> bool:
 def record_delivery(delivery: Delivery, now: datetime) -> bool:
     """Record the report that a node delivers under its lease; returns whether it counted.
 
-    Keeps the report, ends the evaluation or queues it again after a failure of ours, and renews the author's standing,
-    all in one transaction.
+    Keeps the report, ends the evaluation or queues it again after a failure of ours, and tells `evaluation_ended`, all
+    in one transaction.
     """
     report = delivery.report
     with transaction.atomic():
@@ -135,9 +134,6 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         stage_fraction=None,
     )
     if moved:
-        evaluation.refresh_from_db()
-        if evaluation.submission.is_attempt:
-            runs.note_end(evaluation)
-        else:
-            ranking.update_standing(evaluation)
+        evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
+        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
     return bool(moved)

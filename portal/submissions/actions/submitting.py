@@ -16,8 +16,8 @@ from portal.catalog import queries as catalog
 from portal.nodes import messages
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
-from portal.runs import events as runs
 from portal.submissions import queries
+from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.schema import Problem
@@ -137,8 +137,8 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
                 remedy="There is nothing left to cancel; submit again to have it judged anew.",
                 status=409,
             )
-        evaluation.refresh_from_db()
-        runs.note_end(evaluation)
+        evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
+        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))

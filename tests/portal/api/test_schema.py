@@ -24,10 +24,11 @@ from portal.accounts.models import TokenScope
 from portal.accounts.organisations import create_organisation
 from portal.api.reference import operations
 from portal.api.schema import document
+from portal.exports import files
 from portal.runs import actions as runs
-from portal.runs import export_files
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
+from portal.webhooks import actions as webhooks
 from portal.wsgi import application
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
@@ -107,9 +108,11 @@ def seeded(alice, bob, node, now, exports_here):
     published = make_run(alice, model="older")
     end(add(published, line()).results[0].attempt, node)
     runs.publish_run(published, by=alice, sources="public")
-    export_files.make(now=now)
+    files.make(now=now)
     invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
-    webhook = runs.add_webhook(run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice)
+    webhook = webhooks.add_webhook(
+        run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice
+    )
     completed = run.events.create(kind="run.completed")
     delivery = webhook.deliveries.create(event=completed, state="given_up", next_try_at=None)
     _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)

@@ -36,7 +36,7 @@ def test_public_pages_open_without_an_account(client, address):
 @pytest.mark.django_db
 @pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
 def test_every_problem_has_its_page(client, slug):
-    page = client.get(reverse("catalog:problem", args=[slug])).content.decode()
+    page = client.get(reverse("explorer:problem", args=[slug])).content.decode()
     problem = registry.get(slug)
     assert all(f"<code>{argument.name}</code>" in page for argument in problem.arguments)
     assert "Floors: how fast a call could be at best" in page

@@ -12,7 +12,8 @@ django.setup()
 from django.utils import timezone  # noqa: E402 - after the set-up
 
 from evaluator.contract import Assignment  # noqa: E402
-from portal.submissions import actions  # noqa: E402
+from portal.dispatcher.dispatching import dispatch_once  # noqa: E402
+from portal.dispatcher.sweeping import sweep  # noqa: E402
 
 
 def send(node: str, assignment: Assignment, *, valid_for_s: int) -> None:
@@ -21,8 +22,8 @@ def send(node: str, assignment: Assignment, *, valid_for_s: int) -> None:
     print(node, assignment.slot, assignment.request.evaluation_id, assignment.lease)  # noqa: T201
 
 
-actions.sweep(timezone.now())  # opens the connection and loads what is loaded once
+sweep(timezone.now())  # opens the connection and loads what is loaded once
 print("ready", flush=True)  # noqa: T201
 sys.stdin.readline()
-while actions.dispatch_once(timezone.now(), send=send):
+while dispatch_once(timezone.now(), send=send):
     pass

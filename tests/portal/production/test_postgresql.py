@@ -29,6 +29,10 @@ def test_races_end_on_postgresql_as_they_do_on_sqlite(postgres):
     run_tests_on(postgres, "races", "tests/portal/test_races.py", "tests/portal/test_reports.py")
 
 
+def test_webhooks_survive_the_upgrade_on_postgresql(postgres):
+    run_tests_on(postgres, "upgrade", "tests/portal/webhooks/test_upgrade.py")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_whole_site_works_on_postgresql(postgres):

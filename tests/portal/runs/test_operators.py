@@ -5,9 +5,9 @@ from django.contrib.admin.models import LogEntry
 from django.utils import timezone
 
 from evaluator.contract import Verdict
+from portal.dispatcher.dispatching import dispatch_once
 from portal.runs import actions
 from portal.runs.models import Attempt
-from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, ProfileSwitch, State
 from portal.submissions.queries import queue_order
 from tests.portal.factories import submit
@@ -87,4 +87,4 @@ def test_a_paused_queue_gives_out_no_work(as_operator, alice, node):
     as_operator.post("/admin/submissions/profileswitch/add/", {"profile": "cpux2", "is_paused": "on", "note": "repair"})
     assert ProfileSwitch.objects.get().profile == "cpux2"
     assert not queue_order("cpux2").exists()
-    assert submissions.dispatch_once(timezone.now(), send=lambda *_, **__: None) == 0
+    assert dispatch_once(timezone.now(), send=lambda *_, **__: None) == 0

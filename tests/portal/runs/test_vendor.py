@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from portal.accounts.organisations import create_organisation, home_of
-from portal.runs import export_files
+from portal.exports import files
 from portal.runs.models import Attempt, Run
 from problems import registry
 from tests.portal.api.problem import problem_of
@@ -303,10 +303,10 @@ def test_exports_say_the_same_in_every_format_and_nothing_that_is_not_public(
     [row] = rows_of(alices, f"/api/v1/runs/{run.pk}/export/")
     assert (row["problem"], row["verdict"], row["score_low"], row["cost_usd"]) == ("allreduce", "PASSED", 1.5, 0.25)
     tables = ("leaderboards", "models", "runs", "attempts", "evaluations")
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 0, 0, 0, 0]
     alices.post(f"/api/v1/runs/{run.pk}/publish/", {"sources": "public"}, format="json")
-    export_files.make(now=timezone.now())
+    files.make(now=timezone.now())
     assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 1, 1, 1, 1]
     table = b"".join(anonymous.get("/api/v1/exports/models/?format=csv")).decode()
     assert "'=HYPERLINK" in table

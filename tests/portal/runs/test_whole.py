@@ -5,8 +5,9 @@ import json
 import pytest
 
 from portal.runs import actions, queries
+from portal.webhooks import actions as webhooks
 from tests.portal.runs.rows import add, line, make_run
-from tests.portal.runs.test_webhooks import listener  # noqa: F401 - a fixture
+from tests.portal.webhooks.test_webhooks import listener  # noqa: F401 - a fixture
 from tests.stack import wait_until
 
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
@@ -16,7 +17,7 @@ WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 def test_a_run_is_judged_told_and_published(stack, alice, listener):  # noqa: F811 - the fixture
     stack.start_all()
     run = make_run(alice)
-    actions.add_webhook(run.model.organisation, url=listener.url, events=["run.completed", "attempt.ended"], by=alice)
+    webhooks.add_webhook(run.model.organisation, url=listener.url, events=["run.completed", "attempt.ended"], by=alice)
     add(run, line(), line(sample=1, source=WRONG, mode="check"), line("allgather", source=""))
     wait_until(lambda: not queries.counts(run)[1], what=f"both are judged\n{stack.log('alpha')}", seconds=120)
     results = dict(run.attempts.values_list("key", "verdict"))

@@ -1,0 +1,54 @@
+"""What boards and charts keep of an evaluation per size: times, speedup with interval, and distance to the floor."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from evaluator.contract import SizeTiming, Timing
+from evaluator.judging.statistics import interval
+
+
+class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
+    """One size of an accepted evaluation: median times in microseconds, and the speedup with its interval."""
+
+    size: str
+    time_us: float
+    baseline_us: float
+    floor_us: float | None
+    score: float
+    low: float
+    high: float
+
+    @property
+    def utilisation(self) -> float | None:
+        """Floor over time: 1 is the roofline; None where no floor applies."""
+        return self.floor_us / self.time_us if self.floor_us is not None else None
+
+
+def size_times(timing: Timing) -> tuple[SizeTime, ...]:
+    """What `timing` says of every size."""
+    return tuple(_size_time(size) for size in timing.sizes)
+
+
+def _size_time(size: SizeTiming) -> SizeTime:
+    found = interval(size.ratios)
+    return SizeTime(
+        size=size.size,
+        time_us=size.candidate.median_us,
+        baseline_us=size.baseline.median_us,
+        floor_us=size.floor_us,
+        score=found.score,
+        low=found.low,
+        high=found.high,
+    )
+
+
+def to_stored(times: Iterable[SizeTime]) -> list[Any]:
+    """`times` as the database keeps them."""
+    return [msgspec.to_builtins(time) for time in times]
+
+
+def from_stored(stored: Sequence[Any]) -> tuple[SizeTime, ...]:
+    """The reverse of `to_stored`."""
+    return msgspec.convert(tuple(stored), tuple[SizeTime, ...])

@@ -1,0 +1,1 @@
+"""The queue between submissions and nodes: rows are leased to free slots, heartbeats keep leases, lost ones end."""

@@ -1,0 +1,63 @@
+"""The dispatcher: gives queued evaluations to free slots and ends leases that nobody keeps alive."""
+
+import logging
+import signal
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import InterfaceError, OperationalError, close_old_connections
+from django.utils import timezone
+
+from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.sweeping import renew_revisions, sweep
+from portal.exports.files import keep_exports_fresh
+from portal.webhooks.sender import WebhookSender
+
+logger = logging.getLogger(__name__)
+
+SWEEP_EVERY_S = 2.0
+EXPORT_END_S = 5.0
+
+
+class Command(BaseCommand):
+    """`manage.py dispatch`: runs until SIGTERM; several may run at once."""
+
+    help = "Send queued evaluations to free slots until told to end. Several may run at once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """How often to look."""
+        parser.add_argument("--interval", type=float, default=0.3, help="seconds between two looks (default 0.3)")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Look, send, wait."""
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
+        threading.Thread(target=WebhookSender().run, args=(stop,), daemon=True).start()
+        exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
+        exporting.start()
+        try:
+            since_sweep = SWEEP_EVERY_S
+            while not stop.is_set():
+                since_sweep = self._look(since_sweep) + options["interval"]
+                stop.wait(options["interval"])
+        finally:
+            stop.set()
+            # It has a process of its own to end.
+            exporting.join(EXPORT_END_S)
+
+    def _look(self, since_sweep: float) -> float:
+        close_old_connections()
+        try:
+            if since_sweep >= SWEEP_EVERY_S:
+                sweep(timezone.now())
+                renew_revisions()
+                since_sweep = 0.0
+            dispatch_once(timezone.now())
+        except (OperationalError, InterfaceError) as error:
+            # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
+            logger.warning("the database does not answer: %s", error)
+        return since_sweep

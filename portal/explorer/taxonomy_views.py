@@ -1,0 +1,68 @@
+"""The taxonomy browser."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evaluator.contract import Primitive
+from evaluator.hardware.profiles import profiles
+from portal.catalog import facets, patterns
+from portal.explorer import taxonomy
+from portal.explorer.taxonomy import Quantity
+from portal.ranking.leaders import Leader, leaders, profiles_by_speed
+from portal.refusals import Refusal
+from problems import registry
+from problems.taxonomy import Communication
+
+
+@require_safe
+def browser(request: HttpRequest) -> HttpResponse:
+    """Block by parallelism, narrowed by the other facets; the patterns of communication; the transformer."""
+    quantity = Quantity(_known(request, "quantity", [value.value for value in Quantity]) or Quantity.COUNT)
+    profile = _known(request, "profile", list(profiles()))
+    primitive = _known(request, "primitive", list(Primitive))
+    chosen = {facet.name: request.GET.get(facet.name, "") for facet in taxonomy.FACETS_BESIDE}
+    every = registry.problems()
+    left = facets.find(every, chosen=chosen)
+    leading = _leaders_of(profile, primitive=primitive)
+    shown = taxonomy.Shown(problems=left, leaders=leading, quantity=quantity, chosen=chosen)
+    context = {
+        "matrix": taxonomy.matrix(shown),
+        "count": len(left),
+        "total": len(every),
+        "facets": [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE],
+        "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not Quantity.COUNT,
+        "quantity": quantity,
+        "quantities": taxonomy.LABELS.items(),
+        "shades": enumerate(taxonomy.SHADE_LABELS[quantity], start=1),
+        "profile": profiles()[profile] if profile else None,
+        "profiles": profiles_by_speed(),
+        "primitive": primitive,
+        "primitives": list(Primitive),
+        "patterns": [
+            (patterns.pattern(value), sum(value in problem.communication for problem in every))
+            for value in Communication
+        ],
+        "rank_rows": patterns.rank_rows(),
+        "parts": taxonomy.transformer(every),
+        "others": taxonomy.outside_the_transformer(every),
+    }
+    return render(request, "taxonomy/browser.html", context)
+
+
+def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
+    """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem."""
+    found: dict[str, list[Leader]] = {}
+    for leader in leaders(profile=profile or None).values():
+        if not primitive or primitive in leader.primitives:
+            found.setdefault(leader.problem, []).append(leader)
+    return found
+
+
+def _known(request: HttpRequest, field: str, known: list[str]) -> str:
+    value = request.GET.get(field, "")
+    if value and value not in known:
+        message = f"The taxonomy cannot be shown by the {field} {value[:40]!r}."
+        remedy = f"Known are {', '.join(known)}."
+        raise Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
+    return value

@@ -1,0 +1,59 @@
+"""One evaluation as a file, with all that judges it again."""
+
+import io
+import json
+import zipfile
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from evaluator.contract import Backend, EvaluationRequest, Mode
+from portal.submissions.models import Evaluation
+from portal.submissions.queries import latest_report
+from problems import registry
+
+
+def bundle(evaluation: Evaluation) -> bytes:
+    """One evaluation with all that judges it again: source, request, problem, report, environment, the command."""
+    submission = evaluation.submission
+    report = latest_report(evaluation)
+    request = EvaluationRequest(
+        evaluation_id=str(evaluation.pk),
+        problem=submission.problem,
+        revision=evaluation.problem_revision,
+        source=submission.source.files,
+        backend=Backend(submission.backend),
+        profile=evaluation.profile,
+        mode=Mode(evaluation.mode),
+        attempt=evaluation.attempt,
+    )
+    is_present = _revision(submission.problem) == evaluation.problem_revision
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in submission.source.files.files:
+            archive.writestr(f"source/{file.path}", file.text)
+        archive.writestr("request.json", request.to_json())
+        if report is not None:
+            archive.writestr("report.json", report.to_json())
+            archive.writestr("environment.json", json.dumps(report.environment, indent=2) + "\n")
+        if is_present:
+            for path in sorted(registry.folder(submission.problem).glob("*.*")):
+                archive.writestr(f"problem/{path.name}", path.read_bytes())
+        context = {
+            "evaluation": evaluation,
+            "submission": submission,
+            "report": report,
+            "is_present": is_present,
+            "made_at": timezone.now(),
+            "site": settings.SITE_URL,
+        }
+        archive.writestr("README.md", render_to_string("exports/bundle.md.txt", context))
+    return buffer.getvalue()
+
+
+def _revision(slug: str) -> str | None:
+    try:
+        return registry.revision(slug)
+    except registry.UnknownProblem:
+        return None

@@ -1,0 +1,232 @@
+"""The files of public data: made beside the dispatcher every so often, and served by web processes as they are.
+
+So an anonymous download costs what reading a file costs, whatever the size of the site, and all files of one making
+fit together. The folder `settings.EXPORT_DIR` has to be the same for dispatchers and web processes.
+"""
+
+import fcntl
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from portal.exports.tables import TABLES, schema
+from portal.refusals import Refusal
+from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.tables import Table
+from problems import registry
+
+DATASET = "pkb-dataset.zip"
+EVERY = timedelta(minutes=10)
+"""How old the files are before they are made anew, unless that takes long: then 20 times as long as it takes."""
+FIRST_AFTER_S = 20.0
+"""How long a process that has just started leaves the machine to the others that start with it."""
+LOOK_EVERY_S = 5.0
+AGAIN_AFTER_S = 60.0
+"""How long to wait after the files could not be made."""
+_SHARE = 20
+_NEWEST = "newest.json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """One making of all files: where they lie, as of when, and how long it took."""
+
+    folder: Path
+    made_at: datetime
+    took_s: float
+
+    @property
+    def due_at(self) -> datetime:
+        """When the next one is due."""
+        return self.made_at + max(EVERY, timedelta(seconds=self.took_s * _SHARE))
+
+
+def newest() -> Making | None:
+    """The last making that was finished; None as well where its note cannot be read, as after a power failure."""
+    try:
+        noted = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
+        made_at = datetime.fromisoformat(noted["made_at"])
+        return Making(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def opened(name: str) -> tuple[IO[bytes], datetime]:
+    """A file of the last making, opened, and as of when it is.
+
+    Raises:
+        Refusal: nothing has been made yet (503).
+    """
+    making = newest()
+    try:
+        if making is not None:
+            return (making.folder / name).open("rb"), making.made_at
+    except FileNotFoundError:
+        _log.warning("%s is not in %s", name, settings.EXPORT_DIR)
+    raise Refusal(
+        field="",
+        value=name,
+        message="The files of public data are being made for the first time.",
+        remedy="Ask again in a minute.",
+        status=503,
+        retry_after_s=60,
+    )
+
+
+def make(*, now: datetime) -> Making | None:
+    """Make every table in every format and the data set; None where another process is at it."""
+    settings.EXPORT_DIR.mkdir(parents=True, exist_ok=True)
+    with only_one() as is_ours:
+        if not is_ours:
+            return None
+        began = time.monotonic()
+        _remove_others(newest())
+        folder = Path(tempfile.mkdtemp(dir=settings.EXPORT_DIR, prefix=f"{now:%Y%m%d-%H%M%S}-"))
+        # Made readable: web processes may run as somebody else of the same group.
+        folder.chmod(0o755)
+        try:
+            _write_all(folder, now=now)
+            making = Making(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
+            _note(making)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # a full disk is not to stay full
+            raise
+    return making
+
+
+@contextmanager
+def only_one() -> Iterator[bool]:
+    """Hold the lock of the folder, which has to be there; gives whether it is held, or another process holds it."""
+    with (settings.EXPORT_DIR / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _write_all(folder: Path, *, now: datetime) -> None:
+    counts = {}
+    for table in TABLES.values():
+        for format_name in MEDIA_TYPES:
+            counted = _Counted(table)
+            with (folder / f"{table.name}.{format_name}").open("wb") as file:
+                file.writelines(written(counted.table, format=format_name))
+            counts[table.name] = counted.rows
+    with zipfile.ZipFile(folder / DATASET, "w", zipfile.ZIP_DEFLATED) as archive:
+        for table in TABLES.values():
+            archive.write(folder / f"{table.name}.jsonl", f"{table.name}.jsonl")
+            # Compressed inside already.
+            archive.write(folder / f"{table.name}.parquet", f"{table.name}.parquet", zipfile.ZIP_STORED)
+        archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
+        archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
+        archive.writestr("README.md", _card(counts, now=now))
+
+
+class _Counted:
+    """A table that counts its rows while they are written."""
+
+    def __init__(self, table: Table) -> None:
+        self.rows = 0
+        self._entries = table.entries
+        self.table = replace(table, entries=self._counting)
+
+    def _counting(self) -> Iterator[Any]:
+        for entry in self._entries():
+            self.rows += 1
+            yield entry
+
+
+def _card(counts: Mapping[str, int], *, now: datetime) -> str:
+    tables = [(table, counts[table.name]) for table in TABLES.values()]
+    return render_to_string("exports/data_card.md.txt", {"made_at": now, "tables": tables, "site": settings.SITE_URL})
+
+
+def _problems() -> Iterator[dict[str, Any]]:
+    for problem in registry.problems():
+        yield {
+            "number": problem.number,
+            "problem": problem.slug,
+            "title": problem.title,
+            "summary": problem.summary,
+            "revision": registry.revision(problem.slug),
+            "signature": problem.signature,
+            "parallelism": [value.value for value in problem.parallelism],
+            "communication": [value.value for value in problem.communication],
+            "block": problem.block.value,
+            "stage": [value.value for value in problem.stage],
+            "domain": problem.domain.value,
+        }
+
+
+def _note(making: Making) -> None:
+    # Beside its place and then moved: whoever reads it finds the old one or the new one.
+    beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
+    noted = {"folder": making.folder.name, "made_at": making.made_at.isoformat(), "took_s": making.took_s}
+    beside.write_text(json.dumps(noted))
+    beside.replace(settings.EXPORT_DIR / _NEWEST)
+
+
+def _remove_others(making: Making | None) -> None:
+    """Remove every folder but that of `making`: older ones, and what a making left behind that was killed.
+
+    So each making is kept till the one after the next begins: whoever had found its address reads on.
+    """
+    for folder in settings.EXPORT_DIR.iterdir():
+        if folder.is_dir() and (making is None or folder != making.folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep_exports_fresh(stop: threading.Event) -> None:
+    """Have the files made whenever they are due, until told to stop: the body of a thread.
+
+    In a process of its own, at low priority: neither its work nor the libraries that Parquet needs are the caller's.
+    """
+    stop.wait(FIRST_AFTER_S)
+    while not stop.is_set():
+        try:
+            if _is_due() and not _make_apart(stop):
+                stop.wait(AGAIN_AFTER_S)
+        except OSError as error:
+            _log.error("the exports cannot be kept in %s: %s", settings.EXPORT_DIR, error)
+            stop.wait(AGAIN_AFTER_S)
+        stop.wait(LOOK_EVERY_S)
+
+
+def _is_due() -> bool:
+    making = newest()
+    if making is not None and timezone.now() < making.due_at:
+        return False
+    settings.EXPORT_DIR.mkdir(parents=True, exist_ok=True)
+    with only_one() as is_ours:
+        return is_ours
+
+
+def _make_apart(stop: threading.Event) -> bool:
+    command = ["nice", "-n", "15", sys.executable, str(settings.BASE_DIR / "manage.py"), "make_exports"]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - nothing in it comes from outside
+    while child.poll() is None:
+        if stop.wait(0.2):
+            child.terminate()
+            child.wait()
+    if child.returncode and not stop.is_set():
+        _log.error("the exports could not be made: make_exports ended with %s", child.returncode)
+    return child.returncode == 0

@@ -1,0 +1,22 @@
+"""Makes the files of public data, as the dispatcher has it done every so often."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from portal.exports import files
+
+
+class Command(BaseCommand):
+    """`manage.py make_exports`."""
+
+    help = "Make the files of public data that /api/v1/exports/ serves."
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        """Make them, and say where they are."""
+        making = files.make(now=timezone.now())
+        if making is None:
+            self.stdout.write("another process is making them")
+        else:
+            self.stdout.write(f"{making.folder}, in {making.took_s:.1f} s")

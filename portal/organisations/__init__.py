@@ -1,0 +1,1 @@
+"""The pages of organisations: their people, what they use, their webhooks."""

@@ -1,0 +1,206 @@
+"""The pages of organisations: people and invitations, what they use of their quota, webhooks and their logs."""
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.accounts import memberships
+from portal.accounts.identity import signed_in
+from portal.accounts.models import Organisation, Role
+from portal.accounts.organisations import get_organisation, own_organisations, role_in
+from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
+from portal.runs import quotas
+from portal.runs.queries import visible_runs
+from portal.webhooks import actions, queries
+from portal.webhooks.models import Webhook
+
+LOGGED = 50
+"""Deliveries on one page of a webhook's log."""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def index(request: HttpRequest) -> HttpResponse:
+    """The reader's organisations and what they are invited to, and the form of a new one."""
+    user = signed_in(request)
+    form = OrganisationForm(request.POST or None)
+    made = form.create(user) if form.is_valid() else None
+    if made is not None:
+        messages.success(request, f"{made.name} is there. Invite others below, or make its first run.")
+        return redirect("organisations:organisation", made.slug)
+    context = {
+        "form": form,
+        "rows": [(own, role_in(user, own)) for own in own_organisations(user)],
+        "invitations": list(memberships.open_invitations(user)),
+    }
+    return render(request, "organisations/index.html", context, status=form.status if form.errors else 200)
+
+
+@require_safe
+@never_cache
+@login_required
+def organisation(request: HttpRequest, slug: str) -> HttpResponse:
+    """One organisation, for those who belong to it."""
+    return _page(request, get_organisation(signed_in(request), slug))
+
+
+def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpResponse:
+    user, now = signed_in(request), timezone.now()
+    role = role_in(user, chosen)
+    context = {
+        "organisation": chosen,
+        "role": role,
+        "is_owner": role == Role.OWNER or user.is_staff,
+        "members": list(chosen.memberships.select_related("user")),
+        "sent": list(memberships.sent_invitations(chosen)),
+        "quota": quotas.quota_of(chosen, now=now),
+        "uses": quotas.use_by_run(chosen, now=now),
+        "webhooks": list(chosen.webhooks.filter(removed_at=None)),
+        "run_count": visible_runs(user).filter(model__organisation=chosen).count(),
+        "roles": Role.choices,
+        "invite_form": InviteForm(),
+        "webhook_form": WebhookForm(),
+        **more,
+    }
+    failed = next((form for form in more.values() if getattr(form, "errors", None)), None)
+    return render(request, "organisations/organisation.html", context, status=failed.status if failed else 200)
+
+
+@require_POST
+@login_required
+def invite(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask somebody to belong to it."""
+    chosen = get_organisation(signed_in(request), slug)
+    form = InviteForm(request.POST)
+    invitation = form.invite(chosen, by=signed_in(request)) if form.is_valid() else None
+    if invitation is None:
+        return _page(request, chosen, invite_form=form)
+    messages.success(request, f"{invitation.invited} is invited and finds that under Organisations.")
+    return redirect("organisations:organisation", slug)
+
+
+@require_POST
+@login_required
+def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
+    """Take an invitation back."""
+    chosen = get_organisation(signed_in(request), slug)
+    invitation = memberships.get_sent_invitation(chosen, invitation_id)
+    memberships.withdraw(invitation, by=signed_in(request))
+    messages.success(request, f"The invitation of {invitation.invited} is withdrawn.")
+    return redirect("organisations:organisation", slug)
+
+
+@require_POST
+@login_required
+def change_role(request: HttpRequest, slug: str) -> HttpResponse:
+    """Make somebody an owner or a member."""
+    chosen = get_organisation(signed_in(request), slug)
+    username, role = request.POST.get("username", ""), request.POST.get("role", "")
+    changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
+    messages.success(request, f"{username} is {changed.get_role_display().lower()} now.")
+    return redirect("organisations:organisation", slug)
+
+
+@require_POST
+@login_required
+def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
+    """Leave, or end somebody else's membership."""
+    user = signed_in(request)
+    chosen = get_organisation(user, slug)
+    username = request.POST.get("username", "")
+    memberships.remove_member(chosen, username=username, by=user)
+    if username == user.username:
+        messages.success(request, f"You have left {chosen.name}.")
+        return redirect("organisations:index")
+    messages.success(request, f"{username} belongs to it no more.")
+    return redirect("organisations:organisation", slug)
+
+
+@require_POST
+@login_required
+def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
+    """Belong to what one is invited to."""
+    user = signed_in(request)
+    joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
+    messages.success(request, f"You belong to {joined.name}.")
+    return redirect("organisations:organisation", joined.slug)
+
+
+@require_POST
+@login_required
+def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
+    """Do not belong to it."""
+    user = signed_in(request)
+    invitation = memberships.get_invitation(user, invitation_id)
+    memberships.decline(invitation, by=user)
+    messages.success(request, f"You have declined the invitation to {invitation.organisation.name}.")
+    return redirect("organisations:index")
+
+
+@require_POST
+@never_cache
+@login_required
+def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
+    """Add an address; its secret is shown in this one response and never again."""
+    chosen = get_organisation(signed_in(request), slug)
+    form = WebhookForm(request.POST)
+    webhook = form.add(chosen, by=signed_in(request)) if form.is_valid() else None
+    if webhook is None:
+        return _page(request, chosen, webhook_form=form)
+    return _page(request, chosen, new_webhook=webhook)
+
+
+@require_safe
+@login_required
+def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
+    """One webhook with its log."""
+    found = _webhook(request, slug, webhook_id)
+    log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
+    context = {
+        "organisation": found.organisation,
+        "webhook": found,
+        "page": Paginator(log, LOGGED).get_page(request.GET.get("page")),
+        "is_owner": role_in(signed_in(request), found.organisation) == Role.OWNER or signed_in(request).is_staff,
+        "is_left_alone": found.removed_at is None and found.failures > 0 and found.free_at > timezone.now(),
+    }
+    return render(request, "organisations/webhook.html", context)
+
+
+@require_POST
+@login_required
+def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
+    """Have a test sent."""
+    actions.try_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
+    messages.success(request, "A test is on its way; the log below says in a moment what was answered.")
+    return redirect("organisations:webhook", slug, webhook_id)
+
+
+@require_POST
+@login_required
+def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
+    """Have a delivery that was given up sent once more."""
+    delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
+    actions.send_again(delivery, by=signed_in(request))
+    messages.success(request, "It is on its way once more; the log below says in a moment what was answered.")
+    return redirect("organisations:webhook", slug, webhook_id)
+
+
+@require_POST
+@login_required
+def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
+    """Tell an address nothing any more."""
+    actions.remove_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
+    messages.success(request, "The webhook is removed; its log stays.")
+    return redirect("organisations:organisation", slug)
+
+
+def _webhook(request: HttpRequest, slug: str, webhook_id: int) -> Webhook:
+    return queries.get_webhook(get_organisation(signed_in(request), slug), webhook_id)

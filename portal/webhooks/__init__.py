@@ -1,0 +1,1 @@
+"""Webhooks of organisations: keeping them, and delivering the events of runs to them."""

@@ -1,0 +1,75 @@
+"""The threads in which webhooks are told, beside the dispatcher: so many at once, and so many for one account."""
+
+import logging
+import threading
+from collections import Counter
+
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.utils import timezone
+
+from portal.webhooks.delivering import Turn, due_turns, take_turn
+
+AT_ONCE = 16
+"""Webhooks that a process tells at the same time."""
+PER_ACCOUNT = 4
+"""How many of these may be of one account's organisations: slow receivers of one vendor leave room for the others."""
+LOOK_EVERY_S = 1.0
+logger = logging.getLogger(__name__)
+
+
+class WebhookSender:
+    """Gives webhooks their turns until told to stop."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, int] = {}
+        self._changed = threading.Condition()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a webhook is being told."""
+        return bool(self._turns)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look for what is due, every second and whenever a turn has ended."""
+        while not stop.is_set():
+            close_old_connections()
+            try:
+                self.look()
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("webhooks wait, the database does not answer: %s", error)
+            with self._changed:
+                self._changed.wait(LOOK_EVERY_S)
+
+    def look(self) -> int:
+        """Begin as many turns as there is room for; returns how many."""
+        with self._changed:
+            taken, counts = set(self._turns), Counter(self._turns.values())
+        full = [account for account, count in counts.items() if count >= PER_ACCOUNT]
+        begun, now = 0, timezone.now()
+        # More than there is room for: the first may all be of one account.
+        for turn in due_turns(now, limit=10 * AT_ONCE, without=full, busy=taken):
+            if len(taken) + begun < AT_ONCE and counts[turn.account] < PER_ACCOUNT:
+                begun += 1
+                counts[turn.account] += 1
+                self._begin(turn)
+        return begun
+
+    def _begin(self, turn: Turn) -> None:
+        with self._changed:
+            self._turns[turn.webhook_id] = turn.account
+        # A daemon: the process ends without waiting for a receiver, and what was claimed becomes free by itself.
+        threading.Thread(target=self._take, args=(turn,), daemon=True).start()
+
+    def _take(self, turn: Turn) -> None:
+        try:
+            take_turn(turn, timezone.now())
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("a webhook waits, the database does not answer: %s", error)
+        except Exception:
+            # One webhook must not end the telling of all others: its claim makes it free again by itself.
+            logger.exception("webhook %s could not be told", turn.webhook_id)
+        finally:
+            connection.close()
+            with self._changed:
+                del self._turns[turn.webhook_id]
+                self._changed.notify_all()

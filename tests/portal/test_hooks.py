@@ -1,0 +1,83 @@
+"""An evaluation ends together with all that follows from its end, or not at all."""
+
+import pytest
+from django.db import transaction
+
+from portal.hooks import Hook
+from portal.ranking.models import Standing
+from portal.submissions import actions
+from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.models import Evaluation, Report, State
+from tests.portal.factories import delivery_of, evaluation_of, submit
+
+
+@pytest.fixture
+def running(alice, node, now):
+    """An evaluation that `alpha` judges."""
+    evaluation = evaluation_of(submit(alice))
+    Evaluation.objects.filter(pk=evaluation.pk).update(
+        state=State.RUNNING, lease="lease", node=node, slot_index=0, started_at=now
+    )
+    return evaluation
+
+
+class Refuses(Exception):
+    """What a receiver raises."""
+
+
+@pytest.fixture
+def receiver():
+    """Connects a receiver of `evaluation_ended` and takes it away after the test."""
+    uids = []
+
+    def connect(function):
+        uids.append(f"test {len(uids)}")
+        evaluation_ended.connect(function, uid=uids[-1])
+
+    yield connect
+    for uid in uids:
+        evaluation_ended.disconnect(uid=uid)
+
+
+@pytest.mark.django_db
+def test_receivers_get_the_evaluation_as_it_ended(running, now, receiver):
+    heard = []
+    receiver(heard.append)
+    assert actions.record_delivery(delivery_of(running), now)
+    running.refresh_from_db()
+    assert heard == [EvaluationEnded(evaluation=running)]
+    assert (heard[0].evaluation.state, heard[0].evaluation.verdict) == (State.FINISHED, "PASSED")
+
+
+@pytest.mark.django_db
+def test_a_cancelled_evaluation_is_told_of_too(alice, running, receiver):
+    states = []
+    receiver(lambda ended: states.append(ended.evaluation.state))
+    actions.cancel_evaluation(running, by=alice)
+    assert states == [State.CANCELLED]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_fails_takes_the_end_back_and_is_heard(running, now, receiver):
+    def refuse(ended: EvaluationEnded) -> None:
+        raise Refuses(str(ended.evaluation.pk))
+
+    receiver(refuse)
+    with pytest.raises(Refuses):
+        actions.record_delivery(delivery_of(running), now)
+    running.refresh_from_db()
+    assert running.state == State.RUNNING
+    assert not Report.objects.exists()
+    assert not Standing.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_told_outside_a_transaction():
+    hook: Hook[str] = Hook()
+    heard: list[str] = []
+    hook.connect(heard.append, uid="a test")
+    with pytest.raises(transaction.TransactionManagementError):
+        hook.tell("too early")
+    with transaction.atomic():
+        hook.tell("in time")
+    assert heard == ["in time"]

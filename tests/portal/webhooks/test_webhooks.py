@@ -1,0 +1,447 @@
+"""Webhooks against a real listener: signed, tried again, given up, logged."""
+
+import hashlib
+import hmac
+import json
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from threading import Event, Thread
+
+import pytest
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.refusals import Refusal
+from portal.webhooks import actions, posting, sender
+from portal.webhooks.delivering import BACK_OFF_S, HEARD_WITHIN, deliver_due, due_turns, take_turn
+from portal.webhooks.models import Webhook, WebhookDelivery
+from portal.webhooks.posting import is_public
+from portal.webhooks.sender import WebhookSender
+from tests.portal.api.problem import problem_of
+from tests.portal.runs.rows import add, end, join, line, make_run
+from tests.stack import wait_until
+
+pytestmark = pytest.mark.django_db
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what it hears and answers with the server's `status`."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.heard.append((self.headers, body))
+        if self.server.trickles:
+            self.go_on()
+            return
+        self.send_response(self.server.status, self.server.reason)
+        self.send_header("Location", "http://127.0.0.1:1/")
+        self.end_headers()
+
+    def go_on(self):
+        """Say `100 Continue`, after which a client reads on, until the client has gone."""
+        self.connection.settimeout(0.02)
+        while True:
+            try:
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if self.connection.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def listener():
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        server.heard, server.status, server.reason, server.trickles = [], 204, None, False
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        server.url = f"http://127.0.0.1:{server.server_port}/hook?for=pkb"
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def told(alice, node, listener, settings):
+    """A webhook of alice's organisation, and a run of which it is to be told one thing."""
+    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = True
+    run = make_run(alice)
+    webhook = actions.add_webhook(run.model.organisation, url=listener.url, events=["run.completed"], by=alice)
+    end(add(run, line()).results[0].attempt, node)
+    return webhook, run
+
+
+def test_an_event_is_told_once_and_signed(told, listener):
+    webhook, run = told
+    assert deliver_due(timezone.now()) == 1
+    assert deliver_due(timezone.now() + timedelta(days=1)) == 0
+    [(headers, body)] = listener.heard
+    stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
+    expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert value == expected
+    assert headers["X-Pkb-Event"] == "run.completed"
+    assert json.loads(body)["run"] == str(run.pk)
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("delivered", 1, 204)
+
+
+def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listener):
+    listener.status = 500
+    now = timezone.now()
+    for number, wait in enumerate((*BACK_OFF_S, None), start=1):
+        assert deliver_due(now) == 1
+        delivery = WebhookDelivery.objects.get()
+        assert (delivery.tries, delivery.answer_status) == (number, 500)
+        if wait is not None:
+            assert delivery.state == "waiting"
+            assert timedelta(seconds=wait - 60) < delivery.next_try_at - timezone.now() <= timedelta(seconds=wait)
+            now = delivery.next_try_at
+    assert (delivery.state, delivery.next_try_at) == ("given_up", None)
+    # The same delivery has the same name in every try, so that a receiver can tell.
+    assert len({headers["X-Pkb-Delivery"] for headers, _ in listener.heard}) == 1
+
+
+def test_a_redirect_is_not_followed(told, listener):
+    listener.status = 302
+    deliver_due(timezone.now())
+    assert len(listener.heard) == 1
+    assert WebhookDelivery.objects.get().error == "answered 302 Found"
+
+
+def test_addresses_inside_the_operators_network_are_not_told(told, listener, settings):
+    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
+    webhook, _ = told
+    type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
+    deliver_due(timezone.now())
+    assert listener.heard == []
+    assert WebhookDelivery.objects.get().error == "127.0.0.1 does not lead to a public address"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.1.2.3", "169.254.169.254", "224.0.0.1", "::1", "::127.0.0.1", "::ffff:10.0.0.1", "fe80::1"),
+        *("fec0::1", "fd00::1", "ff0e::1", "64:ff9b::7f00:1", "2002:7f00:1::"),
+    ],
+)
+def test_an_address_that_leads_inside_is_not_public_however_written(address):
+    assert not is_public(address)
+    assert is_public("1.1.1.1")
+    assert is_public("2606:4700:4700::1111")
+
+
+def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, listener):
+    """`a..b` is no name that IDNA can write, which is neither an OSError nor an HTTP error."""
+    webhook, _ = told
+    webhook.url = "https://a..b/"
+    webhook.save()
+    assert deliver_due(timezone.now()) == 1
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries) == ("waiting", 1)
+    assert "label" in delivery.error
+
+
+def test_what_the_far_end_writes_is_kept_without_control_characters(told, listener):
+    """PostgreSQL takes no NUL in a text."""
+    listener.status, listener.reason = 500, "no\0\x1b[31m"
+    deliver_due(timezone.now())
+    assert WebhookDelivery.objects.get().error == "answered 500 no??[31m"
+
+
+def test_an_answer_that_trickles_in_is_cut_off(told, listener, monkeypatch):
+    monkeypatch.setattr(posting, "WHOLE_TRY_S", 0.2)
+    listener.trickles = True
+    deliver_due(timezone.now())
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("waiting", 1, None)
+
+
+def test_a_claim_that_came_to_nothing_is_due_again(told, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(posting, "post", dies)
+    now = timezone.now()
+    [turn] = due_turns(now, limit=10)
+    with pytest.raises(KeyboardInterrupt):
+        take_turn(turn, now)
+    assert take_turn(turn, now) == 0
+    assert due_turns(now, limit=10) == []
+    assert len(due_turns(now + timedelta(seconds=61), limit=10)) == 1
+
+
+def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, listener, node):
+    webhook, run = told
+    listener.status = 500
+    end(add(run, line(sample=1)).results[0].attempt, node)
+    now = timezone.now()
+    # Two deliveries are due, and one failure is enough to know.
+    assert deliver_due(now) == 1
+    assert deliver_due(now + timedelta(seconds=5)) == 0
+    listener.status = 204
+    assert deliver_due(now + timedelta(seconds=60)) == 2
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+    assert set(webhook.deliveries.values_list("state", flat=True)) == {"delivered"}
+
+
+def test_what_nobody_heard_within_a_day_is_given_up_without_trying_each(told, listener):
+    WebhookDelivery.objects.update(created_at=timezone.now() - HEARD_WITHIN - timedelta(minutes=1))
+    assert deliver_due(timezone.now()) == 0
+    delivery = WebhookDelivery.objects.get()
+    assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not heard within a day.", [])
+
+
+def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(told, alice, listener):
+    webhook, _ = told
+    listener.status = 500
+    now = timezone.now()
+    deliver_due(now)
+    delivery = actions.try_webhook(webhook, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(webhook, by=alice)
+    assert refused.value.status == 409
+    assert deliver_due(now + timedelta(seconds=1)) == 1
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.tries, delivery.answer_status) == ("given_up", 1, 500)
+    headers, body = listener.heard[-1]
+    assert headers["X-Pkb-Event"] == json.loads(body)["kind"] == "webhook.test"
+    webhook.refresh_from_db()
+    assert webhook.failures == 1
+    # One that is heard shows that the address answers again, and what waits follows.
+    listener.status = 204
+    actions.try_webhook(webhook, by=alice)
+    assert deliver_due(now + timedelta(seconds=2)) == 1
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+    assert deliver_due(now + timedelta(seconds=60)) == 1
+
+
+class Silent(BaseHTTPRequestHandler):
+    """Keeps whoever asks waiting until the server is let go."""
+
+    def do_POST(self):
+        self.server.asked.append(self.path)
+        self.server.let_go.wait(30)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def silent():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        server.asked, server.let_go = [], Event()
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.let_go.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node, listener, silent):
+    """All that one account may have told at once is stuck, and another account's webhook is told all the same."""
+    _, run = told
+    Webhook.objects.all().delete()
+    organisation = run.model.organisation
+    for number in range(sender.PER_ACCOUNT + 2):
+        url = f"http://127.0.0.1:{silent.server_port}/{number}"
+        actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
+    end(add(run, line(sample=1)).results[0].attempt, node)
+    telling = WebhookSender()
+    assert telling.look() == sender.PER_ACCOUNT
+    wait_until(lambda: len(silent.asked) == sender.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
+
+    carol = User.objects.create_user("carol")
+    hers = make_run(carol)
+    actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
+    end(add(hers, line()).results[0].attempt, node)
+    assert telling.look() == 1
+    wait_until(lambda: WebhookDelivery.objects.filter(state="delivered").exists(), what="carol's is told", seconds=20)
+    assert len(listener.heard) == 1
+    assert telling.look() == 0
+    silent.let_go.set()
+    wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
+
+
+def test_whoever_has_much_to_be_told_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
+    """A receiver that takes its time, with a long row of old events, keeps nobody from their turn."""
+    busy, _ = told
+    now = timezone.now()
+    carol = User.objects.create_user("carol")
+    hers = make_run(carol)
+    quiet = actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
+    end(add(hers, line()).results[0].attempt, node)
+    Webhook.objects.filter(pk=busy.pk).update(free_at=now - timedelta(seconds=1))
+    WebhookDelivery.objects.filter(webhook=busy).update(next_try_at=now - timedelta(hours=1))
+    WebhookDelivery.objects.filter(webhook=quiet).update(next_try_at=now - timedelta(seconds=30))
+    Webhook.objects.filter(pk=quiet.pk).update(free_at=now - timedelta(hours=2))
+    assert [turn.webhook_id for turn in due_turns(now, limit=2)] == [quiet.pk, busy.pk]
+
+
+@pytest.fixture
+def given_up(told, listener):
+    """A delivery that nobody took in any of its tries, with a receiver that would take it now."""
+    listener.status = 500
+    now = timezone.now()
+    for wait in (0, *BACK_OFF_S):
+        now += timedelta(seconds=wait + 1)
+        deliver_due(now)
+    delivery = WebhookDelivery.objects.get()
+    assert (delivery.state, len(listener.heard)) == ("given_up", len(BACK_OFF_S) + 1)
+    listener.status = 204
+    return delivery
+
+
+def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_its_own(
+    told, given_up, alice, listener
+):
+    webhook, _ = told
+    webhook.refresh_from_db()
+    assert webhook.free_at > timezone.now()
+    again = actions.send_again(given_up, by=alice)
+    assert deliver_due(timezone.now()) == 1
+    (first, first_body), (headers, body) = listener.heard[0], listener.heard[-1]
+    assert headers["X-Pkb-Delivery"] == str(again.pk) != first["X-Pkb-Delivery"]
+    assert (headers["X-Pkb-Event"], body) == (first["X-Pkb-Event"], first_body)
+    stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
+    expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert value == expected
+    again.refresh_from_db()
+    given_up.refresh_from_db()
+    assert (again.state, again.tries, again.answer_status) == ("delivered", 1, 204)
+    assert (given_up.state, given_up.tries) == ("given_up", len(BACK_OFF_S) + 1)
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
+
+
+def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up, alice, listener):
+    listener.status = 500
+    failures = Webhook.objects.get().failures
+    again = actions.send_again(given_up, by=alice)
+    assert deliver_due(timezone.now()) == 1
+    again.refresh_from_db()
+    assert (again.state, again.tries) == ("given_up", 1)
+    assert Webhook.objects.get().failures == failures
+    with pytest.raises(Refusal, match=f"sent again already, as {again.pk}") as refused:
+        actions.send_again(given_up, by=alice)
+    assert refused.value.status == 409
+    third = actions.send_again(again, by=alice)
+    assert third.again_of == again
+
+
+def test_only_what_was_given_up_is_sent_again(told, alice, listener):
+    webhook, _ = told
+    delivery = WebhookDelivery.objects.get()
+    with pytest.raises(Refusal, match="still being tried"):
+        actions.send_again(delivery, by=alice)
+    deliver_due(timezone.now())
+    with pytest.raises(Refusal, match="was heard"):
+        actions.send_again(delivery, by=alice)
+    listener.status = 500
+    test = actions.try_webhook(webhook, by=alice)
+    deliver_due(timezone.now())
+    with pytest.raises(Refusal, match="A test is not sent again") as refused:
+        actions.send_again(test, by=alice)
+    assert refused.value.status == 409
+    assert WebhookDelivery.objects.count() == 2
+
+
+def test_owners_and_operators_alone_have_it_sent_again(told, given_up, alice, bob, operator):
+    _, run = told
+    join(run.model.organisation, bob, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.send_again(given_up, by=bob)
+    assert refused.value.status == 403
+    assert actions.send_again(given_up, by=operator).state == "waiting"
+
+
+def test_tests_and_what_is_sent_again_count_together_and_a_removed_webhook_hears_neither(
+    told, given_up, alice, monkeypatch
+):
+    webhook, _ = told
+    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
+    test = actions.try_webhook(webhook, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.send_again(given_up, by=alice)
+    assert refused.value.status == 429
+    test.delete()
+    again = actions.send_again(given_up, by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(webhook, by=alice)
+    assert refused.value.status == 429
+    actions.remove_webhook(webhook, by=alice)
+    again.refresh_from_db()
+    assert again.state == "given_up"
+    with pytest.raises(Refusal, match="was removed"):
+        actions.send_again(again, by=alice)
+
+
+def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listener):
+    webhook, run = told
+    address = f"/api/v1/organisations/{run.model.organisation.slug}/webhooks/{webhook.pk}/deliveries/"
+    answer = alices.post(f"{address}{given_up.pk}/send-again/")
+    assert answer.status_code == 202, answer.content
+    assert (answer.json()["again_of"], answer.json()["state"]) == (str(given_up.pk), "waiting")
+    assert deliver_due(timezone.now()) == 1
+    assert [(entry["id"], entry["state"], entry["again_of"]) for entry in alices.get(address).json()] == [
+        (answer.json()["id"], "delivered", str(given_up.pk)),
+        (str(given_up.pk), "given_up", None),
+    ]
+    problem_of(alices.post(f"{address}{given_up.pk}/send-again/"), status=409, field="delivery")
+    problem_of(alices.post(f"{address}{run.pk}/send-again/"), status=404, field="delivery")
+    problem_of(bobs.post(f"{address}{given_up.pk}/send-again/"), status=404, field="organisation")
+
+
+def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
+    webhook, _ = told
+    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
+    actions.try_webhook(webhook, by=alice)
+    other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
+    with pytest.raises(Refusal) as refused:
+        actions.try_webhook(other, by=alice)
+    assert refused.value.status == 429
+
+
+def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
+    actions.remove_webhook(told[0], by=alice)
+    assert deliver_due(timezone.now()) == 0
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://0*",
+        "https://a:99999/",
+        "https://a\n",
+        "ftp://a/",
+        "https://user:pw@a/",
+        "https://",
+        "https://a/#x",
+        "https://a b/",
+        "x",
+    ],
+)
+def test_what_is_no_address_is_refused(told, alice, url):
+    with pytest.raises(Refusal) as refused:
+        actions.add_webhook(told[0].organisation, url=url, events=["run.completed"], by=alice)
+    assert refused.value.field == "url"
+
+
+@pytest.mark.parametrize("url", ["https://a.example", "https://[2606:4700::1]:65001/x?y=%20", "http://127.0.0.1:1/?q"])
+def test_an_ordinary_address_is_taken(told, alice, url):
+    assert actions.add_webhook(told[0].organisation, url=url, events=["run.completed"], by=alice).url == url
+
+
+def test_members_who_do_not_own_add_no_webhooks(told, bob):
+    with pytest.raises(Refusal) as refused:
+        actions.add_webhook(told[0].organisation, url="https://a/", events=["run.completed"], by=bob)
+    assert refused.value.status == 403
