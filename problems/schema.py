@@ -251,7 +251,7 @@ def any_world_size(world_size: int) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One of the 87 tasks: everything the site shows and the judge decides by, without importing torch."""
+    """One task: everything the site shows and the judge decides by, without importing torch."""
 
     number: int
     slug: str
