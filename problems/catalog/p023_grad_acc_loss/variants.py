@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p023_grad_acc_loss.reference import solution
+from problems.rank_parts import added_backwards, all_gathered
 
 Scalars = tuple[Tensor, Tensor, Tensor]
 
@@ -41,11 +42,7 @@ def gathered(
 ) -> Scalars:
     """Gathers rounded sums and adds them in the run's dtype, last rank first."""
     own = _weighted(loss, local_valid_tokens).to(loss.dtype)
-    sums = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(sums, own)
-    total = sums.pop()
-    while sums:
-        total = total + sums.pop()
+    total = added_backwards(all_gathered(own))
     gradient = _gradient(local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
     return total / global_valid_tokens, total, gradient
 

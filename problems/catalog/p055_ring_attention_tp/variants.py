@@ -5,15 +5,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p055_ring_attention_tp.reference import solution as _reference
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
 
 
 def _gathered(tensor: Tensor, group: Group) -> Tensor:
     """All context ranks' positions (dimension 1)."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts, dim=1)
+    return torch.cat(all_gathered(tensor, group), dim=1)
 
 
 def _context(hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, own: slice, unseen: int = 0) -> Tensor:
@@ -70,8 +69,7 @@ def heads_exchanged(
     heads, own = num_heads // dist.get_world_size(tp_group), _own(hidden_states, cp_group)
     context = _context(_gathered(hidden_states, cp_group), w_qkv, heads, softmax_scale, own=own)
     context = context.to(hidden_states.dtype).contiguous()
-    pair = [torch.empty_like(context) for _ in range(dist.get_world_size(tp_group))]
-    dist.all_gather(pair, context, group=tp_group)
+    pair = all_gathered(context, tp_group)
     weights = [torch.empty_like(w_o) for _ in pair]
     dist.all_gather(weights, w_o, group=tp_group)
     return torch.cat(pair, dim=2) @ torch.cat(weights, dim=1).T

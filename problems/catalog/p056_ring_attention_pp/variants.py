@@ -5,15 +5,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p056_ring_attention_pp.reference import solution as _reference
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
 
 
 def _gathered(tensor: Tensor, group: Group) -> Tensor:
     """All context ranks' positions (dimension 1)."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts, dim=1)
+    return torch.cat(all_gathered(tensor, group), dim=1)
 
 
 def _layer(
