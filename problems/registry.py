@@ -103,8 +103,9 @@ def revision(slug: str) -> str:
 def _judged_files(problem_folder: Path) -> list[Path]:
     """The files that count by their text: the spec is one of them only where another takes constants from it."""
     judged = [problem_folder / name for name in _JUDGED_FILES]
-    uses_spec = any(f"{problem_folder.name}.spec" in path.read_text(encoding="utf-8") for path in judged)
-    return [*judged, problem_folder / "spec.py"] if uses_spec else judged
+    constants = re.compile(rf"{problem_folder.name}\.spec import (?!PROBLEM$)", re.MULTILINE)
+    uses_constants = any(constants.search(path.read_text(encoding="utf-8")) for path in judged)
+    return [*judged, problem_folder / "spec.py"] if uses_constants else judged
 
 
 def _shared_modules(paths: list[Path]) -> list[Path]:

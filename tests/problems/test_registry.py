@@ -90,13 +90,18 @@ def test_how_a_spec_is_written_statement_and_variants_leave_the_revision(copied_
     assert registry.revision("allreduce") == before
 
 
-def test_spec_that_gives_constants_to_the_inputs_counts_by_its_text_too(copied_catalog: Path):
-    slug = "torchharmonics_spherical_convolution"
+@pytest.mark.parametrize(
+    ("folder", "counts"), [("p062_torchharmonics_spherical_convolution", True), ("p004_reduce", False)]
+)
+def test_spec_counts_by_its_text_where_inputs_or_oracle_take_constants_from_it(
+    copied_catalog: Path, folder: str, *, counts: bool
+):
+    slug = folder.partition("_")[2]
     before = registry.revision(slug)
-    with (copied_catalog / f"p062_{slug}" / "spec.py").open("a") as file:
+    with (copied_catalog / folder / "spec.py").open("a") as file:
         file.write("\n")
     _forget()
-    assert registry.revision(slug) != before
+    assert (registry.revision(slug) != before) is counts
 
 
 ALLREDUCE = registry.get("allreduce")

@@ -3,16 +3,12 @@
 from problems import moe_layer_spec as moe
 from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """The layer's cost with the experts spread over all ranks."""
     return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
-
-
-def divides_experts(world_size: int) -> str | None:
-    """Every rank owns as many of the 8 experts as the others."""
-    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 experts; got {world_size}"
 
 
 def _dims(*, M: int, N: int, inter_dim: int, num_experts: int, top_k: int) -> Dims:
@@ -67,7 +63,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_experts,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks, a divisor of its 8 experts"),
     world_size_rule="2, 4 or 8",
     hops=moe.HOPS,
     counted_wire=moe.COUNTED_WIRE,

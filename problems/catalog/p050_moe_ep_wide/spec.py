@@ -10,11 +10,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
 
 
-def from_two(world_size: int) -> str | None:
-    """Two experts per rank."""
-    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
-
-
 def _dims(*, M: int, N: int, inter_dim: int, num_experts: int) -> Dims:
     return {"M": M, "N": N, "inter_dim": inter_dim, "num_experts": num_experts, "top_k": 2}
 
@@ -66,8 +61,6 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=from_two,
-    world_size_rule="any",
     hops=moe.HOPS,
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
