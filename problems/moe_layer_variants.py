@@ -113,6 +113,10 @@ def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()
     return program
 
 
+def all_ranks(_num_experts: int) -> None:
+    """The group where all ranks own experts: the world."""
+
+
 def honest(names: Sequence[str], group_of: GroupOf) -> dict[str, Program]:
     """Two programs that must pass."""
     return {"networks_moved": networks_moved(names, group_of), "tokens_moved": tokens_moved(names, group_of)}
