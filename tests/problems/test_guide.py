@@ -4,6 +4,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     """A copy of the project that shares its virtual environment."""
     root = tmp_path / "project"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*NOT_COPIED))
-    (root / ".venv").symlink_to((ROOT / ".venv").resolve())
+    (root / ".venv").symlink_to(sys.prefix)
     return root
 
 

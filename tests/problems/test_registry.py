@@ -42,6 +42,12 @@ def test_problems_are_sorted_and_their_names_unique():
     assert len(slugs) == len(set(slugs))
 
 
+def test_every_folder_of_the_catalogue_is_a_problem():
+    folders = {path for path in registry.CATALOG.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    found = {registry.folder(problem.slug) for problem in registry.problems()}
+    assert folders - found == set(), "a problem's folder is called pNNN_slug, with three digits, and has a spec.py"
+
+
 def test_unknown_slug_is_refused_with_a_suggestion():
     with pytest.raises(registry.UnknownProblem, match="no problem called 'alreduce'; did you mean allreduce"):
         registry.get("alreduce")
