@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def mean(vector: Tensor) -> Tensor:
     """The mean over ranks by an all-reduce."""
@@ -28,6 +30,4 @@ def cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
 
 def gathered(part: Tensor) -> Tensor:
     """All ranks' parts of equal length, joined, by an all-gather."""
-    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, part.contiguous())
-    return torch.cat(parts)
+    return torch.cat(all_gathered(part))

@@ -130,6 +130,11 @@ def cost(dims: Dims, *, owners: int, element_bytes: int) -> Cost:
     )
 
 
+def cost_over_all_ranks(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The layer's cost with the experts spread over all ranks."""
+    return cost(dims, owners=world_size, element_bytes=element_bytes)
+
+
 def _distinct_owners(experts: int, top_k: int, owners: int) -> float:
     """Expected number of distinct owners of `top_k` experts chosen evenly out of `experts` in `owners` equal blocks."""
     elsewhere = experts - experts // owners

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from problems.moe_layer import expert
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
 GroupOf = Callable[[int], Group]
@@ -75,9 +76,7 @@ def _linear(parts: Mapping[str, Sequence[Tensor]], place: int) -> nn.Linear:
 
 
 def _gather(tensor: Tensor, group: Group) -> list[Tensor]:
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.detach().contiguous(), group=group)
-    return parts
+    return all_gathered(tensor.detach(), group)
 
 
 def networks_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()) -> Program:
@@ -112,6 +111,10 @@ def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()
         return out.chunk(owners)[me].to(tokens.dtype)
 
     return program
+
+
+def all_ranks(_num_experts: int) -> None:
+    """The group where all ranks own experts: the world."""
 
 
 def honest(names: Sequence[str], group_of: GroupOf) -> dict[str, Program]:

@@ -11,15 +11,16 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from problems.judged_data import judged_data
 from problems.schema import Problem
 
 CATALOG = Path(__file__).parent / "catalog"
 _FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
-_JUDGED_FILES = ("spec.py", "inputs.py", "reference.py", "oracle.py")
-# How outputs are compared is part of every problem, whether its oracle says so or not; where a problem stands in the
-# taxonomy is not.
+_JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
+# How outputs are compared is part of every problem, whether its oracle says so or not.
 _ALWAYS_SHARED = "comparison"
-_NEVER_SHARED = "taxonomy"
+# A spec counts by the data that it comes to, so the classes and words that it is made from do not.
+_COUNTED_AS_DATA = {"schema", "taxonomy"}
 
 
 class UnknownProblem(LookupError):
@@ -88,14 +89,23 @@ def _digest_file(digest: "hashlib._Hash", name: str, path: Path) -> None:
 def revision(slug: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of everything that decides how a submission is judged.
 
-    That is the folder's spec, inputs, reference and oracle, and the shared modules that they use, directly or not. The
-    statement and the variants do not decide any judgement, so they do not count.
+    That is what the spec comes to (`problems.judged_data`), and the text of inputs, reference and oracle and of the
+    shared modules that they use, directly or not. How a spec is written, the statement and the variants do not decide
+    any judgement, so they do not count.
     """
-    digest = hashlib.sha256()
-    judged = [folder(slug) / name for name in _JUDGED_FILES]
+    digest = hashlib.sha256(judged_data(get(slug)).encode())
+    judged = _judged_files(folder(slug))
     for path in (*judged, *_shared_modules(judged)):
         _digest_file(digest, path.name, path)
     return digest.hexdigest()[:16]
+
+
+def _judged_files(problem_folder: Path) -> list[Path]:
+    """The files that count by their text: the spec is one of them only where another takes constants from it."""
+    judged = [problem_folder / name for name in _JUDGED_FILES]
+    constants = re.compile(rf"{problem_folder.name}\.spec import (?!PROBLEM$)", re.MULTILINE)
+    uses_constants = any(constants.search(path.read_text(encoding="utf-8")) for path in judged)
+    return [*judged, problem_folder / "spec.py"] if uses_constants else judged
 
 
 def _shared_modules(paths: list[Path]) -> list[Path]:
@@ -105,7 +115,7 @@ def _shared_modules(paths: list[Path]) -> list[Path]:
     while names:
         name = names.pop()
         path = CATALOG.parent / f"{name}.py"
-        if name not in found and name != _NEVER_SHARED and path.is_file():
+        if name not in found and name not in _COUNTED_AS_DATA and path.is_file():
             found.add(name)
             names |= _imported(path)
     return [CATALOG.parent / f"{name}.py" for name in sorted(found)]

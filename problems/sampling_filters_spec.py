@@ -1,9 +1,11 @@
 """What the problems on filtered token log-probabilities say alike: arguments, sizes, hops. No torch."""
 
 from collections.abc import Mapping
+from math import gcd
 
 from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Size, SizeName
 from problems.taxonomy import Communication
+from problems.world_sizes import divisors_of
 
 CARD_VOCABULARY = 256
 LLAMA_VOCABULARY = 128256
@@ -33,13 +35,10 @@ CHUNK_NOTES = (
     "On 8 ranks the base size has a single chunk.",
 )
 WORLD_SIZE_RULE = "a power of two up to 256"
-
-
-def divides_vocabularies(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide both vocabularies."""
-    if world_size < 2 or CARD_VOCABULARY % world_size or LLAMA_VOCABULARY % world_size:
-        return f"needs at least 2 ranks, a divisor of {CARD_VOCABULARY} and {LLAMA_VOCABULARY}; got {world_size}"
-    return None
+divides_vocabularies = divisors_of(
+    gcd(CARD_VOCABULARY, LLAMA_VOCABULARY),
+    needs=f"at least 2 ranks, a divisor of {CARD_VOCABULARY} and {LLAMA_VOCABULARY}",
+)
 
 
 def logits_and_target(*, removed: str) -> tuple[Argument, Argument]:

@@ -3,7 +3,7 @@
 A problem is one folder `problems/catalog/pNNN_slug/`:
 
 spec.py
-    `PROBLEM`, an instance of `Problem`. Imports only the standard library and `problems.{schema,taxonomy}`.
+    `PROBLEM`, an instance of `Problem`. Imports only the standard library and `problems.{schema,taxonomy,world_sizes}`.
 inputs.py
     `make_inputs(call) -> dict[str, value]`: the arguments of one rank for one call, in signature order.
 reference.py
@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import any_world_size
 
 Dims = Mapping[str, int]
 """Concrete values of a problem's dimension symbols at one size and world size."""
@@ -78,6 +79,10 @@ class Argument:
     shared_within: str = ""
     mutable: bool = False
     scratch: bool = False
+
+
+WORLD_GROUP = Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group")
+"""The parameter `group` of problems that always receive None for it."""
 
 
 class Placement(StrEnum):
@@ -244,14 +249,9 @@ class Hop:
     pattern: Communication
 
 
-def any_world_size(world_size: int) -> str | None:
-    """Accept every world size of at least two ranks."""
-    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One of the 87 tasks: everything the site shows and the judge decides by, without importing torch."""
+    """One task: everything the site shows and the judge decides by, without importing torch."""
 
     number: int
     slug: str

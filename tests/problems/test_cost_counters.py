@@ -19,8 +19,15 @@ CASES = [
 @pytest.mark.parametrize(("problem", "world_size"), CASES)
 def test_reference_computes_and_sends_what_the_model_says(pools: Pools, problem: Problem, world_size: int):
     found = multiples(pools.of(world_size), problem)
-    assert found.flops is None or problem.counted_flops.admits(found.flops), (found, problem.counted_flops)
-    assert problem.counted_wire.admits(found.wire), (found, problem.counted_wire)
+    assert found.flops is None or problem.counted_flops.admits(found.flops), _remedy("flops", found.flops)
+    assert problem.counted_wire.admits(found.wire), _remedy("wire", found.wire)
+
+
+def _remedy(what: str, multiple: float) -> str:
+    return (
+        f"the reference's {what} are {multiple:.4g} times what `cost` says: mend `cost`, or give `counted_{what}` a "
+        "Reading with bounds and the reason"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from problems import registry
-from problems.taxonomy import BLOCK_GROUPS, Block
+from problems.judged_data import judged_data
+from problems.schema import Size, SizeName, fixed
+from problems.taxonomy import BLOCK_GROUPS, Block, Domain
 
 
 @pytest.fixture
@@ -39,6 +42,12 @@ def test_problems_are_sorted_and_their_names_unique():
     assert len(slugs) == len(set(slugs))
 
 
+def test_every_folder_of_the_catalogue_is_a_problem():
+    folders = {path for path in registry.CATALOG.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    found = {registry.folder(problem.slug) for problem in registry.problems()}
+    assert folders - found == set(), "a problem's folder is called pNNN_slug, with three digits, and has a spec.py"
+
+
 def test_unknown_slug_is_refused_with_a_suggestion():
     with pytest.raises(registry.UnknownProblem, match="no problem called 'alreduce'; did you mean allreduce"):
         registry.get("alreduce")
@@ -60,7 +69,7 @@ def test_folder_name_must_agree_with_its_spec(copied_catalog: Path):
         del sys.modules["problems.catalog.p099_allreduce.spec"]
 
 
-@pytest.mark.parametrize("name", ["spec.py", "inputs.py", "reference.py", "oracle.py"])
+@pytest.mark.parametrize("name", ["inputs.py", "reference.py", "oracle.py"])
 def test_revision_changes_with_every_file_that_decides(copied_catalog: Path, name: str):
     before, other = registry.revision("allreduce"), registry.revision("gemm_allreduce")
     with (copied_catalog / "p001_allreduce" / name).open("a") as file:
@@ -78,13 +87,65 @@ def test_shared_generator_code_changes_every_revision(copied_catalog: Path):
     assert all(registry.revision(slug) != revision for slug, revision in before.items())
 
 
-def test_statement_and_variants_leave_the_revision(copied_catalog: Path):
+def test_how_a_spec_is_written_statement_and_variants_leave_the_revision(copied_catalog: Path):
     before = registry.revision("allreduce")
-    for name in ("statement.md", "variants.py"):
+    for name in ("spec.py", "statement.md", "variants.py"):
         with (copied_catalog / "p001_allreduce" / name).open("a") as file:
             file.write("\n")
     _forget()
     assert registry.revision("allreduce") == before
+
+
+@pytest.mark.parametrize(
+    ("folder", "counts"), [("p062_torchharmonics_spherical_convolution", True), ("p004_reduce", False)]
+)
+def test_spec_counts_by_its_text_where_inputs_or_oracle_take_constants_from_it(
+    copied_catalog: Path, folder: str, *, counts: bool
+):
+    slug = folder.partition("_")[2]
+    before = registry.revision(slug)
+    with (copied_catalog / folder / "spec.py").open("a") as file:
+        file.write("\n")
+    _forget()
+    assert (registry.revision(slug) != before) is counts
+
+
+ALLREDUCE = registry.get("allreduce")
+OUTPUT = ALLREDUCE.outputs[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slug": "other"},
+        {"arguments": (replace(ALLREDUCE.arguments[0], dtype="float32"),)},
+        {"outputs": (replace(OUTPUT, tolerance=replace(OUTPUT.tolerance, rms=0.009)),)},
+        {"outputs": (replace(OUTPUT, layout="contiguous"),)},
+        {"nothing_at": (1,)},
+        {"refuses_world_size": lambda world_size: None if world_size != 7 else "seven is too many"},
+        {"sizes": {**ALLREDUCE.sizes, SizeName.LARGE: replace(ALLREDUCE.sizes[SizeName.LARGE], least_world_size=4)}},
+        {"sizes": {**ALLREDUCE.sizes, SizeName.TINY: Size(dims=fixed(M=8, N=8), system="smaller")}},
+        {"cost": lambda dims, ranks, element_bytes: replace(ALLREDUCE.cost(dims, ranks, element_bytes), flops={})},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_spec_that_judges_otherwise_has_other_data(change: dict):
+    assert judged_data(replace(ALLREDUCE, **change)) != judged_data(ALLREDUCE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Sum over ranks", "summary": "Adds.", "notes": ("a note",), "domain": Domain.SCIENCE},
+        {"hops": (), "communication": (), "mutants_not_applicable": {"zeros": "zeros is what it is about"}},
+        {"arguments": (replace(ALLREDUCE.arguments[0], values="said in other words"),)},
+        {"outputs": (replace(OUTPUT, tolerance=replace(OUTPUT.tolerance, calibration="measured again")),)},
+        {"refuses_world_size": lambda world_size: "too few" if world_size < 2 else None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_spec_that_says_the_same_in_other_words_has_the_same_data(change: dict):
+    assert judged_data(replace(ALLREDUCE, **change)) == judged_data(ALLREDUCE)
 
 
 def test_metadata_of_all_problems_loads_without_torch():

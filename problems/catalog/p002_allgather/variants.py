@@ -4,12 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def list_of_tensors(tensor: Tensor) -> Tensor:
     """Gathers into a list and stacks it."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return torch.stack(parts)
+    return torch.stack(all_gathered(tensor))
 
 
 def broadcasts(tensor: Tensor) -> Tensor:

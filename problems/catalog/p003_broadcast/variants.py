@@ -4,12 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def gathered(tensor: Tensor, src: int = 0) -> Tensor:
     """Gathers every matrix and keeps the source's."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return parts[src]
+    return all_gathered(tensor)[src]
 
 
 def chain(tensor: Tensor, src: int = 0) -> Tensor:

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards
+
 
 def in_float32(tensor: Tensor, dst: int = 0) -> Tensor:
     """Sums in float32 and rounds once; the other ranks return zeros."""
@@ -19,10 +21,7 @@ def gathered_and_summed_backwards(tensor: Tensor, dst: int = 0) -> Tensor:
     dist.gather(tensor.contiguous(), parts, dst)
     if parts is None:
         return tensor.clone()
-    out = parts.pop()
-    while parts:
-        out = out + parts.pop()
-    return out
+    return added_backwards(parts)
 
 
 def chunked(tensor: Tensor, dst: int = 0) -> Tensor:

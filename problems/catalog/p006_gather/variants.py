@@ -4,12 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _stack(tensor: Tensor) -> Tensor:
     """Every rank's matrix, on every rank."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return torch.stack(parts)
+    return torch.stack(all_gathered(tensor))
 
 
 def gathered_everywhere(tensor: Tensor, dst: int = 0) -> Tensor:

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards
+
 
 def _exchange(tensor: Tensor) -> Tensor:
     """The W contributions (W, M, N) to the own row block, in rank order."""
@@ -20,10 +22,7 @@ def in_float32(tensor: Tensor) -> Tensor:
 def backwards(tensor: Tensor) -> Tensor:
     """Adds in the run's dtype, last rank first."""
     parts = list(_exchange(tensor))
-    out = parts.pop()
-    while parts:
-        out = out + parts.pop()
-    return out
+    return added_backwards(parts)
 
 
 def all_reduced(tensor: Tensor) -> Tensor:

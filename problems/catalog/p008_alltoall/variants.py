@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def point_to_point(tensor: Tensor) -> Tensor:
     """One send and one receive per peer."""
@@ -20,9 +22,7 @@ def point_to_point(tensor: Tensor) -> Tensor:
 
 def gathered(tensor: Tensor) -> Tensor:
     """Gathers everything and picks the slices."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return torch.stack([part[dist.get_rank()] for part in parts])
+    return torch.stack([part[dist.get_rank()] for part in all_gathered(tensor)])
 
 
 def transposed_slices(tensor: Tensor) -> Tensor:

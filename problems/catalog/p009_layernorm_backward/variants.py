@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards, all_gathered
+
 Gradients = tuple[Tensor, Tensor]
 
 
@@ -19,11 +21,7 @@ def in_float32(X_hat: Tensor, dY: Tensor) -> Gradients:
 def gathered_backwards(X_hat: Tensor, dY: Tensor) -> Gradients:
     """Gathers the rounded local sums and adds them in the run's dtype, last rank first."""
     own = torch.stack(((dY * X_hat).sum(dim=0), dY.sum(dim=0)))
-    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, own)
-    total = parts.pop()
-    while parts:
-        total = total + parts.pop()
+    total = added_backwards(all_gathered(own))
     return total[0], total[1]
 
 

@@ -4,12 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _table(local_shard: Tensor) -> Tensor:
     """The whole table, on every rank."""
-    shards = [torch.empty_like(local_shard) for _ in range(dist.get_world_size())]
-    dist.all_gather(shards, local_shard.contiguous())
-    return torch.cat(shards)
+    return torch.cat(all_gathered(local_shard))
 
 
 def _by_owner(indices: Tensor, local_shard: Tensor) -> Tensor:

@@ -2,18 +2,12 @@
 
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 K_BASE = 512
 HIDDEN = 8192
 QUERY_KEY_VALUE = 8192 + 2 * 1024
 """Hidden size, and columns of the query, key and value projections together, of Llama 3.1 70B (as published)."""
-
-
-def divides(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide the contraction."""
-    if world_size < 2 or K_BASE % world_size:
-        return f"needs at least 2 ranks, a divisor of {K_BASE}; got {world_size}"
-    return None
 
 
 def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
@@ -85,7 +79,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides,
+    refuses_world_size=divisors_of(K_BASE),
     world_size_rule=f"a divisor of {K_BASE}",
     hops=(
         Hop(

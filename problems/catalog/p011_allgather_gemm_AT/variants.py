@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _gathered(A_local: Tensor) -> Tensor:
     """A in transposed layout (K, M)."""
@@ -34,9 +36,7 @@ def backwards_in_float32(A_local: Tensor, B: Tensor) -> Tensor:
 
 def not_transposed(A_local: Tensor, B: Tensor) -> Tensor:
     """Reads the gathered rows as if no shard had been transposed."""
-    shards = [torch.empty_like(A_local) for _ in range(dist.get_world_size())]
-    dist.all_gather(shards, A_local.contiguous())
-    return torch.stack(shards).view(-1, A_local.shape[0]).t() @ B
+    return torch.stack(all_gathered(A_local)).view(-1, A_local.shape[0]).t() @ B
 
 
 def last_shard_twice(A_local: Tensor, B: Tensor) -> Tensor:

@@ -4,17 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-def _shards(A_local: Tensor) -> list[Tensor]:
-    """The shards of all ranks, in rank order."""
-    shards = [torch.empty_like(A_local) for _ in range(dist.get_world_size())]
-    dist.all_gather(shards, A_local.contiguous())
-    return shards
+from problems.rank_parts import all_gathered
 
 
 def in_float32(A_local: Tensor, B: Tensor) -> Tensor:
     """The product in float32, rounded once."""
-    A = torch.cat(_shards(A_local), dim=1)
+    A = torch.cat(all_gathered(A_local), dim=1)
     return (A.float() @ B.float()).to(A_local.dtype)
 
 
@@ -37,7 +32,7 @@ def shard_by_shard(A_local: Tensor, B: Tensor) -> Tensor:
 
 def rows_in_blocks(A_local: Tensor, B: Tensor) -> Tensor:
     """Four blocks of rows, each gathered and multiplied before the next."""
-    return torch.cat([torch.cat(_shards(block), dim=1) @ B for block in A_local.chunk(4)])
+    return torch.cat([torch.cat(all_gathered(block), dim=1) @ B for block in A_local.chunk(4)])
 
 
 def own_shard_only(A_local: Tensor, B: Tensor) -> Tensor:
@@ -48,17 +43,17 @@ def own_shard_only(A_local: Tensor, B: Tensor) -> Tensor:
 
 def reversed_shards(A_local: Tensor, B: Tensor) -> Tensor:
     """The last rank's shard first."""
-    return torch.cat(_shards(A_local)[::-1], dim=1) @ B
+    return torch.cat(all_gathered(A_local)[::-1], dim=1) @ B
 
 
 def interleaved(A_local: Tensor, B: Tensor) -> Tensor:
     """Column k of every shard before column k + 1 of any."""
-    return torch.stack(_shards(A_local), dim=2).flatten(1) @ B
+    return torch.stack(all_gathered(A_local), dim=2).flatten(1) @ B
 
 
 def operands_in_float8(A_local: Tensor, B: Tensor) -> Tensor:
     """Multiplies operands rounded to 8 bits (e4m3, one scale per row and per column)."""
-    A = torch.cat(_shards(A_local), dim=1).float()
+    A = torch.cat(all_gathered(A_local), dim=1).float()
     scale_a = A.abs().amax(1, keepdim=True) / 448
     scale_b = B.float().abs().amax(0, keepdim=True) / 448
     left = (A / scale_a).to(torch.float8_e4m3fn).float() * scale_a

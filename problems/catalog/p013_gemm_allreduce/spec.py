@@ -2,6 +2,7 @@
 
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 HIDDEN = 8192
 INTERMEDIATE = 28672
@@ -11,13 +12,6 @@ INTERMEDIATE = 28672
 def large(world_size: int) -> Dims:
     """The down projection of an MLP, its contraction split over the ranks."""
     return {"M": 8192, "N": HIDDEN, "K": INTERMEDIATE // world_size}
-
-
-def divides_large(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide the contraction at `large`."""
-    if world_size < 2 or INTERMEDIATE % world_size:
-        return f"needs at least 2 ranks, a divisor of {INTERMEDIATE}; got {world_size}"
-    return None
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -88,7 +82,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_large,
+    refuses_world_size=divisors_of(INTERMEDIATE),
     world_size_rule="a divisor of 28672",
     hops=(
         Hop(

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards, all_gathered
+
 
 def in_float32(A_local: Tensor, B_local: Tensor) -> Tensor:
     """Products and sum in float32, rounded once."""
@@ -23,12 +25,7 @@ def chunked(A_local: Tensor, B_local: Tensor) -> Tensor:
 def gathered_and_summed_backwards(A_local: Tensor, B_local: Tensor) -> Tensor:
     """Gathers the rounded products and adds them in the run's dtype, last rank first."""
     own = A_local @ B_local
-    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, own)
-    C = parts.pop()
-    while parts:
-        C = C + parts.pop()
-    return C
+    return added_backwards(all_gathered(own))
 
 
 def scattered_then_gathered(A_local: Tensor, B_local: Tensor) -> Tensor:

@@ -2,17 +2,11 @@
 
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 K_BASE = 512
 HIDDEN = 8192
 """Hidden size of Llama 3.1 70B (its published configuration); its 64 heads of 128 are as wide."""
-
-
-def divides(world_size: int) -> str | None:
-    """Refuse world sizes that divide the contraction or the rows of some size unevenly."""
-    if world_size < 2 or K_BASE % world_size:
-        return f"needs at least 2 ranks, a divisor of {K_BASE}; got {world_size}"
-    return None
 
 
 def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
@@ -96,7 +90,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides,
+    refuses_world_size=divisors_of(K_BASE),
     world_size_rule=f"a divisor of {K_BASE} that divides M",
     hops=(
         Hop(

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards
+
 
 def _exchanged(partial: Tensor) -> Tensor:
     """All ranks' partial products of the own row block (W, M_local, N), in rank order."""
@@ -25,10 +27,7 @@ def summed_on_arrival(A_local: Tensor, B_local: Tensor) -> Tensor:
 def backwards(A_local: Tensor, B_local: Tensor) -> Tensor:
     """Adds in the run's dtype, last rank first."""
     parts = list(_exchanged(A_local @ B_local))
-    C = parts.pop()
-    while parts:
-        C = C + parts.pop()
-    return C
+    return added_backwards(parts)
 
 
 def block_by_block(A_local: Tensor, B_local: Tensor) -> Tensor:

@@ -2,15 +2,9 @@
 
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 LARGEST_WORLD_SIZE = 8
-
-
-def divides(world_size: int) -> str | None:
-    """Refuse world sizes other than 2, 4 and 8."""
-    if world_size < 2 or LARGEST_WORLD_SIZE % world_size:
-        return f"needs at least 2 ranks, a divisor of {LARGEST_WORLD_SIZE}; got {world_size}"
-    return None
 
 
 def dims(world_size: int, *, batch: int, tokens: int, heads: int, head_dim: int) -> Dims:
@@ -87,7 +81,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides,
+    refuses_world_size=divisors_of(LARGEST_WORLD_SIZE),
     world_size_rule="2, 4 or 8",
     hops=(
         Hop(

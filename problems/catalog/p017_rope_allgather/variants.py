@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 Pair = tuple[Tensor, Tensor]
 
 
@@ -16,21 +18,15 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * c1 - second * s1, second * c2 + first * s2), dim=-1).to(x.dtype)
 
 
-def _gathered(shard: Tensor) -> list[Tensor]:
-    shards = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
-    dist.all_gather(shards, shard.contiguous())
-    return shards
-
-
 def in_float32(q_local: Tensor, k_local: Tensor, cos_local: Tensor, sin_local: Tensor) -> Pair:
     """Float32 inside, one rounding, one collective for each of the two."""
-    q, k = (_gathered(_rotated(x, cos_local, sin_local)) for x in (q_local, k_local))
+    q, k = (all_gathered(_rotated(x, cos_local, sin_local)) for x in (q_local, k_local))
     return torch.cat(q, dim=1), torch.cat(k, dim=1)
 
 
 def gathered_before_rotating(q_local: Tensor, k_local: Tensor, cos_local: Tensor, sin_local: Tensor) -> Pair:
     """Gathers all four arguments and rotates the whole on every rank."""
-    q, k, cos, sin = (torch.cat(_gathered(x), dim=1) for x in (q_local, k_local, cos_local, sin_local))
+    q, k, cos, sin = (torch.cat(all_gathered(x), dim=1) for x in (q_local, k_local, cos_local, sin_local))
     return _rotated(q, cos, sin), _rotated(k, cos, sin)
 
 
@@ -66,12 +62,12 @@ def first_half_of_angles(q_local: Tensor, k_local: Tensor, cos_local: Tensor, si
 def keys_not_rotated(q_local: Tensor, k_local: Tensor, cos_local: Tensor, sin_local: Tensor) -> Pair:
     """Only the queries turn."""
     q, _ = in_float32(q_local, k_local, cos_local, sin_local)
-    return q, torch.cat(_gathered(k_local), dim=1)
+    return q, torch.cat(all_gathered(k_local), dim=1)
 
 
 def own_angles_everywhere(q_local: Tensor, k_local: Tensor, cos_local: Tensor, sin_local: Tensor) -> Pair:
     """Rotates every rank's shard by the own rank's angles."""
-    shards = (_gathered(q_local), _gathered(k_local))
+    shards = (all_gathered(q_local), all_gathered(k_local))
     q, k = (torch.cat([_rotated(x, cos_local, sin_local) for x in each], dim=1) for each in shards)
     return q, k
 

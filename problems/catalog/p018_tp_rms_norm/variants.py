@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _normalise(hidden: Tensor, weight: Tensor, variance: Tensor, epsilon: float) -> Tensor:
     return (hidden.float() * torch.rsqrt(variance + epsilon) * weight.float()).to(hidden.dtype)
@@ -20,8 +22,7 @@ def rounded_once(local_hidden_states: Tensor, local_weight: Tensor, variance_eps
 def gathered(local_hidden_states: Tensor, local_weight: Tensor, variance_epsilon: float) -> Tensor:
     """Gathers the sums and adds them in float64, last rank first."""
     squares = local_hidden_states.float().square().sum(dim=-1, keepdim=True)
-    parts = [torch.empty_like(squares) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, squares)
+    parts = all_gathered(squares)
     total = torch.stack(parts[::-1]).double().sum(dim=0)
     variance = (total / (local_hidden_states.shape[-1] * len(parts))).float()
     return _normalise(local_hidden_states, local_weight, variance, variance_epsilon)

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 Group = dist.ProcessGroup | None
 
 
@@ -21,8 +23,7 @@ def in_float64(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fs
     """Gathers local sums, adds them in float64, last rank first; the factor stays wide."""
     del norm_type
     own = _squares(grad_tensors)
-    sums = [torch.empty_like(own) for _ in range(dist.get_world_size(fsdp_group))]
-    dist.all_gather(sums, own, group=fsdp_group)
+    sums = all_gathered(own, fsdp_group)
     total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
     _clip(grad_tensors, max_norm / float(total_norm))
     return total_norm.float()

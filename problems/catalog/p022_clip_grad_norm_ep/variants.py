@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p022_clip_grad_norm_ep.reference import solution
+from problems.rank_parts import all_gathered
 
 
 def _squares(gradients: list[Tensor], divisor: float = 1.0) -> Tensor:
@@ -38,8 +39,7 @@ def in_float64(
     """Gathers local sums, adds them in float64, last rank first; rounds the factor to the gradients' dtype."""
     ep_size = settings[1]
     own = _squares(non_ep_grad_tensors) + _squares(ep_grad_tensors, ep_size)
-    sums = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(sums, own)
+    sums = all_gathered(own)
     total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
     factor = (max_norm / total_norm).to(non_ep_grad_tensors[0].dtype)
     for gradient in non_ep_grad_tensors:

@@ -1,120 +1,91 @@
 """Programs that must pass and programs that must fail."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p023_grad_acc_loss.reference import solution
+from problems.rank_parts import added_backwards, all_gathered
 
 Scalars = tuple[Tensor, Tensor, Tensor]
 
 
-def _gradient(n: Tensor, total: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    return ((first.double() / total + second.double()) * n).to(first.dtype)
+class _Arguments(NamedTuple):
+    """What `solution` is called with."""
+
+    loss: Tensor
+    local_valid_tokens: Tensor
+    global_valid_tokens: Tensor
+    grad_normalized_loss: Tensor
+    grad_loss_sum: Tensor | None
+
+    def gradient(self) -> Tensor:
+        """The gradient of the local loss in float64, rounded once."""
+        through_mean = self.grad_normalized_loss.double() / self.global_valid_tokens
+        gradient = (through_mean + self.grad_loss_sum.double()) * self.local_valid_tokens
+        return gradient.to(self.loss.dtype)
+
+    def weighted(self) -> Tensor:
+        """The loss times its tokens in float64, 0 without tokens."""
+        return torch.where(self.local_valid_tokens == 0, 0.0, self.loss.double() * self.local_valid_tokens)
+
+    def results(self, total: Tensor) -> Scalars:
+        """The outputs where the ranks' weighted losses come to `total`."""
+        dtype = self.loss.dtype
+        return (total / self.global_valid_tokens).to(dtype), total.to(dtype), self.gradient()
 
 
-def _weighted(loss: Tensor, n: Tensor) -> Tensor:
-    """The loss times its tokens in float64, 0 without tokens."""
-    return torch.where(n == 0, 0.0, loss.double() * n)
-
-
-def in_float64(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def in_float64(*arguments: Any) -> Scalars:
     """Wide to the end, one rounding."""
-    total = _weighted(loss, local_valid_tokens)
+    call = _Arguments(*arguments)
+    total = call.weighted()
     dist.all_reduce(total)
-    gradient = _gradient(local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    return (total / global_valid_tokens).to(loss.dtype), total.to(loss.dtype), gradient
+    return call.results(total)
 
 
-def gathered(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def gathered(*arguments: Any) -> Scalars:
     """Gathers rounded sums and adds them in the run's dtype, last rank first."""
-    own = _weighted(loss, local_valid_tokens).to(loss.dtype)
-    sums = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(sums, own)
-    total = sums.pop()
-    while sums:
-        total = total + sums.pop()
-    gradient = _gradient(local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    return total / global_valid_tokens, total, gradient
+    call = _Arguments(*arguments)
+    return call.results(added_backwards(all_gathered(call.weighted().to(call.loss.dtype))))
 
 
-def without_weights(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def without_weights(*arguments: Any) -> Scalars:
     """The plain mean of the losses of ranks that have tokens."""
-    has_tokens = (local_valid_tokens > 0).double()
-    both = torch.stack([torch.where(has_tokens > 0, loss.double(), 0.0), has_tokens])
+    call = _Arguments(*arguments)
+    has_tokens = (call.local_valid_tokens > 0).double()
+    both = torch.stack([torch.where(has_tokens > 0, call.loss.double(), 0.0), has_tokens])
     dist.all_reduce(both)
-    mean = both[0] / dist.get_world_size()
-    gradient = _gradient(local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    return mean.to(loss.dtype), (mean * global_valid_tokens).to(loss.dtype), gradient
+    return call.results(both[0] / dist.get_world_size() * call.global_valid_tokens)
 
 
-def nan_not_cleaned(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def nan_not_cleaned(*arguments: Any) -> Scalars:
     """Multiplies NaN or infinity by no tokens."""
-    total = loss.double() * local_valid_tokens
+    call = _Arguments(*arguments)
+    total = call.loss.double() * call.local_valid_tokens
     dist.all_reduce(total)
-    gradient = _gradient(local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    return (total / global_valid_tokens).to(loss.dtype), total.to(loss.dtype), gradient
+    return call.results(total)
 
 
-def second_gradient_left_out(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def second_gradient_left_out(*arguments: Any) -> Scalars:
     """The gradient through the normalised loss alone."""
-    del grad_loss_sum
-    return solution(loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, None)
+    return solution(*_Arguments(*arguments)._replace(grad_loss_sum=None))
 
 
-def gradient_one_over_world(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def gradient_one_over_world(*arguments: Any) -> Scalars:
     """Takes every rank's share of the tokens for 1/W."""
-    first, second, _ = solution(loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    share = global_valid_tokens // dist.get_world_size()
-    return first, second, _gradient(share, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
+    call = _Arguments(*arguments)
+    first, second, _ = solution(*call)
+    share = call.global_valid_tokens // dist.get_world_size()
+    return first, second, call._replace(local_valid_tokens=share).gradient()
 
 
-def normalised_by_own_tokens(
-    loss: Tensor,
-    local_valid_tokens: Tensor,
-    global_valid_tokens: Tensor,
-    grad_normalized_loss: Tensor,
-    grad_loss_sum: Tensor,
-) -> Scalars:
+def normalised_by_own_tokens(*arguments: Any) -> Scalars:
     """Divides by W times its own tokens."""
-    _, second, third = solution(loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)
-    return second / (local_valid_tokens * dist.get_world_size()).clamp(min=1), second, third
+    _, second, third = solution(*arguments)
+    own = _Arguments(*arguments).local_valid_tokens
+    return second / (own * dist.get_world_size()).clamp(min=1), second, third
 
 
 HONEST = {"float64": in_float64, "gathered": gathered}

@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p024_load_balancing_loss_fn.reference import solution
+from problems.rank_parts import all_gathered
 
 
 def _parts(gate_logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
@@ -26,9 +27,7 @@ def in_float64(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask
     del attention_mask
     fractions, means = _parts(gate_logits, top_k)
     own = num_experts * (fractions * means).sum()
-    losses = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(losses, own)
-    return torch.stack(losses[::-1]).mean().float()
+    return torch.stack(all_gathered(own)[::-1]).mean().float()
 
 
 def rounded_means(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask: None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -14,6 +15,7 @@ from problems.schema import (
     SizeName,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def _dims(world_size: int, *, experts: int, topk: int, tokens: int) -> Dims:
@@ -64,7 +66,7 @@ PROBLEM = Problem(
         Argument(
             name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 256 at large", replicated=True
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         _output("input_splits", ("W",), "int64"),
@@ -86,9 +88,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=lambda world_size: (
-        None if world_size in {2, 4, 8} else f"needs a world size that divides 8 experts, got {world_size}"
-    ),
+    refuses_world_size=divisors_of(8, needs="a world size that divides 8 experts"),
     world_size_rule="2, 4 or 8: a divisor of the number of experts",
     hops=(
         Hop(

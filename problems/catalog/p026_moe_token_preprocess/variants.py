@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p026_moe_token_preprocess.reference import solution
+from problems.rank_parts import all_gathered
 
 Counts = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -23,8 +24,7 @@ def only_what_is_needed(expert_mask: Tensor, num_experts: int, group: None) -> C
 def from_choices(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     """Counts the positions of the ones, and gathers a list."""
     counts = expert_mask.argmax(dim=0).flatten().bincount(minlength=num_experts)
-    every = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(every, counts, group=group)
+    every = all_gathered(counts, group)
     received = torch.stack(every).chunk(len(every), dim=1)[dist.get_rank(group)].cpu()
     sent = counts.view(len(every), -1).sum(dim=1).cpu()
     return sent, received.sum(dim=1), received.float(), received.sum(dim=0).float()

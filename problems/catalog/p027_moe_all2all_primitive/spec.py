@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -59,7 +60,7 @@ PROBLEM = Problem(
             dtype="int",
             values="entry s is what rank s sends here",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="out", shape=("M", "N"), placement=Placement.PER_RANK, tolerance=EXACT),),
     sizes={

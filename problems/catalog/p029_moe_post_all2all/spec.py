@@ -1,6 +1,7 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -15,6 +16,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> Size:
@@ -107,7 +109,7 @@ PROBLEM = Problem(
             values="torch.Size([M, N])",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(
@@ -144,9 +146,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=lambda world_size: (
-        None if world_size in {2, 4, 8} else f"needs a world size that divides 8 experts, got {world_size}"
-    ),
+    refuses_world_size=divisors_of(8, needs="a world size that divides 8 experts"),
     world_size_rule="2, 4 or 8: a divisor of the number of experts",
     hops=(
         Hop(

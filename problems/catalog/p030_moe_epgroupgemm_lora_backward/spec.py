@@ -1,8 +1,8 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
-    ArgumentKind,
     Cost,
     Dims,
     Hop,
@@ -72,7 +72,7 @@ PROBLEM = Problem(
     "group: ProcessGroup or None = None) -> (Tensor, Tensor, Tensor)",
     arguments=(
         *map(_argument, _SHAPES),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         *(

@@ -1,8 +1,9 @@
 """Programs that must pass and programs that must fail."""
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from problems.rank_parts import added_backwards, all_gathered
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 
@@ -30,11 +31,7 @@ def gathered_backwards(
 ) -> Gradients:
     """Gathers and adds in the run's dtype, last rank first."""
     for gradient in (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B):
-        parts = [torch.empty_like(gradient) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(parts, gradient, group=group)
-        total = parts.pop()
-        while parts:
-            total = total + parts.pop()
+        total = added_backwards(all_gathered(gradient, group))
         gradient.copy_(total)
     return grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B
 

@@ -3,10 +3,5 @@
 from problems import moe_layer_variants
 from problems.catalog.p031_fused_moe_fwd.spec import PROBLEM
 
-
-def _world(_num_experts: int) -> None:
-    """All ranks own experts."""
-
-
-HONEST = moe_layer_variants.honest(PROBLEM.parameter_names, _world)
-MUTANTS = moe_layer_variants.mutants(PROBLEM.parameter_names, _world, with_second=True)
+HONEST = moe_layer_variants.honest(PROBLEM.parameter_names, moe_layer_variants.all_ranks)
+MUTANTS = moe_layer_variants.mutants(PROBLEM.parameter_names, moe_layer_variants.all_ranks, with_second=True)

@@ -1,23 +1,9 @@
 """Expert-parallel MoE layer with LoRA adapters, described."""
 
 from problems import moe_layer_spec as moe
-from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.schema import Problem, Size, SizeName, Tolerance, fixed
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-
-
-def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """The layer's cost with the experts spread over all ranks."""
-    return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
-
-
-def divides_experts(world_size: int) -> str | None:
-    """Every rank owns as many of the 8 experts as the others."""
-    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 experts; got {world_size}"
-
-
-def _dims(*, M: int, N: int, inter_dim: int, lora_r: int) -> Dims:
-    return {"M": M, "N": N, "inter_dim": inter_dim, "lora_r": lora_r, "num_experts": 8, "top_k": 2}
-
+from problems.world_sizes import divisors_of
 
 PROBLEM = Problem(
     number=32,
@@ -54,20 +40,20 @@ PROBLEM = Problem(
     ),
     sizes={
         SizeName.TINY: Size(
-            dims=lambda _world_size: _dims(M=64, N=256, inter_dim=64, lora_r=4), system="a check on CPU ranks"
+            dims=fixed(M=64, N=256, inter_dim=64, lora_r=4, num_experts=8, top_k=2), system="a check on CPU ranks"
         ),
         SizeName.BASE: Size(
-            dims=lambda _world_size: _dims(M=1024, N=1024, inter_dim=128, lora_r=8),
+            dims=fixed(M=1024, N=1024, inter_dim=128, lora_r=8, num_experts=8, top_k=2),
             system="a small layer: 1024 tokens per rank, hidden size 1024, adapters of rank 8",
         ),
         SizeName.LARGE: Size(
-            dims=lambda _world_size: _dims(M=4096, N=4096, inter_dim=14_336, lora_r=16),
+            dims=fixed(M=4096, N=4096, inter_dim=14_336, lora_r=16, num_experts=8, top_k=2),
             system="a layer of Mixtral 8x7B (hidden size 4096, intermediate size 14336, 8 experts, top 2), adapters "
             "of rank 16, 4096 tokens per rank",
         ),
     },
-    cost=cost,
-    refuses_world_size=divides_experts,
+    cost=moe.cost_over_all_ranks,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks, a divisor of its 8 experts"),
     world_size_rule="2, 4 or 8",
     hops=moe.HOPS,
     counted_wire=moe.COUNTED_WIRE,

@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -14,6 +15,7 @@ from problems.schema import (
     SizeName,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -21,13 +23,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     matrix = dims["M"] * dims["N"] * element_bytes
     sent = (world_size - 1) / world_size * matrix
     return Cost(flops={}, memory_bytes=2 * matrix, wire_bytes=sent, reference_wire_bytes=sent, note="Pure exchange.")
-
-
-def refuses(world_size: int) -> str | None:
-    """Only even cuts: the world size divides every dimension that is cut."""
-    if world_size < 2 or 1024 % world_size:
-        return f"needs at least 2 ranks, a power of two up to 1024; got {world_size}"
-    return None
 
 
 def _rows_to_columns(world_size: int) -> Dims:
@@ -72,7 +67,7 @@ PROBLEM = Problem(
             values="1 - scatter_dim",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="out", shape=("out_rows", "out_columns"), placement=Placement.PER_RANK, tolerance=EXACT),),
     sizes={
@@ -88,7 +83,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=refuses,
+    refuses_world_size=divisors_of(1024, needs="at least 2 ranks, a power of two up to 1024"),
     world_size_rule="a power of two",
     hops=(
         Hop(

@@ -2,8 +2,8 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
-    ArgumentKind,
     Cost,
     Dims,
     Hop,
@@ -46,7 +46,7 @@ PROBLEM = Problem(
     signature="solution(x: Tensor, group: ProcessGroup or None = None) -> Tensor",
     arguments=(
         Argument(name="x", shape=("M", "N"), values="standard normal, different on every rank"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="out", shape=("W*M", "N"), placement=Placement.REPLICATED, tolerance=EXACT),),
     sizes={

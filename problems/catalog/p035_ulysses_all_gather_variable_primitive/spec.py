@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -72,7 +73,7 @@ PROBLEM = Problem(
             values="0; at tiny 1",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="out", shape=("out_rows", "out_columns"), placement=Placement.REPLICATED, tolerance=EXACT),),
     sizes={

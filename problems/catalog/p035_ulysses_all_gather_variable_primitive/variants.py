@@ -4,13 +4,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _shapes(x: Tensor) -> list[torch.Size]:
     """Every rank's shape."""
     own = torch.tensor(x.shape)
-    shapes = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(shapes, own)
-    return [torch.Size(shape.tolist()) for shape in shapes]
+    return [torch.Size(shape.tolist()) for shape in all_gathered(own)]
 
 
 def _shares(x: Tensor) -> list[Tensor]:

@@ -4,16 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _cut(out: Tensor, unpadded_dim_size: int) -> Tensor:
     """Positions (dimension 1) that are no padding."""
     return out[:, :unpadded_dim_size] if unpadded_dim_size % dist.get_world_size() else out
-
-
-def _all_shards(x: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x.contiguous())
-    return parts
 
 
 def _own_heads(x: Tensor) -> Tensor:
@@ -23,7 +19,7 @@ def _own_heads(x: Tensor) -> Tensor:
 def gathered(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
     """Gathers everything and keeps the own heads."""
     del head_dim, group
-    out = torch.cat([_own_heads(part) for part in _all_shards(x)], dim=seq_dim)
+    out = torch.cat([_own_heads(part) for part in all_gathered(x)], dim=seq_dim)
     return _cut(out, unpadded_dim_size)
 
 
@@ -53,7 +49,7 @@ def head_by_head(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_d
 def positions_interleaved(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
     """Position t of every shard before position t + 1 of any."""
     del seq_dim, head_dim, group
-    out = torch.stack([_own_heads(part) for part in _all_shards(x)], dim=2).flatten(1, 2)
+    out = torch.stack([_own_heads(part) for part in all_gathered(x)], dim=2).flatten(1, 2)
     return _cut(out, unpadded_dim_size)
 
 
@@ -61,7 +57,7 @@ def heads_strided(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_
     """Every W-th head in place of neighbouring ones."""
     del head_dim, group
     world_size = dist.get_world_size()
-    out = torch.cat([part[:, :, dist.get_rank() :: world_size] for part in _all_shards(x)], dim=seq_dim)
+    out = torch.cat([part[:, :, dist.get_rank() :: world_size] for part in all_gathered(x)], dim=seq_dim)
     return _cut(out, unpadded_dim_size)
 
 

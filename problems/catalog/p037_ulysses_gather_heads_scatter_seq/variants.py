@@ -4,16 +4,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from problems.rank_parts import all_gathered
+
 
 def _padded(x: Tensor) -> Tensor:
     """`x` (B, T, heads, size) with zero positions up to a multiple of W."""
     return nn.functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % dist.get_world_size()))
-
-
-def _all_heads(x: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x.contiguous())
-    return parts
 
 
 def _own_positions(x: Tensor) -> Tensor:
@@ -23,7 +19,7 @@ def _own_positions(x: Tensor) -> Tensor:
 def gathered(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """Gathers everything and keeps the own positions."""
     del seq_dim, group
-    return _own_positions(_padded(torch.cat(_all_heads(x), dim=head_dim)))
+    return _own_positions(_padded(torch.cat(all_gathered(x), dim=head_dim)))
 
 
 def gathered_to_each(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
@@ -40,14 +36,14 @@ def gathered_to_each(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Ten
 def padded_in_front(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """The zeros stand before the first position, not behind the last."""
     del seq_dim, group
-    whole = torch.cat(_all_heads(x), dim=head_dim)
+    whole = torch.cat(all_gathered(x), dim=head_dim)
     return _own_positions(nn.functional.pad(whole, (0, 0, 0, 0, -x.shape[1] % dist.get_world_size(), 0)))
 
 
 def padded_with_the_last(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """The last position is repeated where zeros belong."""
     del group
-    whole = torch.cat(_all_heads(x), dim=head_dim)
+    whole = torch.cat(all_gathered(x), dim=head_dim)
     missing = -x.shape[seq_dim] % dist.get_world_size()
     return _own_positions(torch.cat([whole, *[whole[:, -1:]] * missing], dim=seq_dim))
 
@@ -55,7 +51,7 @@ def padded_with_the_last(x: Tensor, seq_dim: int, head_dim: int, group: None) ->
 def heads_interleaved(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """Head h of every rank before head h + 1 of any."""
     del seq_dim, group
-    return _own_positions(_padded(torch.stack(_all_heads(x), dim=head_dim + 1).flatten(2, 3)))
+    return _own_positions(_padded(torch.stack(all_gathered(x), dim=head_dim + 1).flatten(2, 3)))
 
 
 HONEST = {"gathered": gathered, "gathered_to_each": gathered_to_each}

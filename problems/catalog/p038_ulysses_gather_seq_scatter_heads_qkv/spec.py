@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -14,6 +15,7 @@ from problems.schema import (
     SizeName,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -27,11 +29,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         reference_wire_bytes=sent,
         note="The few padding positions at the end of the last shard are counted as if they were needed.",
     )
-
-
-def divides_heads(world_size: int) -> str | None:
-    """Every rank gets as many heads as the others, of 8 at base."""
-    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
 
 
 def _dims(*, B: int, T: int, proj: int, world_size: int) -> dict[str, int]:
@@ -69,7 +66,7 @@ PROBLEM = Problem(
             values="standard normal, different on every rank; the last dimension holds queries, keys, values",
         ),
         Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
         Argument(
             name="unpadded_dim_size",
             kind=ArgumentKind.INTEGER,
@@ -93,7 +90,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_heads,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks, a divisor of its 8 heads"),
     world_size_rule="2, 4 or 8",
     hops=(
         Hop(

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _cut(out: Tensor, unpadded_dim_size: int | None) -> Tensor:
     """Positions (dimension 1) that are no padding."""
@@ -13,9 +15,7 @@ def _cut(out: Tensor, unpadded_dim_size: int | None) -> Tensor:
 
 def _whole(qkv_tensor: Tensor) -> Tensor:
     """All ranks' positions (B, S, qkv)."""
-    parts = [torch.empty_like(qkv_tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, qkv_tensor.contiguous())
-    return torch.cat(parts, dim=1)
+    return torch.cat(all_gathered(qkv_tensor), dim=1)
 
 
 def _own(part: Tensor) -> Tensor:

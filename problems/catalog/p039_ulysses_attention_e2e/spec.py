@@ -1,6 +1,7 @@
 """An attention layer under Ulysses sequence parallelism, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -14,6 +15,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -33,11 +35,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         note="Heads attend to heads at one position, and every position returns to its rank: no rank needs another's "
         "data. The reference makes the exchange of the Ulysses scheme all the same.",
     )
-
-
-def divides_heads(world_size: int) -> str | None:
-    """Every rank gets as many heads as the others, of 8 at base."""
-    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, a divisor of its 8 heads; got {world_size}"
 
 
 def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
@@ -69,7 +66,7 @@ PROBLEM = Problem(
             replicated=True,
         ),
         Argument(name="w_o", shape=("H", "H"), values="normal, with standard deviation H^-0.5", replicated=True),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
         Argument(name="num_heads", kind=ArgumentKind.INTEGER, dtype="int", values="8; 64 at large", replicated=True),
         Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False", replicated=True),
     ),
@@ -106,7 +103,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_heads,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks, a divisor of its 8 heads"),
     world_size_rule="2, 4 or 8",
     hops=(
         Hop(

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 Reduce = Callable[[Tensor], Tensor]
 
 
@@ -19,9 +21,7 @@ def _summed(vector: Tensor) -> Tensor:
 
 def _gathered(vector: Tensor) -> Tensor:
     """The mean over ranks, added up in float32 last rank first."""
-    parts = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, vector)
-    return torch.stack(parts[::-1]).float().mean(dim=0).to(vector.dtype)
+    return torch.stack(all_gathered(vector)[::-1]).float().mean(dim=0).to(vector.dtype)
 
 
 def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> list[Tensor]:

@@ -14,6 +14,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 LAYER = 855_654_400
 """Parameters of one decoder layer of Llama 3.1 70B: attention, MLP (3 x 8192 x 28672) and norms."""
@@ -33,12 +34,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 def _number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
     return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
-
-
-def _refuses(world_size: int) -> str | None:
-    if world_size >= 2 and LAYER % world_size == 0:
-        return None
-    return f"needs at least 2 ranks, a divisor of {LAYER} parameters; got {world_size}"
 
 
 PROBLEM = Problem(
@@ -94,7 +89,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=divisors_of(LAYER, needs=f"at least 2 ranks, a divisor of {LAYER} parameters"),
     world_size_rule="a divisor of 855654400: powers of two",
     hops=(
         Hop(

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import added_backwards
+
 
 def _contributions(rs_input_1d: Tensor) -> Tensor:
     """All ranks' chunks for this one (W, chunk), in rank order."""
@@ -27,10 +29,7 @@ def backwards(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
     """Adds in the run's dtype, last rank first."""
     parts = list(_contributions(rs_input_1d))
     count = len(parts)
-    total = parts.pop()
-    while parts:
-        total = total + parts.pop()
-    return _normalised(total / count, gamma, eps)
+    return _normalised(added_backwards(parts) / count, gamma, eps)
 
 
 def epsilon_scaled(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:

@@ -1,44 +1,38 @@
 """Programs that must pass and programs that must fail."""
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-
-def _gather(own: Tensor) -> list[Tensor]:
-    """Every rank's logits, in rank order."""
-    shards = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(shards, own.contiguous())
-    return shards
+from problems.rank_parts import all_gathered
 
 
 def in_float32(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """Float32 up to the logits, rounded before they travel."""
     own = hidden_states.float() @ weight_shard.float().t() + bias_shard.float()
-    return torch.cat(_gather(own.to(hidden_states.dtype)), dim=1)
+    return torch.cat(all_gathered(own.to(hidden_states.dtype)), dim=1)
 
 
 def rounded_twice(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """Rounds the product, then adds the bias and rounds again."""
-    return torch.cat(_gather(hidden_states @ weight_shard.t() + bias_shard), dim=1)
+    return torch.cat(all_gathered(hidden_states @ weight_shard.t() + bias_shard), dim=1)
 
 
 def hidden_in_blocks(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """Splits the contraction into four parts added in float32, the last first, and sends float32."""
     pairs = list(zip(hidden_states.float().chunk(4, dim=1), weight_shard.float().chunk(4, dim=1), strict=True))
     own = bias_shard.float() + sum(left @ right.t() for left, right in reversed(pairs))
-    return torch.cat(_gather(own), dim=1).to(hidden_states.dtype)
+    return torch.cat(all_gathered(own), dim=1).to(hidden_states.dtype)
 
 
 def without_bias(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """The bias left out."""
     del bias_shard
-    return torch.cat(_gather(hidden_states @ weight_shard.t()), dim=1)
+    return torch.cat(all_gathered(hidden_states @ weight_shard.t()), dim=1)
 
 
 def bias_of_own_shard(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """Adds the own bias to every shard after gathering."""
-    shards = _gather(hidden_states @ weight_shard.t())
+    shards = all_gathered(hidden_states @ weight_shard.t())
     return torch.cat([shard + bias_shard for shard in shards], dim=1)
 
 
@@ -51,7 +45,7 @@ def weight_in_float8(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Te
 
 def shards_reversed(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
     """The last rank's shard first."""
-    return torch.cat(_gather(hidden_states @ weight_shard.t() + bias_shard)[::-1], dim=1)
+    return torch.cat(all_gathered(hidden_states @ weight_shard.t() + bias_shard)[::-1], dim=1)
 
 
 HONEST = {"float32": in_float32, "rounded_twice": rounded_twice, "hidden_in_blocks": hidden_in_blocks}

@@ -4,15 +4,9 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-
-def _everyone(tensor: Tensor) -> list[Tensor]:
-    """The tensor of every rank of the world."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return parts
+from problems.rank_parts import all_gathered
 
 
 def whole(
@@ -28,7 +22,7 @@ def whole(
     is_gated: bool = True,
 ) -> Tensor:
     """Gathers every weight in the world and computes the whole MLP, part by part; the last arguments make it wrong."""
-    every = [[shard.to(width) for shard in _everyone(weight)] for weight in (W1, W2, W3)]
+    every = [[shard.to(width) for shard in all_gathered(weight)] for weight in (W1, W2, W3)]
     x_wide, total = x.to(width), torch.zeros(x.shape)
     for part in range(n_tp):
         gate, up = (torch.cat(shards[part::n_tp]) for shards in every[:2])
@@ -46,7 +40,7 @@ def chunked(x: Tensor, *rest: Any) -> Tensor:
 
 def groups_exchanged(x: Tensor, W1: Tensor, W2: Tensor, W3: Tensor, n_tp: int, n_fsdp: int) -> Tensor:
     """Blocks of ranks taken for FSDP groups and strides for tensor-parallel ones."""
-    every = [[shard.float() for shard in _everyone(weight)] for weight in (W1, W2, W3)]
+    every = [[shard.float() for shard in all_gathered(weight)] for weight in (W1, W2, W3)]
     total = torch.zeros(x.shape)
     for part in range(n_tp):
         own = [shards[part * n_fsdp : (part + 1) * n_fsdp][::-1] for shards in every]

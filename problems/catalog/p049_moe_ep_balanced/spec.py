@@ -1,18 +1,8 @@
 """Expert-parallel MoE layer, one expert per rank, described."""
 
 from problems import moe_layer_spec as moe
-from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-
-
-def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
-    """The layer's cost with the experts spread over all ranks."""
-    return moe.cost(dims, owners=world_size, element_bytes=element_bytes)
-
-
-def from_two(world_size: int) -> str | None:
-    """As many experts as ranks, of which a token chooses two."""
-    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
 
 
 def _dims(*, M: int, N: int, inter_dim: int, num_experts: int, top_k: int) -> Dims:
@@ -67,9 +57,7 @@ PROBLEM = Problem(
             "top 2), 4096 tokens per rank",
         ),
     },
-    cost=cost,
-    refuses_world_size=from_two,
-    world_size_rule="any",
+    cost=moe.cost_over_all_ranks,
     hops=moe.HOPS,
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,

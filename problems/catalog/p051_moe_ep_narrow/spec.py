@@ -15,11 +15,6 @@ def number_of_experts(world_size: int) -> int:
     return max((count for count in range(2, world_size // 2 + 1) if world_size % count == 0), default=1)
 
 
-def from_two(world_size: int) -> str | None:
-    """Any world; a prime one has groups of a single rank at base."""
-    return None if world_size >= 2 else f"needs at least 2 ranks, got {world_size}"
-
-
 def _at_base(world_size: int) -> Dims:
     experts = number_of_experts(world_size)
     return _dims(M=1024, N=1024, inter_dim=128, num_experts=experts, top_k=min(2, experts))
@@ -78,8 +73,6 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=from_two,
-    world_size_rule="any",
     groups="blocks of num_experts neighbouring ranks, made by the solution; the world where there are as many experts",
     hops=moe.HOPS,
     counted_wire=moe.COUNTED_WIRE,

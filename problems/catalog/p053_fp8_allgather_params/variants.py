@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 E4M3 = torch.float8_e4m3fn
 
 
@@ -20,16 +22,10 @@ def _codes(x: Tensor, scale: Tensor) -> Tensor:
     return (x.float() / scale).clamp(-448, 448).to(E4M3)
 
 
-def _gather(part: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, part)
-    return parts
-
-
 def _gathered(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """Codes and scales of all ranks, reconstructed on arrival."""
-    scales = torch.cat(_gather(scale.view(1)))
-    every = torch.stack(_gather(codes.view(torch.uint8))).view(E4M3)
+    scales = torch.cat(all_gathered(scale.view(1)))
+    every = torch.stack(all_gathered(codes.view(torch.uint8))).view(E4M3)
     return (every.float() * scales.unsqueeze(1)).to(dtype).flatten()
 
 
@@ -62,7 +58,7 @@ def two_halves(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, 
 
 def not_rounded(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
     """Gathers the parameters as they are."""
-    return torch.cat(_gather(flat_param_shard)), _shifted(flat_param_shard, amax_history)
+    return torch.cat(all_gathered(flat_param_shard)), _shifted(flat_param_shard, amax_history)
 
 
 def current_scaling(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +75,7 @@ def scale_of_the_old_history(flat_param_shard: Tensor, amax_history: Tensor) -> 
 def one_scale_for_all(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
     """The largest scale of all ranks."""
     updated = _shifted(flat_param_shard, amax_history)
-    return _finish(flat_param_shard, torch.cat(_gather(_scale(updated).view(1))).max()), updated
+    return _finish(flat_param_shard, torch.cat(all_gathered(_scale(updated).view(1))).max()), updated
 
 
 def shifted_the_other_way(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from problems import attention_spec as attention
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -76,7 +77,7 @@ PROBLEM = Problem(
             replicated=True,
         ),
         Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

@@ -16,6 +16,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
@@ -40,13 +41,6 @@ def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
         reference_wire_bytes=(2 * (contexts - 1) * tokens * features + reduced) * element_bytes,
         note="The reference sends every block of keys and values past every context rank and all-reduces the outputs. "
         "Fewer bytes may cost more operations.",
-    )
-
-
-def even(world_size: int) -> str | None:
-    """Tensor-parallel pairs."""
-    return (
-        None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks, in pairs that share the heads; got {world_size}"
     )
 
 
@@ -140,7 +134,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=even,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks, in pairs that share the heads"),
     world_size_rule="2, 4 or 8",
     groups="rank = 2c + t: tp_group holds both t of a c, cp_group all c of a t",
     hops=(

@@ -1,19 +1,33 @@
 """Programs that must pass and programs that must fail."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p055_ring_attention_tp.reference import solution as _reference
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
 
 
+class _Arguments(NamedTuple):
+    """What `solution` is called with."""
+
+    hidden_states: Tensor
+    w_qkv: Tensor
+    w_o: Tensor
+    num_heads: int
+    softmax_scale: float | None
+    causal: bool
+    tp_group: Group
+    cp_group: Group
+
+
 def _gathered(tensor: Tensor, group: Group) -> Tensor:
     """All context ranks' positions (dimension 1)."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts, dim=1)
+    return torch.cat(all_gathered(tensor, group), dim=1)
 
 
 def _context(hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, own: slice, unseen: int = 0) -> Tensor:
@@ -30,117 +44,57 @@ def _context(hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, 
     return (weights @ v).transpose(1, 2).flatten(2)[:, own]
 
 
-def _own(hidden_states: Tensor, cp_group: Group) -> slice:
-    """The own positions within the sequence."""
-    start = dist.get_rank(cp_group) * hidden_states.shape[1]
-    return slice(start, start + hidden_states.shape[1])
+def _own_context(call: _Arguments, *, unseen_part: int = 0) -> Tensor:
+    """The results of the rank's heads at its positions, from gathered hidden states.
+
+    Where `unseen_part` is n, the first n-th of the sequence is hidden from everyone.
+    """
+    hidden = _gathered(call.hidden_states, call.cp_group)
+    start = dist.get_rank(call.cp_group) * call.hidden_states.shape[1]
+    own = slice(start, start + call.hidden_states.shape[1])
+    unseen = hidden.shape[1] // unseen_part if unseen_part else 0
+    heads = call.num_heads // dist.get_world_size(call.tp_group)
+    return _context(hidden, call.w_qkv, heads, call.softmax_scale, own=own, unseen=unseen)
 
 
-def hidden_states_gathered(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def hidden_states_gathered(*arguments: Any) -> Tensor:
     """Gathers hidden states, not keys and values, and computes in float32 throughout."""
-    del causal
-    heads, own = num_heads // dist.get_world_size(tp_group), _own(hidden_states, cp_group)
-    context = _context(_gathered(hidden_states, cp_group), w_qkv, heads, softmax_scale, own=own)
-    out = context @ w_o.float().T
-    dist.all_reduce(out, group=tp_group)
-    return out.to(hidden_states.dtype)
+    call = _Arguments(*arguments)
+    out = _own_context(call) @ call.w_o.float().T
+    dist.all_reduce(out, group=call.tp_group)
+    return out.to(call.hidden_states.dtype)
 
 
-def heads_exchanged(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def heads_exchanged(*arguments: Any) -> Tensor:
     """Gathers the pair's heads and weights and makes one product of them, rounding the heads first."""
-    del causal
-    heads, own = num_heads // dist.get_world_size(tp_group), _own(hidden_states, cp_group)
-    context = _context(_gathered(hidden_states, cp_group), w_qkv, heads, softmax_scale, own=own)
-    context = context.to(hidden_states.dtype).contiguous()
-    pair = [torch.empty_like(context) for _ in range(dist.get_world_size(tp_group))]
-    dist.all_gather(pair, context, group=tp_group)
-    weights = [torch.empty_like(w_o) for _ in pair]
-    dist.all_gather(weights, w_o, group=tp_group)
-    return torch.cat(pair, dim=2) @ torch.cat(weights, dim=1).T
+    call = _Arguments(*arguments)
+    heads = all_gathered(_own_context(call).to(call.hidden_states.dtype), call.tp_group)
+    return torch.cat(heads, dim=2) @ torch.cat(all_gathered(call.w_o, call.tp_group), dim=1).T
 
 
-def first_positions_unseen(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def first_positions_unseen(*arguments: Any) -> Tensor:
     """The first quarter of the sequence is forgotten, as when a ring stops too early."""
-    del causal
-    heads, own = num_heads // dist.get_world_size(tp_group), _own(hidden_states, cp_group)
-    hidden = _gathered(hidden_states, cp_group)
-    context = _context(hidden, w_qkv, heads, softmax_scale, own=own, unseen=hidden.shape[1] // 4)
-    out = context.to(hidden_states.dtype) @ w_o.T
-    dist.all_reduce(out, group=tp_group)
+    call = _Arguments(*arguments)
+    out = _own_context(call, unseen_part=4).to(call.hidden_states.dtype) @ call.w_o.T
+    dist.all_reduce(out, group=call.tp_group)
     return out
 
 
-def not_causal(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def not_causal(*arguments: Any) -> Tensor:
     """Every position sees every other."""
-    del causal
-    return _reference(hidden_states, w_qkv, w_o, num_heads, softmax_scale, False, tp_group, cp_group)
+    return _reference(*_Arguments(*arguments)._replace(causal=False))
 
 
-def half_the_scale(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def half_the_scale(*arguments: Any) -> Tensor:
     """Half the default scale, whatever was asked for."""
-    del softmax_scale
-    scale = 0.5 * (hidden_states.shape[2] // num_heads) ** -0.5
-    return _reference(hidden_states, w_qkv, w_o, num_heads, scale, causal, tp_group, cp_group)
+    call = _Arguments(*arguments)
+    scale = 0.5 * (call.hidden_states.shape[2] // call.num_heads) ** -0.5
+    return _reference(*call._replace(softmax_scale=scale))
 
 
-def averaged(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    tp_group: Group,
-    cp_group: Group,
-) -> Tensor:
+def averaged(*arguments: Any) -> Tensor:
     """The mean of the pair's contributions."""
-    out = _reference(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, tp_group, cp_group)
-    return out / dist.get_world_size(tp_group)
+    return _reference(*arguments) / dist.get_world_size(_Arguments(*arguments).tp_group)
 
 
 HONEST = {"hidden_states_gathered": hidden_states_gathered, "heads_exchanged": heads_exchanged}

@@ -15,6 +15,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
@@ -34,11 +35,6 @@ def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
         note="For the second stage; the reference sends every block of keys and values past every rank of it. Work of "
         "one stage only: the second cannot begin before the first has finished some positions.",
     )
-
-
-def even(world_size: int) -> str | None:
-    """Two stages of equal size."""
-    return None if world_size in (2, 4, 8) else f"needs 2, 4 or 8 ranks for two stages; got {world_size}"
 
 
 def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
@@ -124,7 +120,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=even,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks for two stages"),
     world_size_rule="2, 4 or 8",
     groups="rank = p W/2 + c: cp_group holds all c of a stage p, pp_group both p of a c",
     hops=(

@@ -1,19 +1,33 @@
 """Programs that must pass and programs that must fail."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p056_ring_attention_pp.reference import solution as _reference
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
 
 
+class _Arguments(NamedTuple):
+    """What `solution` is called with."""
+
+    hidden_states: Tensor
+    w_qkv: Tensor
+    w_o: Tensor
+    num_heads: int
+    softmax_scale: float | None
+    causal: bool
+    cp_group: Group
+    pp_group: Group | None
+
+
 def _gathered(tensor: Tensor, group: Group) -> Tensor:
     """All context ranks' positions (dimension 1)."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts, dim=1)
+    return torch.cat(all_gathered(tensor, group), dim=1)
 
 
 def _layer(
@@ -29,7 +43,7 @@ def _layer(
     return ((weights @ v).transpose(1, 2).flatten(2) @ w_o.float().T)[:, first:]
 
 
-def _input(hidden_states: Tensor, pp_group: Group) -> Tensor:
+def _input(hidden_states: Tensor, pp_group: Group | None) -> Tensor:
     """The local positions of the stage's input."""
     if dist.get_rank(pp_group) == 0:
         return hidden_states
@@ -38,125 +52,59 @@ def _input(hidden_states: Tensor, pp_group: Group) -> Tensor:
     return arrived
 
 
-def _pipeline(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    heads: int,
-    scale: float | None,
-    cp: Group,
-    pp: Group,
-    unseen: int,
-) -> Tensor:
+def _pipeline(call: _Arguments, *, unseen: int = 0) -> Tensor:
     """Both stages with gathered inputs and float32 inside, `unseen` positions forgotten."""
-    tokens = _gathered(_input(hidden_states, pp), cp)
-    length = hidden_states.shape[1]
-    first = dist.get_rank(cp) * length
-    out = _layer(tokens, w_qkv, w_o, heads, scale, first=first, unseen=unseen)[:, :length].to(hidden_states.dtype)
-    if dist.get_rank(pp) == 0:
-        dist.broadcast(out.contiguous(), group_src=0, group=pp)
+    tokens = _gathered(_input(call.hidden_states, call.pp_group), call.cp_group)
+    out = _own_positions(call, tokens, unseen=unseen)
+    if dist.get_rank(call.pp_group) == 0:
+        dist.broadcast(out.contiguous(), group_src=0, group=call.pp_group)
     return out
 
 
-def hidden_states_gathered(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def _own_positions(call: _Arguments, tokens: Tensor, *, unseen: int = 0) -> Tensor:
+    """What the rank's layer makes of the whole sequence `tokens` at the rank's positions."""
+    length = call.hidden_states.shape[1]
+    first = dist.get_rank(call.cp_group) * length
+    out = _layer(tokens, call.w_qkv, call.w_o, call.num_heads, call.softmax_scale, first=first, unseen=unseen)
+    return out[:, :length].to(call.hidden_states.dtype)
+
+
+def hidden_states_gathered(*arguments: Any) -> Tensor:
     """Gathers hidden states, not keys and values, and computes in float32."""
-    del causal
-    return _pipeline(hidden_states, w_qkv, w_o, num_heads, softmax_scale, cp_group, pp_group, 0)
+    return _pipeline(_Arguments(*arguments))
 
 
-def first_stage_everywhere(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def first_stage_everywhere(*arguments: Any) -> Tensor:
     """Every rank computes the first stage itself from its weights and all its inputs; only these travel."""
-    del causal
-    first_qkv, first_o = w_qkv.clone(), w_o.clone()
-    for weight in (first_qkv, first_o):
-        dist.broadcast(weight, group_src=0, group=pp_group)
-    tokens = hidden_states.clone()
-    dist.broadcast(tokens, group_src=0, group=pp_group)
-    tokens = _gathered(tokens, cp_group)
-    if dist.get_rank(pp_group) > 0:
-        tokens = _layer(tokens, first_qkv, first_o, num_heads, softmax_scale, first=0).to(tokens.dtype)
-    length = hidden_states.shape[1]
-    out = _layer(tokens, w_qkv, w_o, num_heads, softmax_scale, first=dist.get_rank(cp_group) * length)
-    return out[:, :length].to(hidden_states.dtype)
+    call = _Arguments(*arguments)
+    first_qkv, first_o, tokens = call.w_qkv.clone(), call.w_o.clone(), call.hidden_states.clone()
+    for tensor in (first_qkv, first_o, tokens):
+        dist.broadcast(tensor, group_src=0, group=call.pp_group)
+    tokens = _gathered(tokens, call.cp_group)
+    if dist.get_rank(call.pp_group) > 0:
+        tokens = _layer(tokens, first_qkv, first_o, call.num_heads, call.softmax_scale, first=0).to(tokens.dtype)
+    return _own_positions(call, tokens)
 
 
-def first_positions_unseen(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def first_positions_unseen(*arguments: Any) -> Tensor:
     """The first quarter of the sequence is forgotten, as when a ring stops too early."""
-    del causal
-    unseen = hidden_states.shape[1] * dist.get_world_size(cp_group) // 4
-    return _pipeline(hidden_states, w_qkv, w_o, num_heads, softmax_scale, cp_group, pp_group, unseen)
+    call = _Arguments(*arguments)
+    return _pipeline(call, unseen=call.hidden_states.shape[1] * dist.get_world_size(call.cp_group) // 4)
 
 
-def stages_apart(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def stages_apart(*arguments: Any) -> Tensor:
     """Every stage works on its own hidden states."""
-    del pp_group
-    return _reference(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, cp_group, None)
+    return _reference(*_Arguments(*arguments)._replace(pp_group=None))
 
 
-def not_causal(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def not_causal(*arguments: Any) -> Tensor:
     """Every position sees every other."""
-    del causal
-    return _reference(hidden_states, w_qkv, w_o, num_heads, softmax_scale, False, cp_group, pp_group)
+    return _reference(*_Arguments(*arguments)._replace(causal=False))
 
 
-def mean_of_values(
-    hidden_states: Tensor,
-    w_qkv: Tensor,
-    w_o: Tensor,
-    num_heads: int,
-    softmax_scale: float | None,
-    causal: bool,
-    cp_group: Group,
-    pp_group: Group,
-) -> Tensor:
+def mean_of_values(*arguments: Any) -> Tensor:
     """Attention as the mean of earlier values, without queries and keys."""
-    del softmax_scale
-    return _reference(hidden_states, w_qkv, w_o, num_heads, 0.0, causal, cp_group, pp_group)
+    return _reference(*_Arguments(*arguments)._replace(softmax_scale=0.0))
 
 
 HONEST = {"hidden_states_gathered": hidden_states_gathered, "first_stage_everywhere": first_stage_everywhere}

@@ -16,6 +16,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 _TOLERANCE = Tolerance(
@@ -62,10 +63,6 @@ def _dims(*, B: int, S: int, num_heads: int, head_dim: int, world_size: int) -> 
         "num_heads": num_heads,
         "head_dim": head_dim,
     }
-
-
-def _refuses(world_size: int) -> str | None:
-    return None if world_size in {2, 4, 8} else f"needs 2, 4 or 8 ranks, got {world_size}"
 
 
 PROBLEM = Problem(
@@ -143,7 +140,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=divisors_of(8, needs="2, 4 or 8 ranks"),
     world_size_rule="2, 4 or 8",
     groups="rank d*W/2 + c: cp_group = the W/2 neighbours of replica d; dp_group = ranks c and c + W/2",
     hops=(

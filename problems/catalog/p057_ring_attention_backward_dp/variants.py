@@ -7,14 +7,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 Gradients = tuple[Tensor, ...]
 
 
 def _gather(tensor: Tensor, group: Any, *, dim: int = 1) -> Tensor:
     """A tensor's shards of the whole context group, in float32."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts, dim=dim).float()
+    return torch.cat(all_gathered(tensor, group), dim=dim).float()
 
 
 def gathered(

@@ -3,6 +3,7 @@
 from math import sqrt
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -71,7 +72,7 @@ PROBLEM = Problem(
             values="minus the logarithm of the number of texts, give or take 1, secret",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

@@ -7,12 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-
-def _everyone(texts: Tensor) -> list[Tensor]:
-    """The texts of every rank."""
-    parts = [torch.empty_like(texts) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, texts.contiguous())
-    return parts
+from problems.rank_parts import all_gathered
 
 
 def gathered(
@@ -28,7 +23,7 @@ def gathered(
     scales: bool = True,
 ) -> Tensor:
     """Gathers all texts and scores once, in float32; the last arguments make it wrong."""
-    every = torch.cat(_everyone(texts)[:ranks]).float()
+    every = torch.cat(all_gathered(texts)[:ranks]).float()
     logits = images.float() @ every.T * (logit_scale if scales else 1.0) + logit_bias * has_bias
     total = nn.functional.softplus(logits).sum()
     if matches:
@@ -42,7 +37,7 @@ def rounded_each_step(
 ) -> Tensor:
     """Every step in the run's dtype, blocks added one by one."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    every = _everyone(texts)
+    every = all_gathered(texts)
     signs = 2 * torch.eye(len(images), dtype=images.dtype) - 1
     loss = torch.zeros((), dtype=images.dtype)
     for distance in range(world_size):
@@ -72,7 +67,7 @@ def softmax_loss(
     images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
 ) -> Tensor:
     """Cross entropy over all texts, as in CLIP."""
-    logits = (logit_scale * images.float()) @ torch.cat(_everyone(texts)).float().T
+    logits = (logit_scale * images.float()) @ torch.cat(all_gathered(texts)).float().T
     wanted = torch.arange(len(images)) + dist.get_rank() * len(images)
     return nn.functional.cross_entropy(logits, wanted).to(images.dtype)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import log2
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -86,7 +87,7 @@ PROBLEM = Problem(
             values="(1, 2): the axis that is complete here, and the sharded one",
         ),
         Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

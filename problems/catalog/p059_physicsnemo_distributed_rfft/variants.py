@@ -6,12 +6,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _gather(x: Tensor) -> Tensor:
     """The whole fields (B, H, L)."""
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x.contiguous())
-    return torch.cat(parts, dim=2)
+    return torch.cat(all_gathered(x), dim=2)
 
 
 def _own_rows(spectrum: Tensor) -> Tensor:

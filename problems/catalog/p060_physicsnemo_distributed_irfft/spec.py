@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import log2
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -17,6 +18,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -45,12 +47,6 @@ def _slabs(*, B: int, C: int, H: int, L: int) -> Callable[[int], Dims]:
         return {"B": B, "C": C, "H": H, "L": L, "K": L // 2 + 1, "Hl": H // world_size, "Ll": L // world_size}
 
     return dims
-
-
-def _refuses(world_size: int) -> str | None:
-    if world_size >= 2 and 48 % world_size == 0:
-        return None
-    return f"needs at least 2 ranks, a divisor of 48 (as of 720 and 1440); got {world_size}"
 
 
 PROBLEM = Problem(
@@ -82,7 +78,7 @@ PROBLEM = Problem(
             replicated=True,
         ),
         Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'", replicated=True),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(
@@ -116,7 +112,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=divisors_of(48, needs="at least 2 ranks, a divisor of 48 (as of 720 and 1440)"),
     world_size_rule="a divisor of 48",
     hops=(
         Hop(

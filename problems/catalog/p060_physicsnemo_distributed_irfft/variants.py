@@ -6,13 +6,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _gather(x: Tensor) -> Tensor:
     """The whole half spectra (B, C, H, K)."""
     own = torch.view_as_real(x).contiguous()
-    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, own)
-    return torch.cat([torch.view_as_complex(part) for part in parts], dim=-2)
+    return torch.cat([torch.view_as_complex(part) for part in all_gathered(own)], dim=-2)
 
 
 def _own_columns(fields: Tensor) -> Tensor:

@@ -8,14 +8,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p061_gsplat_3d_gaussian_splatting.reference import Limits, covariances, project, solution
+from problems.rank_parts import all_gathered
 
 Rows = tuple[Tensor, ...]
-
-
-def _everyone(tensor: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor)
-    return parts
 
 
 def _seen_by_own(shares: list[tuple[Tensor, ...]], *rest: Any, offsets: list[int]) -> Rows:
@@ -32,7 +27,7 @@ def _seen_by_own(shares: list[tuple[Tensor, ...]], *rest: Any, offsets: list[int
 
 def gaussians_gathered(*arguments: Any) -> Rows:
     """Gathers the Gaussians and projects them at the receiver."""
-    shares = list(zip(*map(_everyone, arguments[:5]), strict=True))
+    shares = list(zip(*map(all_gathered, arguments[:5]), strict=True))
     offset = dist.get_rank() * len(arguments[0])
     return _seen_by_own(shares, *arguments[5:], offsets=[offset] * len(shares))
 
@@ -64,7 +59,7 @@ def own_gaussians_only(*arguments: Any) -> Rows:
 
 
 def _with_offsets(arguments: tuple[Any, ...], offset_of: Callable[[int], int]) -> Rows:
-    shares = list(zip(*map(_everyone, arguments[:5]), strict=True))
+    shares = list(zip(*map(all_gathered, arguments[:5]), strict=True))
     return _seen_by_own(shares, *arguments[5:], offsets=[offset_of(rank) for rank in range(len(shares))])
 
 
@@ -75,7 +70,7 @@ def ids_by_source(*arguments: Any) -> Rows:
 
 def sources_reversed(*arguments: Any) -> Rows:
     """Rows of the last rank first."""
-    shares = list(zip(*map(_everyone, arguments[:5]), strict=True))[::-1]
+    shares = list(zip(*map(all_gathered, arguments[:5]), strict=True))[::-1]
     return _seen_by_own(shares, *arguments[5:], offsets=[dist.get_rank() * len(arguments[0])] * len(shares))
 
 
@@ -134,7 +129,7 @@ def slopes_unclamped(*arguments: Any) -> Rows:
     """Linearises where the Gaussian is, however far beside the image."""
     rows = solution(*arguments)
     limits = Limits(*arguments[7:12])
-    means, quats, scales = (torch.cat(_everyone(x)) for x in arguments[:3])
+    means, quats, scales = (torch.cat(all_gathered(x)) for x in arguments[:3])
     (viewmats, intrinsics), count, shares = arguments[5:7], len(arguments[0]), dist.get_world_size()
     right, wrong = (
         project(means, covariances(quats, scales), viewmats, intrinsics, each)

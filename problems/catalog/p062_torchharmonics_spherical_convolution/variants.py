@@ -9,15 +9,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.reference import contract, mix, solution
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
-
-
-def _gather(tensor: Tensor, group: Group) -> list[Tensor]:
-    """The tensors of all ranks of the group, in order."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor.contiguous(), group=group)
-    return parts
 
 
 def _with(psi: Tensor, *, values: Tensor, indices: Tensor | None = None) -> Tensor:
@@ -43,11 +37,11 @@ def step_by_step(
 ) -> Tensor:
     """Gathers in place of transposing and reducing, and adds in rank order; other parts can be put in."""
     azimuth, here = dist.get_world_size(azimuth_group), dist.get_rank(azimuth_group)
-    circles = torch.cat(_gather(payload(x), azimuth_group), dim=3)
+    circles = torch.cat(all_gathered(payload(x), azimuth_group), dim=3)
     y = contracted(circles.chunk(azimuth, dim=1)[here].contiguous(), psi, nlon_out, nlon_in // nlon_out)
-    total = adds(_gather(payload(y), polar_group))
+    total = adds(all_gathered(payload(y), polar_group))
     block = total.chunk(dist.get_world_size(polar_group), dim=1)[dist.get_rank(polar_group)]
-    joined = torch.cat(_gather(payload(block), azimuth_group), dim=3)
+    joined = torch.cat(all_gathered(payload(block), azimuth_group), dim=3)
     return mix(joined.chunk(azimuth, dim=4)[here], weight, groups, bias)
 
 

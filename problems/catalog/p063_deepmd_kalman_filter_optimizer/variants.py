@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p063_deepmd_kalman_filter_optimizer.reference import solution
+from problems.rank_parts import all_gathered
 
 Answer = tuple[list[Tensor], list[Tensor], Tensor]
 
@@ -23,17 +24,14 @@ def _through_float32(tensor: Tensor) -> Tensor:
 
 def _sum_over_ranks(share: Tensor) -> Tensor:
     """The sum of one number per rank, the last rank's first."""
-    parts = [torch.empty_like(share) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, share)
-    return torch.stack(parts[::-1]).sum(dim=0)
+    return torch.stack(all_gathered(share)[::-1]).sum(dim=0)
 
 
 def _gather(blocks: list[Tensor]) -> list[Tensor]:
     """The blocks of all ranks, rank by rank, one collective per block."""
     found: list[list[Tensor]] = []
     for block in blocks:
-        parts = [torch.empty_like(block) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, block.contiguous())
+        parts = all_gathered(block)
         found.append(parts)
     return [parts[rank] for rank in range(dist.get_world_size()) for parts in found]
 
@@ -77,8 +75,7 @@ def one_batch(
     new = before + gains * (error / total)
     weights[:] = new.unbind()
     P[:] = ((covariances - gains * gains.mT / total) / kalman_lambda).unbind()
-    parts = [torch.empty_like(new) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, new)
+    parts = all_gathered(new)
     following = 1 - kalman_nue * (1 - kalman_lambda)
     return [block for part in parts for block in part], P, error.new_tensor(following)
 

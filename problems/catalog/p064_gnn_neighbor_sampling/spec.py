@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -88,7 +89,7 @@ PROBLEM = Problem(
             values="owner of every node, a random partition, new on every call",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
         Argument(name="replace", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False"),
     ),
     outputs=tuple(

@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -85,7 +86,7 @@ PROBLEM = Problem(
             dtype="int",
             values="rows that go to each relative rank: entry i is entry W-i of the counts_sent of rank r+i",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="out", shape=("T", "h"), placement=Placement.PER_RANK, tolerance=EXACT),),
     sizes={

@@ -1,6 +1,7 @@
 """Backward of the cooperative feature exchange of graph learning, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -96,7 +97,7 @@ PROBLEM = Problem(
             dtype="int",
             values="rows that come from each relative rank: entry i is entry W-i of the counts_sent of rank r+i",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -23,110 +25,67 @@ def _sums(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
     return rows.new_zeros((seed_size, rows.shape[1])).index_add_(0, ids, rows)
 
 
-def in_float64(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
-) -> Tensor:
-    """Point to point, summed in float64."""
-    del group
-    rows = _returned(grad_output, counts_sent, counts_received).double()
-    return _sums(rows, seed_inverse_ids, seed_size).float()
+def _summed_by(sums: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """The program that brings the gradients back point to point and adds them up by `sums`."""
+
+    def program(
+        grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
+    ) -> Tensor:
+        return sums(_returned(grad_output, sent, received), ids, seed_size)
+
+    return program
 
 
-def backwards(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
-) -> Tensor:
-    """Sums in float32, last row first."""
-    del group
-    rows = _returned(grad_output, counts_sent, counts_received)
-    return _sums(rows.flip(0), seed_inverse_ids.flip(0), seed_size)
+def _in_float64(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    return _sums(rows.double(), ids, seed_size).float()
 
 
-def one_hot_product(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
-) -> Tensor:
+def _backwards(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    """Last row first."""
+    return _sums(rows.flip(0), ids.flip(0), seed_size)
+
+
+def _one_hot_product(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
     """As the product with a matrix of zeros and ones."""
-    del group
-    rows = _returned(grad_output, counts_sent, counts_received)
-    return torch.nn.functional.one_hot(seed_inverse_ids, seed_size).float().T @ rows
+    return torch.nn.functional.one_hot(ids, seed_size).float().T @ rows
 
 
-def last_copy_wins(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
-) -> Tensor:
+def _last_copy_wins(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
     """Writes where it should add."""
-    del group
-    rows = _returned(grad_output, counts_sent, counts_received)
     out = rows.new_zeros((seed_size, rows.shape[1]))
-    out[seed_inverse_ids] = rows
+    out[ids] = rows
     return out
 
 
-def mean_of_copies(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
-) -> Tensor:
+def _mean_of_copies(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
     """Divides by the number of copies."""
-    total = in_float64(grad_output, seed_inverse_ids, seed_size, counts_sent, counts_received, group)
-    return total / torch.bincount(seed_inverse_ids, minlength=seed_size).clamp(min=1)[:, None]
+    return _in_float64(rows, ids, seed_size) / torch.bincount(ids, minlength=seed_size).clamp(min=1)[:, None]
 
 
 def sources_in_rank_order(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
+    grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
 ) -> Tensor:
     """Takes what came back as if rank 0's rows stood first."""
-    del group
-    pieces = _returned(grad_output, counts_sent, counts_received).split(counts_received)
+    pieces = _returned(grad_output, sent, received).split(received)
     start = dist.get_world_size() - dist.get_rank()
-    return _sums(torch.cat(pieces[start:] + pieces[:start]), seed_inverse_ids, seed_size)
+    return _sums(torch.cat(pieces[start:] + pieces[:start]), ids, seed_size)
 
 
 def payload_in_bfloat16(
-    grad_output: Tensor,
-    seed_inverse_ids: Tensor,
-    seed_size: int,
-    counts_sent: list[int],
-    counts_received: list[int],
-    group: None,
+    grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
 ) -> Tensor:
     """Half the bytes on the wire."""
-    del group
-    rows = _returned(grad_output.bfloat16(), counts_sent, counts_received).float()
-    return _sums(rows, seed_inverse_ids, seed_size)
+    return _sums(_returned(grad_output.bfloat16(), sent, received).float(), ids, seed_size)
 
 
-HONEST = {"in_float64": in_float64, "backwards": backwards, "one_hot_product": one_hot_product}
+HONEST = {
+    "in_float64": _summed_by(_in_float64),
+    "backwards": _summed_by(_backwards),
+    "one_hot_product": _summed_by(_one_hot_product),
+}
 MUTANTS = {
-    "last_copy_wins": last_copy_wins,
-    "mean_of_copies": mean_of_copies,
+    "last_copy_wins": _summed_by(_last_copy_wins),
+    "mean_of_copies": _summed_by(_mean_of_copies),
     "sources_in_rank_order": sources_in_rank_order,
     "payload_in_bfloat16": payload_in_bfloat16,
 }

@@ -2,6 +2,7 @@
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -67,7 +68,7 @@ PROBLEM = Problem(
         ),
         Argument(name="value", shape=("nnz", "h"), values="standard normal, different on every rank"),
         Argument(name="num_nodes", kind=ArgumentKind.INTEGER, dtype="int", values="Nn, a multiple of W"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(name="recv_idx", shape=("received",), dtype="int64", placement=Placement.PER_RANK, tolerance=EXACT),

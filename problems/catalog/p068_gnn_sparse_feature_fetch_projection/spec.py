@@ -1,6 +1,7 @@
 """Rows of a sharded table, fetched and projected, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -95,7 +96,7 @@ PROBLEM = Problem(
         ),
         Argument(name="proj_matrix", shape=("D", "D"), values="standard normal, different on every rank"),
         Argument(name="num_total_nodes", kind=ArgumentKind.INTEGER, dtype="int", values="Nn; at tiny no multiple of W"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

@@ -7,16 +7,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p068_gnn_sparse_feature_fetch_projection.reference import solution
-
-
-def _everyone(tensor: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor)
-    return parts
+from problems.rank_parts import all_gathered
 
 
 def _from_table(shard: Tensor, ids: Tensor) -> Tensor:
-    return torch.cat(_everyone(shard))[ids]
+    return torch.cat(all_gathered(shard))[ids]
 
 
 def table_gathered(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
@@ -41,7 +36,7 @@ def projected_at_the_owner(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: in
     del group
     rows = -(-nodes // dist.get_world_size())
     out = torch.zeros(len(ids), shard.shape[1], dtype=shard.dtype)
-    for asking, (wanted, theirs) in enumerate(zip(_everyone(ids), _everyone(matrix), strict=True)):
+    for asking, (wanted, theirs) in enumerate(zip(all_gathered(ids), all_gathered(matrix), strict=True)):
         mine = wanted // rows == dist.get_rank()
         part = torch.zeros(len(ids), shard.shape[1], dtype=shard.dtype)
         part[mine] = shard[wanted[mine] - dist.get_rank() * rows] @ theirs
@@ -61,7 +56,7 @@ def owners_by_remainder(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, 
     """Takes rank id mod W for the owner."""
     del nodes, group
     count = dist.get_world_size()
-    return torch.cat(_everyone(shard))[ids % count * len(shard) + ids // count] @ matrix
+    return torch.cat(all_gathered(shard))[ids % count * len(shard) + ids // count] @ matrix
 
 
 def shards_rounded_down(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
@@ -70,7 +65,7 @@ def shards_rounded_down(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, 
     count = dist.get_world_size()
     rows = nodes // count
     owner = (ids // rows).clamp(max=count - 1)
-    table = torch.cat(_everyone(shard))
+    table = torch.cat(all_gathered(shard))
     return table[(owner * len(shard) + ids - owner * rows).clamp(max=len(table) - 1)] @ matrix
 
 

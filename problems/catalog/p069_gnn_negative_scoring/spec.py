@@ -1,6 +1,6 @@
 """Ranking of positive edges among their negatives, described."""
 
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.schema import EXACT, WORLD_GROUP, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _TEST_EDGES = 598_543
@@ -51,7 +51,7 @@ PROBLEM = Problem(
             values="normal around a level of the row's own between -4 and 1, at least about 0.2 away from the row's "
             "positive",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(Output(name="ranking", shape=("P",), dtype="int64", placement=Placement.REPLICATED, tolerance=EXACT),),
     sizes={

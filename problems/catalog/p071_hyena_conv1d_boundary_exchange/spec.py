@@ -1,8 +1,8 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
-    ArgumentKind,
     Cost,
     Dims,
     Hop,
@@ -61,7 +61,7 @@ PROBLEM = Problem(
             "then L/2 of chunk 2W-1-r",
         ),
         Argument(name="weight", shape=("C", 1, "Kw"), values="standard normal, the same on all ranks", replicated=True),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

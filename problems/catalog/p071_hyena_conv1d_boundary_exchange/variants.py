@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.functional import conv1d, pad
 
 from problems.catalog.p071_hyena_conv1d_boundary_exchange.reference import exchange_halos
+from problems.rank_parts import all_gathered
 
 
 def _causal(x: Tensor, weight: Tensor) -> Tensor:
@@ -15,8 +16,7 @@ def _causal(x: Tensor, weight: Tensor) -> Tensor:
 
 def _sequence(x: Tensor) -> list[Tensor]:
     """All 2 W chunks in order, on every rank."""
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x)
+    parts = all_gathered(x)
     halves = [part.chunk(2, dim=-1) for part in parts]
     return [half[0] for half in halves] + [half[1] for half in reversed(halves)]
 
@@ -71,8 +71,7 @@ def chunks_as_neighbours(x: Tensor, weight: Tensor, group: None) -> Tensor:
 def blocks_not_zigzag(x: Tensor, weight: Tensor, group: None) -> Tensor:
     """As if rank r held the chunks 2 r and 2 r + 1."""
     del group
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x)
+    parts = all_gathered(x)
     return _causal(torch.cat(parts, dim=-1), weight).chunk(len(parts), dim=-1)[dist.get_rank()].to(x.dtype)
 
 

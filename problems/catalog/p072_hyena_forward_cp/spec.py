@@ -3,6 +3,7 @@
 from math import log2
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -18,6 +19,7 @@ from problems.schema import (
     fixed,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 _CHANNELS = 1024
 _HIDDEN = 4096
@@ -29,13 +31,6 @@ _POSITIONS = 131_072
 def large(world_size: int) -> Dims:
     """Part of the context, filters as long as the sequence."""
     return {"B": 1, "C": _HIDDEN, "G": _HIDDEN, "D": 1, "Ls": _POSITIONS // world_size, "Lf": _POSITIONS}
-
-
-def divides_channels(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide the channels."""
-    if world_size < 2 or _CHANNELS % world_size:
-        return f"needs at least 2 ranks, a divisor of {_CHANNELS}; got {world_size}"
-    return None
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -92,7 +87,7 @@ PROBLEM = Problem(
         Argument(name="conv_bias", shape=("C",), values="standard normal, the same on all ranks", replicated=True),
         Argument(name="num_groups", kind=ArgumentKind.INTEGER, dtype="int", values="G, the number of filters"),
         Argument(name="group_dim", kind=ArgumentKind.INTEGER, dtype="int", values="channels per filter"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
         Argument(name="with_zigzag_splitting", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True"),
     ),
     outputs=(
@@ -135,7 +130,7 @@ PROBLEM = Problem(
     },
     cost=cost,
     counted_flops=Reading(least=0.0, most=0.0, reason="torch counts no operations in Fourier transforms."),
-    refuses_world_size=divides_channels,
+    refuses_world_size=divisors_of(_CHANNELS),
     world_size_rule="a power of two up to 1024",
     hops=(
         Hop(

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -20,8 +22,7 @@ class _Layer:
 
 
 def _sequence(shard: Tensor, *, is_zigzag: bool = True) -> Tensor:
-    parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, shard.contiguous())
+    parts = all_gathered(shard)
     halves = [part.float().chunk(2, dim=-1) for part in parts]
     if not is_zigzag:
         return torch.cat(parts, dim=-1).float()

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
-    ArgumentKind,
     Cost,
     Dims,
     Hop,
@@ -16,6 +16,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -37,12 +38,6 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 def _sharded(*, B: int, S: int, V: int) -> Callable[[int], Dims]:
     return lambda world_size: {"B": B, "S": S, "V": V, "Vl": V // world_size}
-
-
-def _refuses(world_size: int) -> str | None:
-    if world_size >= 2 and 128 % world_size == 0:
-        return None
-    return f"needs at least 2 ranks, as many as divide the vocabulary (powers of two up to 128), got {world_size}"
 
 
 PROBLEM = Problem(
@@ -72,7 +67,7 @@ PROBLEM = Problem(
             values="uniform over the vocabulary, secret, the same on all ranks",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(
@@ -98,7 +93,9 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=_refuses,
+    refuses_world_size=divisors_of(
+        128, needs="at least 2 ranks, as many as divide the vocabulary (powers of two up to 128)"
+    ),
     world_size_rule="powers of two from 2 to 128",
     hops=(
         Hop(

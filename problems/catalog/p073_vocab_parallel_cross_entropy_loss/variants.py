@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _picked(logits: Tensor, target: Tensor, rank: int) -> Tensor:
     """The target's logit where this rank holds it, 0 elsewhere."""
@@ -33,8 +35,7 @@ def merged_once(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> T
     del group
     logits = vocab_parallel_logits.float()
     own = torch.stack([logits.logsumexp(dim=-1), _picked(logits, target, dist.get_rank())])
-    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, own)
+    parts = all_gathered(own)
     gathered = torch.stack(parts)
     return (gathered[:, 0].logsumexp(dim=0) - gathered[:, 1].sum(dim=0)).to(vocab_parallel_logits.dtype)
 

@@ -8,13 +8,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from problems.catalog.p075_fla_gated_deltanet_cp.reference import recur, solution, to_heads, to_tokens, unit
+from problems.rank_parts import all_gathered
 
 
 def _gathered(tensor: Tensor, dim: int) -> Tensor:
     """The tensors of all ranks side by side."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return torch.cat(parts, dim=dim)
+    return torch.cat(all_gathered(tensor), dim=dim)
 
 
 def _log_decay(gate: Tensor, a_log: Tensor, dt_bias: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 CHANNELS = 512
 TINY_CHANNELS = 32
@@ -40,13 +41,6 @@ def _volume(*, channels: int, frames: int, height: int, width: int) -> Callable[
         }
 
     return dims
-
-
-def divides_channels(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide the channels of every size."""
-    if world_size < 2 or TINY_CHANNELS % world_size:
-        return f"needs at least 2 ranks, a divisor of {TINY_CHANNELS}; got {world_size}"
-    return None
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -139,7 +133,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_channels,
+    refuses_world_size=divisors_of(TINY_CHANNELS),
     world_size_rule="a power of two up to 32",
     hops=(
         Hop(

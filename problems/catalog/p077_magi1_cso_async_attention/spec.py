@@ -14,6 +14,7 @@ from problems.schema import (
     Tolerance,
 )
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.world_sizes import divisors_of
 
 KEY_HEADS = 8
 SMALL_WORLD = 4
@@ -49,13 +50,6 @@ def base(world_size: int) -> Dims:
 def large(world_size: int) -> Dims:
     """An attention layer of MAGI-1 24B at 720p."""
     return _sized(ranges=4, clip=21600, heads=48, kv_heads=8, width=128, world_size=world_size)
-
-
-def divides_heads(world_size: int) -> str | None:
-    """Refuse world sizes that do not divide the heads of every size."""
-    if world_size < 2 or KEY_HEADS % world_size:
-        return f"needs 2, 4 or 8 ranks, got {world_size}"
-    return None
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -138,7 +132,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    refuses_world_size=divides_heads,
+    refuses_world_size=divisors_of(KEY_HEADS, needs="2, 4 or 8 ranks"),
     world_size_rule="2, 4 or 8",
     hops=(
         Hop(

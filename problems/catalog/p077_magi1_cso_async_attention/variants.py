@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p077_magi1_cso_async_attention.reference import attend, solution
+from problems.rank_parts import all_gathered
 
 
 def in_float32(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
@@ -16,8 +17,7 @@ def in_float32(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
 
 def _all_keys(key_value: Tensor, ranges: int, clip: int | None) -> Tensor:
     """The joint key axis with all heads."""
-    parts = [torch.empty_like(key_value) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, key_value)
+    parts = all_gathered(key_value)
     joined = torch.cat([part.unflatten(0, (ranges, -1)) for part in parts], dim=1)
     return joined[:, : clip or None].flatten(0, 1)
 

@@ -1,6 +1,7 @@
 """Tile-parallel decoding of a latent video, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -171,7 +172,7 @@ PROBLEM = Problem(
             dtype="bool",
             values="image: False, at tiny True",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

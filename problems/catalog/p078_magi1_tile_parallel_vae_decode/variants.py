@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -18,6 +17,7 @@ from problems.catalog.p078_magi1_tile_parallel_vae_decode.reference import (
     plan,
     solution,
 )
+from problems.rank_parts import all_gathered
 
 Decoder = Callable[[Tensor, Tiling, Place], Tensor]
 Fade = Callable[[Tensor, Tensor, int, int], None]
@@ -32,9 +32,7 @@ def _tiling(z: Tensor, arguments: tuple[Any, ...]) -> Tiling:
 def _everyone(z: Tensor) -> list[Tensor]:
     """The colour channels of all ranks' latents."""
     colours = z[:, :3].contiguous()
-    latents = [torch.empty_like(colours) for _ in range(dist.get_world_size())]
-    dist.all_gather(latents, colours)
-    return latents
+    return all_gathered(colours)
 
 
 def _everywhere(

@@ -7,15 +7,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p079_dinov2_distributed_knn.reference import merge, solution
+from problems.rank_parts import all_gathered
 
 Pair = tuple[Tensor, Tensor]
-
-
-def _all(tensor: Tensor) -> list[Tensor]:
-    """The tensor of every rank."""
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, tensor.contiguous())
-    return parts
 
 
 def _exchanged(candidates: Tensor) -> Tensor:
@@ -34,14 +28,14 @@ def in_float32(queries: Tensor, rows: Tensor, labels: Tensor, *rest: Any) -> Pai
 
 def all_at_once(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any, offered: int = 0) -> Pair:
     """Queries by all-gather, one product, candidates by all-to-all; each rank offers `offered` (0: k)."""
-    sims, place = (torch.cat(_all(queries)) @ rows).topk(offered or max_k, dim=1)
+    sims, place = (torch.cat(all_gathered(queries)) @ rows).topk(offered or max_k, dim=1)
     return merge(_exchanged(sims), _exchanged(labels[0][place]), max_k)
 
 
 def rows_travel(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
     """Gathers the training features in place of the queries, last rank first, and searches them whole."""
-    sims = queries @ torch.cat(_all(rows)[::-1], dim=1)
-    return merge(sims, torch.cat(_all(labels)[::-1], dim=1).expand(len(queries), -1), max_k)
+    sims = queries @ torch.cat(all_gathered(rows)[::-1], dim=1)
+    return merge(sims, torch.cat(all_gathered(labels)[::-1], dim=1).expand(len(queries), -1), max_k)
 
 
 def each_offers_its_part(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:

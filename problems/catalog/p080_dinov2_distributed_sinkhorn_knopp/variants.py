@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.reference import solution
+from problems.rank_parts import all_gathered
 
 
 def in_float64(logits: Tensor, *rest: Any) -> Tensor:
@@ -35,8 +36,7 @@ def by_scalings(
 
 def gathered(logits: Tensor, temperature: float, _count: Tensor, rounds: int, *_rest: Any) -> Tensor:
     """Gathers all logits and normalises them in one place, in logarithms."""
-    parts = [torch.empty_like(logits) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, logits)
+    parts = all_gathered(logits)
     scores = torch.cat(parts).double() / temperature
     for _ in range(rounds):
         scores = scores - scores.logsumexp(0, keepdim=True)

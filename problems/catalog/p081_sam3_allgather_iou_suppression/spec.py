@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -96,7 +97,7 @@ PROBLEM = Problem(
         ),
         Argument(name="iou_threshold", kind=ArgumentKind.REAL, dtype="float", values="0.7"),
         Argument(name="reverse", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False or True, secret"),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

@@ -5,15 +5,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p082_vocab_parallel_log_prob_topk.reference import filtered, solution, whole_rows
+from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
 
 
 def _gathered(shard: Tensor) -> Tensor:
     """The shards of all ranks side by side along the last dimension."""
-    parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, shard.contiguous())
-    return torch.cat(parts, dim=-1)
+    return torch.cat(all_gathered(shard), dim=-1)
 
 
 def _picked(logits: Tensor, target: Tensor) -> Tensor:

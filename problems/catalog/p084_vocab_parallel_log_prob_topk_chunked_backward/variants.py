@@ -11,6 +11,7 @@ from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.referen
     row_gradient,
     solution,
 )
+from problems.rank_parts import all_gathered
 
 
 def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
@@ -27,9 +28,7 @@ def one_chunk(
 
 def _rows(logits: Tensor, top_k: int | None, top_p: float) -> Tensor:
     """All ranks' columns of all tokens, (nt, V), filtered."""
-    parts = [torch.empty_like(logits) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, logits)
-    return filtered(torch.cat(parts, dim=-1).flatten(0, 1), top_k, top_p)
+    return filtered(torch.cat(all_gathered(logits), dim=-1).flatten(0, 1), top_k, top_p)
 
 
 def _own(gradient: Tensor, like: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from math import log2
 
 from problems.schema import (
     EXACT,
+    WORLD_GROUP,
     Argument,
-    ArgumentKind,
     Cost,
     Dims,
     Hop,
@@ -61,7 +61,7 @@ PROBLEM = Problem(
             values="long-tailed around 0, a quarter of them small whole numbers, from one distribution on all ranks; "
             "lengths equal at base, else uneven, secret and one of them 0",
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

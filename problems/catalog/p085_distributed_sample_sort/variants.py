@@ -4,12 +4,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import all_gathered
+
 
 def _shares(shard: Tensor) -> list[Tensor]:
     """Every rank's values, by broadcasts of their own length."""
     own = torch.tensor([shard.numel()])
-    counts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(counts, own)
+    counts = all_gathered(own)
     shares = []
     for rank, count in enumerate(counts):
         share = shard.clone() if rank == dist.get_rank() else shard.new_empty(int(count))
@@ -34,9 +35,7 @@ def padded(local_shard: Tensor, group: None = None) -> Tensor:
     dist.all_reduce(longest[1:])
     filled = local_shard.new_full((int(longest[0]),), torch.inf)
     filled[: local_shard.numel()] = local_shard
-    parts = [torch.empty_like(filled) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, filled)
-    return _balanced(torch.cat(parts).sort(stable=True).values[: int(longest[1])])
+    return _balanced(torch.cat(all_gathered(filled)).sort(stable=True).values[: int(longest[1])])
 
 
 def _like_owed(values: Tensor, shares: list[Tensor]) -> Tensor:

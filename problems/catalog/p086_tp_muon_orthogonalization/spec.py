@@ -1,6 +1,7 @@
 """Tensor-parallel Muon orthogonalisation, described."""
 
 from problems.schema import (
+    WORLD_GROUP,
     Argument,
     ArgumentKind,
     Cost,
@@ -91,7 +92,7 @@ PROBLEM = Problem(
             values="1: columns are sharded; at tiny 0",
             replicated=True,
         ),
-        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values="None: the world group"),
+        WORLD_GROUP,
     ),
     outputs=(
         Output(

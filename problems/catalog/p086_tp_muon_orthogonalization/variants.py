@@ -7,13 +7,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p086_tp_muon_orthogonalization.reference import TRIPLES
+from problems.rank_parts import all_gathered
 
 
 def _gather(x: Tensor, dim: int) -> Tensor:
     """The whole matrix."""
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x.contiguous())
-    return torch.cat(parts, dim=dim)
+    return torch.cat(all_gathered(x), dim=dim)
 
 
 def gathered(
