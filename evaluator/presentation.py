@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.contract import EvaluationReport, RankState
+from evaluator.contract import SCORE_RULE, EvaluationReport, RankState, SizeTiming, Timing
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
@@ -37,17 +37,34 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
             )
     yield from _evidence_lines(report)
     if report.timing is not None:
-        timing = report.timing
-        yield f"speedup {timing.score:.3f} (interval {timing.low:.3f} to {timing.high:.3f})"
-        for item in timing.sizes:
-            yield (
-                f"  {item.size}: {item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
-                + (f", floor {item.floor_us:.1f} us" if item.floor_us is not None else "")
-            )
+        yield from _timing_lines(report.timing)
     for rank in report.ranks:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
     yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
+
+
+def _timing_lines(timing: Timing) -> Iterator[str]:
+    """The score, and size by size the times less those of empty calls that it rests on."""
+    yield f"speedup {timing.score:.3f} ({100 * timing.coverage:.0f} % interval {timing.low:.3f} to {timing.high:.3f})"
+    if timing.rule != SCORE_RULE:
+        yield f"  scored by rule {timing.rule}: not to be compared with scores of rule {SCORE_RULE}"
+    for item in timing.sizes:
+        yield f"  {item.size}: {', '.join(_size_words(item))}"
+
+
+def _size_words(item: SizeTiming) -> Iterator[str]:
+    yield f"{item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
+    if item.score is not None and item.low is not None and item.high is not None:
+        yield f"speedup {item.score:.3f} ({item.low:.3f} to {item.high:.3f})"
+    if item.floor_us is not None:
+        yield f"floor {item.floor_us:.1f} us"
+    if item.candidate_empty_us is not None:
+        yield f"less {item.candidate_empty_us:.1f} us that an empty call takes"
+    if item.forgeable_us:
+        yield f"at most {item.forgeable_us:.1f} us of it forgeable"
+    if item.looped_us is not None and item.baseline_looped_us is not None:
+        yield f"back to back {item.looped_us:.1f} us against {item.baseline_looped_us:.1f} us"
 
 
 def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
@@ -75,6 +92,8 @@ def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
         timing = found.timing
         lines.append(f"speedup {timing.score:.6f}, interval {timing.low:.6f} to {timing.high:.6f}")
         lines.append(f"ranked by {timing.low:.6f}; verdict on the times: {found.verdict}")
+    elif found.note:
+        return f"nothing to compute again: {found.note}\n"
     elif found.agrees:
         lines.append(f"nothing to compute again: {report.verdict} in mode {report.mode} rests on no times")
     lines += [f"DIFFERS  {difference}" for difference in found.differences]

@@ -1,7 +1,9 @@
 """What goes to and fro between the site and its nodes: work, progress, reports, heartbeats, and the queues for them."""
 
 from enum import StrEnum
+from typing import Self
 
+from evaluator.contract import earlier
 from evaluator.contract.message import Message
 from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
@@ -64,6 +66,11 @@ class Delivery(Message, frozen=True, kw_only=True):
     node: str
     report: EvaluationReport
     is_returned: bool = False
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The delivery that `text` holds, its report in the present schema or an earlier one; raises ContractError."""
+        return super().from_json(earlier.present_delivery(text))
 
 
 class SlotState(StrEnum):

@@ -13,19 +13,33 @@ class CallKind(StrEnum):
     NEAR = "near"
     REPEATED = "repeated"
     AUDITED = "audited"
-    BURST = "burst"
+    LOOPED = "looped"
+
+
+class ClockKind(StrEnum):
+    """Where the time of a call begins and ends; the host's clock reads it, never a rank.
+
+    GATE
+        From the host's store that opens the gates of all GPUs to the last rank's fingerprint of its finished outputs.
+    ANSWER
+        From the message that hands the ranks their inputs to the last rank's answer (CPU ranks).
+    """
+
+    GATE = "gate"
+    ANSWER = "answer"
 
 
 class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     """One call as the host saw it; written as an array, for there are hundreds. One entry per rank in the tuples.
 
     `content` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
-    `is_reused` says that they were written to the addresses of the call before. `window_ns` runs on the host's clock
-    from the moment when contents became readable to the last answer, `answer_ns` from GO. `claimed_ns`, `settled_ns`
-    and `fingerprints` are the ranks' claims. `max_error` is the worst of all ranks, in units of the tolerance, and
-    `rms_error` likewise, relative to the reference's rms. `answers_ns` says when each rank answered, from GO on the
-    host's clock. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first MiB of each
-    in turn, 16 hexadecimal digits.
+    `is_reused` says that they were written to the addresses of the call before. `done_ns` is each rank's time on the
+    host's clock (`ClockKind` says from where to where); `head_ns` is how long before that the ranks could queue work
+    behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` is what
+    the ranks' own events say, kept as a cross-check and for nothing else. `marks` are the fingerprints that arrived
+    with the end of the call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error`
+    likewise, relative to the reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256
+    over the first MiB of each in turn, 16 hexadecimal digits.
     """
 
     number: int
@@ -35,46 +49,26 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     is_reused: bool
     is_checked: bool
     delays_us: tuple[int, ...]
-    window_ns: int
-    answer_ns: int
+    done_ns: tuple[int, ...]
+    head_ns: int
+    has_queued: bool
     claimed_ns: tuple[int, ...]
-    settled_ns: tuple[int, ...]
-    fingerprints: tuple[str, ...]
+    marks: tuple[str, ...]
     max_error: float | None
     rms_error: float | None = None
-    answers_ns: tuple[int, ...] = ()
     digests: tuple[str, ...] = ()
 
     @property
-    def longest_ns(self) -> int:
-        """The time of the call: the slowest rank's."""
-        return max(self.claimed_ns)
+    def time_ns(self) -> int:
+        """The time of the call on the host's clock: the slowest rank's."""
+        return max(self.done_ns)
 
 
 class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
-    """One call of the reference: the slowest rank's time, and how long the host waited for it.
+    """One call of the reference, timed as a submission's: the slowest rank's time, and what its own events say."""
 
-    `window_ns` also holds the publishing and reading of the inputs where the ranks did as sandbox ranks do; it is None
-    in reports from before that was measured.
-    """
-
-    longest_ns: int
-    answer_ns: int
-    window_ns: int | None = None
-
-
-class Burst(Message, frozen=True, kw_only=True, array_like=True):
-    """Calls of the submission one after the other, between one `GO` and one answer; no rank times them.
-
-    `calls` is how many, on new contents each, lined up before each. `window_ns` runs on the host's clock from the
-    moment when their contents became readable to the last answer, `answer_ns` from `GO`. `checked` has the number of
-    the contents whose outputs were compared, for one of several. `answer_ns` is judged, `window_ns` is kept to be read.
-    """
-
-    calls: int
-    window_ns: int
-    answer_ns: int
-    checked: tuple[int, ...] = ()
+    time_ns: int
+    claimed_ns: int
 
 
 class Wire(Message, frozen=True, kw_only=True):
@@ -111,70 +105,79 @@ class GpuReading(Message, frozen=True, kw_only=True):
 class SizeRecord(Message, frozen=True, kw_only=True):
     """Every call at one size. `blocks` holds the timed calls' numbers and `reference` the reference's, block by block.
 
-    `payload_bytes` is what a rank takes in and gives back per call. Over `watched_ns` of the reference's legs the
-    submission's processes used `busy_ns` of processor time. `gang` counts the groups of ranks that ran the submission,
-    each in a sandbox of its own. `wire` is None where the links were not looked at. `gpus` was read before the first
-    block and after the last one, of either part where a series was run in two; `processes` is how many the sandbox then
-    had. Where `is_primed`, the reference met every contents once before it was timed on them. `kept_gaps_ns` are from
-    calls of the reference between the timed ones in which the ranks also did what oracle and sandbox ranks do around a
-    call: how much later than their claimed end the host heard of them. `kept_windows_ns` are the same calls' times on
-    the host's clock from the moment when contents became readable, less the claim. `bursts` were run between the
-    blocks.
+    Attributes:
+        size: which size.
+        gang: counts the groups of ranks that ran the submission, each in a sandbox of its own.
+        payload_bytes: what a rank takes in and gives back per call.
+        sealed_bytes, marked_bytes: the most that a rank unseals before a call and fingerprints after it.
+        floor_us: no call takes less; None where no floor applies.
+        calls: every call of the submission.
+        blocks: the numbers of the timed ones, block by block.
+        reference: the reference's calls of the same blocks.
+        queues, reference_queues: whether the host opened the gate only when all work had been queued; otherwise about
+            a millisecond after the call began. Fixed before the first block.
+        empty_ns: calls of nothing at this size, in trusted ranks between the blocks: what every time contains.
+        bare_ns, reference_bare_ns: calls of nothing without any bytes, by the sandbox ranks before they could read the
+            submission, and by the reference's ranks at that time: how much longer opening and end take for the former.
+        looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
+        watched_ns, busy_ns: over the former of the reference's legs, the submission's processes used the latter of
+            processor time.
+        gpus: read before the first block and after the last one.
+        processes: how many the sandbox then had.
+        is_primed: the reference met every contents once before it was timed on them.
+        wire: None where the links were not looked at.
     """
 
     size: str
     payload_bytes: int
     floor_us: float | None
     calls: tuple[CallRecord, ...]
+    gang: int = 1
+    sealed_bytes: int = 0
+    marked_bytes: int = 0
     blocks: tuple[tuple[int, ...], ...] = ()
     reference: tuple[tuple[ReferenceCall, ...], ...] = ()
+    queues: bool = False
+    reference_queues: bool = False
+    empty_ns: tuple[int, ...] = ()
+    bare_ns: tuple[int, ...] = ()
+    reference_bare_ns: tuple[int, ...] = ()
+    looped_ns: int | None = None
+    reference_looped_ns: int | None = None
     watched_ns: int = 0
     busy_ns: int = 0
-    gang: int = 1
-    wire: Wire | None = None
     gpus: tuple[GpuReading, ...] = ()
     processes: int = 0
     is_primed: bool = False
-    kept_gaps_ns: tuple[int, ...] = ()
-    kept_windows_ns: tuple[int, ...] = ()
-    bursts: tuple[Burst, ...] = ()
+    wire: Wire | None = None
+
+
+SCORE_RULE = 2
+"""How scores come from calls: 1 took the ranks' own clocks, 2 takes the host's. Scores of two rules never compare."""
 
 
 class TimingRules(Message, frozen=True, kw_only=True):
-    """When times count, as data of the profile.
+    """How times become a score, and when they count, as data of the profile.
 
     Attributes:
-        band_us: how much longer than the reference's the time between claim and answer may be at the median.
-        band_bytes_us: bytes of payload per microsecond that are allowed on top: they are copied and compared there.
-        reading_us: how much longer than that the same may be where it begins with contents becoming readable.
-        burst_ratio: how many times the claimed time a further call of a burst may take.
-        burst_us: what it may take beyond that, and the claimed time once more; None: not judged.
-        burst_most_us: the most that these two may be together.
-        burst_bytes_us: bytes of payload per microsecond that are allowed on top: inputs are read and outputs stored.
-        settle_ratio: largest ratio of the time until the device was idle to the time of the call; None: not judged.
-        settle_jitter_us: what it may be longer in any case.
-        baseline_drift: largest drift of the reference inside an evaluation; None: not judged.
-        baseline_jitter_us: drift that is always allowed.
-        by_block: whether claims and what is held against them are taken block by block, so that claims that are too
-            short gain nothing unless they are half of a block's or more, in half of the blocks or more, which is
-            refused; not so in reports from before.
+        clock: where a call's time begins and ends.
+        resolution_us: no difference of times below this is told apart; a call counts as taking this at least.
+        start_share, start_us: standard deviation of one side's time from one start of its ranks to the next, as a share
+            of the time and in microseconds; the larger counts. Measured; it is part of every interval.
+        waiting_share: the same share for a side that waits for its device in the middle of a call, whose time holds
+            what its host takes.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
+        judges_throttling: whether a GPU that was held back for heat or power sends the evaluation back to the queue.
     """
 
-    band_us: float
-    band_bytes_us: float
-    settle_ratio: float | None
-    settle_jitter_us: float
-    baseline_drift: float | None
-    baseline_jitter_us: float
+    clock: ClockKind
+    resolution_us: float
+    start_share: float
+    start_us: float
+    waiting_share: float = 0.0
     busy_cores: float | None = None
-    reading_us: float = 0.0
-    by_block: bool = False
-    burst_us: float | None = None
-    burst_most_us: float = 0.0
-    burst_ratio: float = 1.0
-    burst_bytes_us: float = 1.0
+    judges_throttling: bool = False
 
 
 class Record(Message, frozen=True, kw_only=True):
@@ -209,9 +212,13 @@ class Baseline(Message, frozen=True, kw_only=True):
 
 
 class BaselineTable(Message, frozen=True, kw_only=True):
-    """All baselines of a profile with where and when they were measured: slug to size to baseline."""
+    """All baselines of a profile with where and when they were measured: slug to size to baseline.
+
+    `rule` says which clock they were measured by, as that of a score (`SCORE_RULE`).
+    """
 
     profile: str
     measured_at: str
     environment: dict[str, str]
     baselines: dict[str, dict[str, Baseline]]
+    rule: int = 1

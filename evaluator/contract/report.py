@@ -1,7 +1,9 @@
 """What a judge says of an evaluation."""
 
 from enum import StrEnum
+from typing import Self
 
+from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Audit, Sighting
 from evaluator.contract.message import Message
@@ -9,7 +11,8 @@ from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
 from evaluator.contract.score import Timing
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of a report's JSON; those of the first are read as well (`evaluator.contract.earlier`)."""
 
 
 class Stage(StrEnum):
@@ -157,6 +160,11 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The report that `text` holds, in the present schema or an earlier one; raises ContractError."""
+        return super().from_json(earlier.present_report(text))
 
     def __post_init__(self) -> None:
         is_timed = self.timing is not None

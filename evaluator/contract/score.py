@@ -13,14 +13,15 @@ class TimeSummary(Message, frozen=True, kw_only=True):
 
 
 class SizeTiming(Message, frozen=True, kw_only=True):
-    """Candidate and reference side by side at one size.
+    """Candidate and reference side by side at one size, in times less those of an empty call.
 
-    `ratios` holds one reference / candidate value per block A B B A; `floor_us` is None where no floor applies.
-    `rank_medians_us` is the candidate's median per rank. `window_us` is the median of the host's window around a
-    call, from the moment when contents became readable. `gap_us` is what lies between `GO`, the answer and the claim,
-    and `band_us` how large that may be: the most that a forged claim could gain per call. `outside_us` and
-    `outside_band_us` are the same of the whole window: the most that work done before `GO` could gain. `burst_us` is
-    what a further call of a burst took, and `burst_band_us` how much that may be.
+    `ratios` holds one reference / candidate value per block A B B A; `score` is their trimmed mean (of logarithms) and
+    `low` to `high` its interval. `floor_us` is None where no floor applies. `rank_medians_us` is the candidate's median
+    per rank. `empty_us` was taken off the reference's times and `candidate_empty_us` off the candidate's: what an empty
+    call takes from its beginning to its end. Of that, `forgeable_us` grows with the bytes that are unsealed and
+    fingerprinted: so much could a program gain that does both inside its own kernels. `claimed_us` is what the ranks'
+    own events say, a cross-check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as
+    the published harness times them; they rank nothing.
     """
 
     size: str
@@ -28,24 +29,32 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     baseline: TimeSummary
     ratios: tuple[float, ...]
     rank_medians_us: tuple[float, ...]
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
     floor_us: float | None = None
-    window_us: float | None = None
-    gap_us: float | None = None
-    band_us: float | None = None
-    outside_us: float | None = None
-    outside_band_us: float | None = None
-    burst_us: float | None = None
-    burst_band_us: float | None = None
+    empty_us: float | None = None
+    candidate_empty_us: float | None = None
+    forgeable_us: float | None = None
+    claimed_us: float | None = None
+    looped_us: float | None = None
+    baseline_looped_us: float | None = None
 
 
 class Timing(Message, frozen=True, kw_only=True):
-    """The score: median of the blocks' speedups, with the 3rd and 10th of 12 order statistics as interval."""
+    """The score: geometric mean over sizes of the speedup, and the interval that holds it with probability `coverage`.
+
+    `blocks` are the speedups of the blocks that all sizes have, combined. `rule` says how calls became a score
+    (`SCORE_RULE`); scores of different rules are not compared.
+    """
 
     score: float
     low: float
     high: float
     blocks: tuple[float, ...]
     sizes: tuple[SizeTiming, ...]
+    coverage: float = 0.95
+    rule: int = 1
 
     def __post_init__(self) -> None:
         if not self.low <= self.score <= self.high:

@@ -55,6 +55,15 @@ def arithmetic_s(cost: Cost, peaks: Peaks, *, dtype: str) -> float:
     return sum(count / rates[kind] for kind, count in cost.flops.items())
 
 
+def memory_s(cost: Cost, peaks: Peaks) -> float:
+    """Seconds that the bytes of `cost` take which have to cross to or from device memory.
+
+    Inputs have just been written when a call begins, so that the L2 cache may hold as much of them as fits; and as much
+    of what the call writes may stay there. Neither need cross while the call is timed.
+    """
+    return max(0.0, cost.memory_bytes - 2 * peaks.l2_bytes) / peaks.memory_bytes_s
+
+
 def floor(cost: Cost, peaks: Peaks, *, dtype: str = "bfloat16", latency_us: float | None = None) -> Floor:
     """The floor of one call on one GPU of the profile.
 
@@ -67,7 +76,7 @@ def floor(cost: Cost, peaks: Peaks, *, dtype: str = "bfloat16", latency_us: floa
     """
     terms = {
         Bound.ARITHMETIC: arithmetic_s(cost, peaks, dtype=dtype) * 1e6,
-        Bound.MEMORY: cost.memory_bytes / peaks.memory_bytes_s * 1e6,
+        Bound.MEMORY: memory_s(cost, peaks) * 1e6,
         Bound.WIRE: cost.wire_bytes / peaks.wire_bytes_s * 1e6,
     }
     bound = max(terms, key=lambda term: terms[term])

@@ -5,20 +5,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluator.contract import EvaluationReport, SizeTiming, Timing, Verdict
-from evaluator.judging.timing import settle
+from evaluator.contract.earlier import FIRST_SCHEMA
+from evaluator.judging.timing import conclude
 from evaluator.judging.verdicts import decide
 
 TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR, Verdict.BASELINE_UNSTABLE})
 _CLOSE = 1e-9
+_EARLIER = "timed by an earlier rule, from the ranks' own clocks; its score stands and cannot be computed again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What a report's own record gives: the timing, the verdict on it, and where the report says something else."""
+    """What a report's own record gives: the timing, the verdict on it, and where the report says something else.
+
+    `note` says why nothing was computed, where something could be expected.
+    """
 
     timing: Timing | None
     verdict: Verdict | None
     differences: tuple[str, ...]
+    note: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -30,11 +36,13 @@ def recompute(report: EvaluationReport) -> Recomputed:
     """Score, interval, ranked value and verdict on the times of `report`, from its recorded calls."""
     if not report.mode.is_timed or report.verdict not in TIMING_VERDICTS | {Verdict.PASSED}:
         return Recomputed(timing=None, verdict=None, differences=())
+    if report.schema_version == FIRST_SCHEMA:
+        return Recomputed(timing=None, verdict=None, differences=(), note=_EARLIER)
     record = report.record
     if record is None or not record.sizes:
         return Recomputed(timing=None, verdict=None, differences=("the report has no record of its calls",))
     try:
-        timing, against = settle(record.sizes, record.rules)
+        timing, against = conclude(record.sizes, record.rules)
     except (ValueError, ZeroDivisionError) as error:
         return Recomputed(timing=None, verdict=None, differences=(f"the record is incomplete: {error}",))
     verdict = decide(against).verdict if against else Verdict.PASSED
@@ -54,7 +62,7 @@ def _differences(report: EvaluationReport, timing: Timing, verdict: Verdict) -> 
         yield f"calls marked as checked have no error: {', '.join(unchecked)}"
     if report.timing is None:
         return
-    for name in ("score", "low", "high"):
+    for name in ("score", "low", "high", "coverage", "rule"):
         yield from _unlike(name, getattr(report.timing, name), getattr(timing, name))
     yield from _unlike_all("block", report.timing.blocks, timing.blocks)
     said = {size.size: size for size in report.timing.sizes}
@@ -65,12 +73,17 @@ def _differences(report: EvaluationReport, timing: Timing, verdict: Verdict) -> 
             yield from _unlike_size(said[size.size], size)
 
 
+_OF_SIZES = ("score", "low", "high", "empty_us", "candidate_empty_us", "forgeable_us")
+
+
 def _unlike_size(said: SizeTiming, found: SizeTiming) -> Iterator[str]:
     where = f"size {found.size}: "
     for side in ("candidate", "baseline"):
         for name in ("median_us", "p10_us", "p90_us"):
             told, computed = getattr(getattr(said, side), name), getattr(getattr(found, side), name)
             yield from _unlike(f"{where}{side} {name}", told, computed)
+    for name in _OF_SIZES:
+        yield from _unlike(f"{where}{name}", getattr(said, name), getattr(found, name))
     yield from _unlike_all(f"{where}ratio", said.ratios, found.ratios)
     yield from _unlike_all(f"{where}rank median", said.rank_medians_us, found.rank_medians_us)
 
@@ -83,6 +96,8 @@ def _unlike_all(name: str, said: tuple[float, ...], found: tuple[float, ...]) ->
         yield from _unlike(f"{name} {place + 1}", left, right)
 
 
-def _unlike(name: str, said: float, found: float) -> Iterator[str]:
-    if not math.isclose(said, found, rel_tol=_CLOSE):
+def _unlike(name: str, said: float | None, found: float) -> Iterator[str]:
+    if said is None:
+        yield f"{name}: the report says nothing, its calls give {found:.6g}"
+    elif not math.isclose(said, found, rel_tol=_CLOSE):
         yield f"{name}: the report says {said:.6g}, its calls give {found:.6g}"

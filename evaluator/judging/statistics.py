@@ -1,54 +1,223 @@
-"""From times to a score: ratios per block, their median, and an interval anyone can recompute."""
+"""From times to a score: speedups block by block, their trimmed mean, and an interval anyone can recompute.
+
+Everything here is in natural logarithms of reference over candidate, so that both directions count alike.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import cache
+from statistics import NormalDist, fmean, median, variance
 
 from evaluator.contract import TimeSummary
 
 COVERAGE = 0.95
-"""The interval holds the true median with at least this probability, whatever the distribution of the blocks."""
+"""An interval holds the true value with this probability."""
+
+TRIM = 0.2
+"""The share of the blocks that is left out of the mean at either end."""
+
+LEAST_BLOCKS = 10
+"""Fewer blocks do not end a series early: one that ends because its few blocks happen to lie close covers too seldom.
+
+Simulated (equal programs, 32 mixes of scatter and starts, 600 evaluations each): series that may end from the 6th block
+on cover in 92 to 99 %, from the 8th in 93 to 98 %, from the 10th in 94 to 97 %, and from the 12th on no better.
+"""
+
+NARROW = 0.02
+"""A half width, relative to the score, at which more blocks are not worth their GPU time."""
+
+_REDUCIBLE = 1 / 3
+"""Where scatter of blocks is less than this part of the half width, more blocks narrow it by 5 % at most."""
+
+_NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with the two order statistics that enclose it."""
+    """A value with the ends of its interval."""
 
     score: float
     low: float
     high: float
 
 
-def combine_sizes(ratios_by_size: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """One value per block: the geometric mean over sizes of that block's reference / candidate ratios.
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """A trimmed mean with its standard error, and the degrees of freedom that this rests on."""
+
+    mean: float
+    error: float
+    freedom: int
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval around the mean."""
+        return student_quantile(self.freedom) * self.error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The logarithm of a speedup, and what makes it uncertain.
+
+    Attributes:
+        log: the logarithm.
+        scatter: half of the interval that the scatter of blocks alone leaves; more blocks narrow it.
+        start_sd: standard deviation from one start of the ranks to the next, both sides together; blocks narrow it not.
+    """
+
+    log: float
+    scatter: float
+    start_sd: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval, as a logarithm."""
+        return math.hypot(self.scatter, _NORMAL * self.start_sd)
+
+    @property
+    def interval(self) -> Interval:
+        """The speedup with its interval."""
+        half = self.half_width
+        return Interval(score=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
+
+
+def trimmed_mean(values: Sequence[float]) -> Location:
+    """The mean without the `TRIM` smallest and largest values, with its error from the winsorised sum of squares.
+
+    After J. W. Tukey and D. H. McLaughlin, "Less vulnerable confidence and significance procedures for location based
+    on a single sample: trimming/winsorization 1", Sankhya A 25 (1963) 331-352: with h of n values left, the error is
+    sqrt(SSD_w / (h (h - 1))), and (mean - truth) / error is about Student's t with h - 1 degrees of freedom.
+
+    Raises:
+        ValueError: there are fewer than two values.
+    """
+    if len(values) < 2:
+        raise ValueError("an interval needs at least two blocks")
+    ordered = sorted(values)
+    cut = int(TRIM * len(ordered))
+    kept = ordered[cut : len(ordered) - cut]
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    centre = fmean(winsorised)
+    squares = sum((value - centre) ** 2 for value in winsorised)
+    left = len(kept)
+    return Location(mean=fmean(kept), error=math.sqrt(squares / (left * (left - 1))), freedom=left - 1)
+
+
+def student_probability(value: float, freedom: int) -> float:
+    """The probability that |t| stays below `value`: the finite sums 26.7.3 and 26.7.4 of Abramowitz and Stegun."""
+    angle = math.atan(value / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    term = sine * (cosine if freedom % 2 else 1.0)
+    total = 0.0
+    for step in range(2 + freedom % 2, freedom + 1, 2):
+        total += term
+        term *= cosine**2 * (step - 1) / step
+    return (angle + total) * 2 / math.pi if freedom % 2 else total
+
+
+@cache
+def student_quantile(freedom: int) -> float:
+    """What |t| stays below with probability `COVERAGE`, by halving.
+
+    Raises:
+        ValueError: there is no degree of freedom.
+    """
+    if freedom < 1:
+        raise ValueError("Student's t needs at least one degree of freedom")
+    low, high = 0.0, 100.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_probability(middle, freedom) < COVERAGE else (low, middle)
+    return (low + high) / 2
+
+
+def estimate(gangs: Sequence[Sequence[float]], *, reference_sd: float, candidate_sd: float) -> Estimate:
+    """The speedup at one size from the logarithms of its blocks' ratios.
 
     Args:
-        ratios_by_size: for every size, one positive ratio per block; all of one length.
+        gangs: the logarithms, gang by gang; the candidate was started once for each, the reference once for all.
+        reference_sd: standard deviation of the reference's logarithm of time from one start of its ranks to the next.
+        candidate_sd: the same of the candidate's.
 
     Raises:
-        ValueError: no size, lengths differ, or a ratio is not a positive number.
+        ValueError: there are fewer than two blocks.
     """
-    if not ratios_by_size or len({len(ratios) for ratios in ratios_by_size}) != 1:
-        raise ValueError("every size needs the same number of blocks, and there must be at least one size")
+    every = sorted((value, gang) for gang, values in enumerate(gangs) for value in values)
+    location = trimmed_mean([value for value, _ in every])
+    cut = int(TRIM * len(every))
+    kept = [gang for _, gang in every[cut : len(every) - cut]]
+    # A gang that differs is trimmed away first: what is left of each counts, not what it ran.
+    weights = [kept.count(gang) / len(kept) for gang in range(len(gangs))]
+    shown_sd = max(candidate_sd, _shown_sd(gangs, candidate_sd=candidate_sd))
+    start_sd = math.hypot(reference_sd, shown_sd * math.hypot(*weights))
+    return Estimate(log=location.mean, scatter=location.half_width, start_sd=start_sd)
+
+
+def _shown_sd(gangs: Sequence[Sequence[float]], *, candidate_sd: float) -> float:
+    """The standard deviation between starts that the gangs show, where they lie further apart than by chance; else 0.
+
+    Each gang's chance is its own blocks' scatter: a gang of three that was disturbed in two of them shows nothing.
+    """
+    found = [trimmed_mean(values) for values in gangs if len(values) > 1]
+    if len(found) < 2:
+        return 0.0
+    means = [each.mean for each in found]
+    chance = math.hypot(*(each.half_width for each in found), math.sqrt(2) * _NORMAL * candidate_sd)
+    return math.sqrt(variance(means)) if max(means) - min(means) > chance else 0.0
+
+
+def combined(estimates: Sequence[Estimate]) -> Estimate:
+    """The geometric mean over sizes: their blocks scatter independently, their starts are the same ones.
+
+    Raises:
+        ValueError: there is no size.
+    """
+    if not estimates:
+        raise ValueError("a score needs at least one size")
+    return Estimate(
+        log=fmean(each.log for each in estimates),
+        scatter=math.hypot(*(each.scatter for each in estimates)) / len(estimates),
+        start_sd=fmean(each.start_sd for each in estimates),
+    )
+
+
+def is_settled(found: Estimate, *, blocks: int) -> bool:
+    """Whether a series of so many blocks may end: its interval is narrow, or more blocks would hardly narrow it."""
+    if blocks < LEAST_BLOCKS:
+        return False
+    return math.expm1(found.half_width) <= NARROW or found.scatter < _REDUCIBLE * found.half_width
+
+
+def combine_sizes(ratios_by_size: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """One value per block that all sizes have: the geometric mean over sizes of its reference / candidate ratios.
+
+    Args:
+        ratios_by_size: for every size, one positive ratio per block.
+
+    Raises:
+        ValueError: no size, or a ratio is not a positive number.
+    """
+    if not ratios_by_size:
+        raise ValueError("there must be at least one size")
     if any(not ratio > 0 or math.isinf(ratio) for ratios in ratios_by_size for ratio in ratios):
         raise ValueError("a ratio of times is a positive finite number")
-    blocks = zip(*ratios_by_size, strict=True)
-    return tuple(math.exp(sum(map(math.log, block)) / len(block)) for block in blocks)
+    blocks = zip(*ratios_by_size, strict=False)
+    return tuple(math.exp(fmean(map(math.log, block))) for block in blocks)
 
 
-def interval(blocks: Sequence[float]) -> Interval:
-    """The median of the blocks and the order statistics k and n + 1 - k around it.
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median of a series and the order statistics k and n + 1 - k around it, whatever its distribution.
 
     k is the largest that still covers the median with probability `COVERAGE`, by the binomial distribution of the
-    sign test; 12 blocks give the 3rd to the 10th (96.1 %). Fewer than 6 blocks cannot cover: their extremes stand.
+    sign test; 12 values give the 3rd to the 10th (96.1 %). Fewer than 6 values cannot cover: their extremes stand.
 
     Raises:
-        ValueError: there is no block.
+        ValueError: there is no value.
     """
-    if not blocks:
-        raise ValueError("an interval needs at least one block")
-    ordered = sorted(blocks)
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    ordered = sorted(values)
     k = _order_statistic(len(ordered))
     return Interval(score=median(ordered), low=ordered[k - 1], high=ordered[-k])
 

@@ -1,30 +1,32 @@
-"""From recorded calls to a score and to what speaks against it. Pure: a report's record gives the same again."""
+"""From recorded calls to a score and to what speaks against it. Pure: a report's record gives the same again.
 
-from collections.abc import Callable, Iterator, Sequence
-from statistics import median, median_high, median_low
-
-from evaluator.contract import CallRecord, Finding, ReferenceCall, SizeRecord, SizeTiming, Timing, TimingRules, Verdict
-from evaluator.judging import statistics
-from evaluator.judging.checks import NOTHING_OFF, Check
-
-_LEAST_US = 1.0
-"""No call takes less: calling a Python function alone does not."""
-
-_SAME = 0.04
-"""Blocks this close to an interval count as inside.
-
-Five judgements of one submission lay 3.0 and 3.2 % apart on 2 and 4 H200 (21 November 2026): with 2 %, at least three
-of seven honest submissions on 4 were run again in full.
+Every time is on the host's clock and contains what an empty call takes; net times are less that.
 """
 
-_DRIFT_BLOCKS = 8
-"""Fewer are too few to tell a drift from scatter."""
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
 
-_LEAST_BURSTS = 2
-"""Fewer of either length tell nothing; and there have to be two lengths."""
+from evaluator.contract import (
+    SCORE_RULE,
+    CallRecord,
+    ClockKind,
+    Finding,
+    ReferenceCall,
+    SizeRecord,
+    SizeTiming,
+    Timing,
+    TimingRules,
+    Verdict,
+)
+from evaluator.judging import statistics
+from evaluator.judging.checks import NOTHING_OFF, Check
+from evaluator.judging.statistics import Estimate
 
-_NEEDS_A_SERIES = frozenset({Verdict.BASELINE_UNSTABLE, Verdict.TIMING_INCONSISTENT})
-"""What a few blocks are too few to say, where claims are taken block by block."""
+_EMPTY_SHARE = 0.1
+"""A call may end before an empty one by this part of it: so far apart are empty calls of a busy host."""
 
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 """Reasons for low clocks that make times of a GPU worthless."""
@@ -46,321 +48,240 @@ def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
         raise ValueError(f"size {record.size}: block with call {error}, which is not recorded") from None
 
 
-def ratios(record: SizeRecord, rules: TimingRules) -> tuple[float, ...]:
-    """Reference over candidate per block: the sum of its calls over what the candidate's calls count as together."""
-    pairs = zip(record.reference, timed_blocks(record), strict=True)
-    return tuple(sum(call.longest_ns for call in ours) / max(1, _together_ns(theirs, rules)) for ours, theirs in pairs)
+def empty_us(record: SizeRecord) -> float:
+    """What an empty call of the reference's ranks takes; 0 where none was made."""
+    return _median_us(record.empty_ns)
 
 
-def _together_ns(block: Sequence[CallRecord], rules: TimingRules) -> float:
-    """What the calls of a block count as: their sum, or as many medians where that is more.
-
-    What speaks against claims is taken from medians, which a few disturbed calls leave alone: so a few claims that are
-    too short may not count either.
-    """
-    claims = [call.longest_ns for call in block]
-    return max(sum(claims), len(claims) * median(claims)) if rules.by_block else sum(claims)
+def candidate_empty_us(record: SizeRecord) -> float:
+    """What an empty call of the sandbox ranks takes: the reference's, and how much longer bare ones took for them."""
+    return empty_us(record) + _median_us(record.bare_ns) - _median_us(record.reference_bare_ns)
 
 
-def claimed_us(record: SizeRecord, rules: TimingRules) -> float:
-    """What a call takes by its ranks' claims, as the score takes it: the median over blocks."""
-    blocks = timed_blocks(record)
-    if not rules.by_block:
-        return median(call.longest_ns for block in blocks for call in block) / 1000
-    return median_low([_together_ns(block, rules) / len(block) for block in blocks]) / 1000
+def forgeable_us(record: SizeRecord) -> float:
+    """The part of an empty call that grows with its bytes: unsealing inputs, and fingerprinting outputs."""
+    return max(0.0, empty_us(record) - _median_us(record.reference_bare_ns))
 
 
-def _typical_us(record: SizeRecord, rules: TimingRules, of: Callable[[CallRecord], float]) -> float:
-    """The median of `of` over calls, in us: over blocks of the blocks' own, the higher ones, so that no half hides."""
-    blocks = timed_blocks(record)
-    if not rules.by_block:
-        return median(of(call) for block in blocks for call in block) / 1000
-    return median_high([median_high(map(of, block)) for block in blocks]) / 1000
+def _median_us(times_ns: Sequence[int]) -> float:
+    return median(times_ns) / 1000 if times_ns else 0.0
 
 
-def gap_us(record: SizeRecord, rules: TimingRules) -> float:
-    """The time between the claimed end of a timed call and the moment the host heard of it."""
-    return _typical_us(record, rules, lambda call: call.answer_ns - call.longest_ns)
+def net_us(time_ns: int, *, empty_us: float, rules: TimingRules) -> float:
+    """The time of a call in us, less that of an empty one; at least what can be told apart."""
+    return max(rules.resolution_us, time_ns / 1000 - empty_us)
 
 
-def halves(blocks: Sequence[Sequence[CallRecord | ReferenceCall]]) -> tuple[float, float]:
-    """The time of a call in the first and in the last half of a series, in us: medians of the blocks' medians."""
-    medians = [median(call.longest_ns for call in block) / 1000 for block in blocks]
-    half = max(1, len(medians) // 2)
-    return median(medians[:half]), median(medians[-half:])
+@dataclass(frozen=True)
+class NetSeries:
+    """The net times of one gang's series at one size in microseconds, block by block."""
+
+    record: SizeRecord
+    rules: TimingRules
+
+    @cached_property
+    def candidate(self) -> list[list[float]]:
+        """The submission's calls, block by block; raises ValueError where one is not recorded."""
+        return self._nets(timed_blocks(self.record), candidate_empty_us(self.record))
+
+    @cached_property
+    def reference(self) -> list[list[float]]:
+        """The reference's calls, block by block."""
+        return self._nets(self.record.reference, empty_us(self.record))
+
+    def _nets(self, blocks: Iterable[Sequence[CallRecord | ReferenceCall]], empty: float) -> list[list[float]]:
+        return [[net_us(call.time_ns, empty_us=empty, rules=self.rules) for call in block] for block in blocks]
+
+    @cached_property
+    def ratios(self) -> tuple[float, ...]:
+        """Reference over candidate per block, by the medians."""
+        pairs = zip(self.reference, self.candidate, strict=True)
+        return tuple(median(ours) / median(theirs) for ours, theirs in pairs)
 
 
-def _are_apart(blocks: Sequence[Sequence[ReferenceCall]]) -> bool:
-    """Whether every block of one half of a series took longer than every block of the other."""
-    medians = [median(call.longest_ns for call in block) for block in blocks]
-    first, last = medians[: len(medians) // 2], medians[-(len(medians) // 2) :]
-    return min(first) > max(last) or min(last) > max(first)
+def _flat(blocks: Iterable[Sequence[float]]) -> list[float]:
+    return [value for block in blocks for value in block]
 
 
-def band_us(record: SizeRecord, rules: TimingRules) -> float:
-    """How long that time may be: what it is for the reference, what the copying of the payload may take, and a rest.
-
-    The reference's is taken from the calls in which its ranks did what sandbox ranks do, where there are such calls.
-    """
-    return _reference_gap_us(record) + record.payload_bytes / rules.band_bytes_us + rules.band_us
+def _start_sd(times_us: Sequence[float], rules: TimingRules, *, queues: bool) -> float:
+    """Standard deviation of a side's time from one start of its ranks to the next, as a share of it."""
+    share = rules.start_share if queues or rules.clock is not ClockKind.GATE else rules.waiting_share
+    return max(share, rules.start_us / median(times_us))
 
 
-def _reference_gap_us(record: SizeRecord) -> float:
-    gaps = record.kept_gaps_ns or [call.answer_ns - call.longest_ns for block in record.reference for call in block]
-    return median(gaps) / 1000
-
-
-def outside_us(record: SizeRecord, rules: TimingRules) -> float:
-    """The time of a timed call's window that its claim leaves: reading, line-up, storing, answering."""
-    return _typical_us(record, rules, lambda call: call.window_ns - call.longest_ns)
-
-
-def outside_band_us(record: SizeRecord, rules: TimingRules) -> float | None:
-    """How long that may be, from the reference's as in `band_us`; None for reports in which it has no windows."""
-    gaps = record.kept_windows_ns or [
-        call.window_ns - call.longest_ns for block in record.reference for call in block if call.window_ns is not None
-    ]
-    if not gaps:
-        return None
-    return median(gaps) / 1000 + record.payload_bytes / rules.band_bytes_us + rules.band_us + rules.reading_us
-
-
-def burst_us(record: SizeRecord, rules: TimingRules) -> float | None:
-    """What a further call of a burst took: the shortest of the long bursts, less a single one's median, over the calls.
-
-    None where there were too few. What a burst takes in any case, for `GO` and the answer, falls out. A burst that took
-    longer than another was disturbed: that speaks against nobody. A rank sees how long a burst is, and one that is slow
-    in single ones would seem fast: these count for no more than the claim and what the reference's answers take beyond.
-    """
-    answers: dict[int, list[int]] = {}
-    for burst in record.bursts:
-        answers.setdefault(burst.calls, []).append(burst.answer_ns)
-    if len(answers) < _LEAST_BURSTS or min(map(len, answers.values())) < _LEAST_BURSTS:
-        return None
-    few, many = min(answers), max(answers)
-    least_us = min(median(answers[few]) / 1000, few * claimed_us(record, rules) + _reference_gap_us(record))
-    return (min(answers[many]) / 1000 - least_us) / (many - few)
-
-
-def burst_band_us(record: SizeRecord, call_us: float, rules: TimingRules) -> float | None:
-    """How much that may be; None where it is not judged.
-
-    Lining up, launching and copying take longer where processors are slow, and so do short calls themselves: the rest
-    that is allowed grows with the claim up to its most.
-    """
-    if rules.burst_us is None or not record.bursts:
-        return None
-    rest_us = min(rules.burst_us + call_us, rules.burst_most_us)
-    return call_us * rules.burst_ratio + rest_us + record.payload_bytes / rules.burst_bytes_us
-
-
-def size_timing(record: SizeRecord, rules: TimingRules) -> SizeTiming:
-    """Candidate and reference at one size."""
-    calls = [call for block in timed_blocks(record) for call in block]
-    candidate = statistics.summarise([call.longest_ns / 1000 for call in calls])
-    per_rank = zip(*(call.claimed_ns for call in calls), strict=True)
-    return SizeTiming(
-        size=record.size,
-        candidate=candidate,
-        baseline=statistics.summarise([call.longest_ns / 1000 for block in record.reference for call in block]),
-        ratios=ratios(record, rules),
-        rank_medians_us=tuple(median(claims) / 1000 for claims in per_rank),
-        floor_us=record.floor_us,
-        window_us=median(call.window_ns for call in calls) / 1000,
-        gap_us=gap_us(record, rules),
-        band_us=band_us(record, rules),
-        outside_us=outside_us(record, rules),
-        outside_band_us=outside_band_us(record, rules),
-        burst_us=burst_us(record, rules),
-        burst_band_us=burst_band_us(record, claimed_us(record, rules), rules),
+def _estimate(gangs: Sequence[NetSeries], rules: TimingRules) -> Estimate:
+    return statistics.estimate(
+        [[math.log(ratio) for ratio in net.ratios] for net in gangs],
+        reference_sd=_start_sd(
+            _flat(block for net in gangs for block in net.reference), rules, queues=gangs[0].record.reference_queues
+        ),
+        candidate_sd=_start_sd(
+            _flat(block for net in gangs for block in net.candidate), rules, queues=gangs[0].record.queues
+        ),
     )
+
+
+def may_stop(records: Sequence[SizeRecord], rules: TimingRules) -> bool:
+    """Whether the series at one size may end: its interval is narrow, or more blocks would hardly narrow it.
+
+    Args:
+        records: what there is of the size, a record for each gang.
+        rules: the profile's.
+    """
+    blocks = sum(len(record.blocks) for record in records)
+    # An interval needs two blocks; the rule itself asks for more.
+    return blocks > 1 and statistics.is_settled(
+        _estimate([NetSeries(each, rules) for each in records], rules), blocks=blocks
+    )
+
+
+def _size_timing(gangs: Sequence[NetSeries], found: Estimate) -> SizeTiming:
+    """Candidate and reference at one size, over all gangs."""
+    records = [net.record for net in gangs]
+    interval = found.interval
+    return SizeTiming(
+        size=records[0].size,
+        candidate=statistics.summarise(_flat(block for net in gangs for block in net.candidate)),
+        baseline=statistics.summarise(_flat(block for net in gangs for block in net.reference)),
+        ratios=tuple(ratio for net in gangs for ratio in net.ratios),
+        rank_medians_us=_rank_medians_us(gangs),
+        score=interval.score,
+        low=interval.low,
+        high=interval.high,
+        floor_us=records[0].floor_us,
+        empty_us=median(map(empty_us, records)),
+        candidate_empty_us=median(map(candidate_empty_us, records)),
+        forgeable_us=median(map(forgeable_us, records)),
+        claimed_us=_claimed_us(records),
+        looped_us=_first_us(record.looped_ns for record in records),
+        baseline_looped_us=_first_us(record.reference_looped_ns for record in records),
+    )
+
+
+def _rank_medians_us(gangs: Sequence[NetSeries]) -> tuple[float, ...]:
+    """Each rank's median net time over all gangs."""
+    calls = [
+        [net_us(done, empty_us=candidate_empty_us(net.record), rules=net.rules) for done in call.done_ns]
+        for net in gangs
+        for block in timed_blocks(net.record)
+        for call in block
+    ]
+    return tuple(median(rank) for rank in zip(*calls, strict=True))
+
+
+def _claimed_us(records: Sequence[SizeRecord]) -> float | None:
+    """The median of the slowest ranks' own times of a call; None where they told none."""
+    calls = [call for record in records for block in timed_blocks(record) for call in block]
+    claims = [max(call.claimed_ns) for call in calls if call.claimed_ns]
+    return _median_us(claims) if claims else None
+
+
+def _first_us(times_ns: Iterable[int | None]) -> float | None:
+    return next((time / 1000 for time in times_ns if time is not None), None)
 
 
 def conclude(
     records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
 ) -> tuple[Timing, list[Finding]]:
-    """The timing of all sizes, and what speaks against it."""
-    sizes = [size_timing(record, rules) for record in records]
-    blocks = statistics.combine_sizes([timing.ratios for timing in sizes])
-    interval = statistics.interval(blocks)
-    timing = Timing(score=interval.score, low=interval.low, high=interval.high, blocks=blocks, sizes=tuple(sizes))
-    judges = {
-        Check.WINDOW: _outside_band,
-        Check.BURST: _outpaced,
-        Check.SECOND_TIMER: _unsettled,
-        Check.IDLE: _busy,
-        Check.FLOOR: _below_floor,
-        Check.DRIFT: _unsteady,
-    }
-    findings = [
-        finding
-        for check, judge in judges.items()
-        if check not in without
-        for record, size in zip(records, sizes, strict=True)
-        for finding in judge(record, size, rules)
-    ]
-    return timing, findings
+    """The timing of all sizes by what all gangs measured, and what speaks against it.
 
-
-def settle(
-    records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
-) -> tuple[Timing, list[Finding]]:
-    """The timing that counts and what speaks against it, where a second gang may have run the series, or part of it.
-
-    Where the second ran all of it, because the ratios differed or the first left its claims in doubt, a size counts as
-    the gang had it whose claims are in no doubt there, or else as the slower had it. A doubt stands where both leave
-    it: a host that was busy for a while leaves it once.
+    Raises:
+        ValueError: there is no size, one has fewer than two blocks, or a block names a call that is not recorded.
     """
-    first = [record for record in records if record.gang == 1]
-    again = [record for record in records if record.gang != 1]
-    timing, findings = conclude(first, rules, without=without)
-    if not again:
-        return timing, findings
-    other, against = conclude(again, rules, without=without)
-    if len(other.blocks) < len(timing.blocks):
-        # A few blocks are too few to judge the reference's drift by, or claims that the first has left in no doubt.
-        passed_over = _NEEDS_A_SERIES if rules.by_block else {Verdict.BASELINE_UNSTABLE}
-        return timing, [*findings, *(item for item in against if item.verdict not in passed_over)]
-    if not rules.by_block:
-        return min(timing, other, key=lambda each: each.low), [*findings, *against]
-    doubted = _doubted(findings) & _doubted(against)
-    counted = [_counted(pair, _doubted(findings), _doubted(against), rules) for pair in zip(first, again, strict=True)]
-    return conclude(counted, rules, without=without)[0], [
-        item
-        for item in (*findings, *against)
-        if item.verdict is not Verdict.TIMING_INCONSISTENT or item.size in doubted
-    ]
+    nets: dict[str, list[NetSeries]] = {}
+    for record in records:
+        nets.setdefault(record.size, []).append(NetSeries(record, rules))
+    estimates = {size: _estimate(gangs, rules) for size, gangs in nets.items()}
+    sizes = [_size_timing(gangs, estimates[size]) for size, gangs in nets.items()]
+    interval = statistics.combined(list(estimates.values())).interval
+    timing = Timing(
+        score=interval.score,
+        low=interval.low,
+        high=interval.high,
+        blocks=_combined_blocks(list(nets.values())),
+        sizes=tuple(sizes),
+        coverage=statistics.COVERAGE,
+        rule=SCORE_RULE,
+    )
+    return timing, [*_against_records(records, rules, without=without), *_against_sizes(sizes, rules, without=without)]
 
 
-def _counted(
-    pair: tuple[SizeRecord, SizeRecord], doubts: set[str | None], others: set[str | None], rules: TimingRules
-) -> SizeRecord:
-    """Which gang's series counts at a size."""
-    first, again = pair
-    if (first.size in doubts) != (again.size in others):
-        return again if first.size in doubts else first
-    return min(pair, key=lambda record: statistics.interval(ratios(record, rules)).low)
+def _combined_blocks(sizes: Sequence[Sequence[NetSeries]]) -> tuple[float, ...]:
+    """One value for each block that a gang has at all sizes."""
+    by_gang = [{net.record.gang: net.ratios for net in gangs} for gangs in sizes]
+    shared = sorted(set.intersection(*map(set, by_gang)))
+    return tuple(
+        value for gang in shared for value in statistics.combine_sizes([ratios_of[gang] for ratios_of in by_gang])
+    )
 
 
-def has_doubts(findings: Sequence[Finding]) -> bool:
-    """Whether anything speaks against the claims of a series: then a second gang runs all of it."""
-    return bool(_doubted(findings))
+def _against_records(
+    records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check]
+) -> Iterator[Finding]:
+    judges = {Check.EMPTY: before_empty, Check.IDLE: busy, Check.THROTTLING: throttled}
+    for check, judge in judges.items():
+        if check not in without:
+            for record in records:
+                yield from judge(record, rules)
 
 
-def _doubted(findings: Sequence[Finding]) -> set[str | None]:
-    """The sizes at which something speaks against the claims."""
-    return {item.size for item in findings if item.verdict is Verdict.TIMING_INCONSISTENT}
+def _against_sizes(sizes: Sequence[SizeTiming], rules: TimingRules, *, without: frozenset[Check]) -> Iterator[Finding]:
+    if Check.FLOOR not in without:
+        for size in sizes:
+            yield from below_floor(size, rules)
 
 
-def agrees(again: Sequence[SizeRecord], first: Timing, rules: TimingRules) -> bool:
-    """Whether a few blocks in a second gang reach into the first's interval, or close to it.
+def before_empty(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
+    """Whether calls ended before empty ones do: then unsealing or fingerprinting was done elsewhere.
 
-    All of them have to lie outside: on a node a block in ten is disturbed for a moment, and a submission that behaves
-    otherwise in one gang than in another does so in every block.
+    Judged by the medians of blocks. As many as the score leaves out at either end may be so short. CPU ranks seal
+    nothing, and a busy host delays one empty call more than another.
     """
-    blocks = conclude(again, rules)[0].blocks
-    return min(blocks) <= first.high * (1 + _SAME) and max(blocks) >= first.low * (1 - _SAME)
-
-
-def _contradicted(size: str, message: str) -> Finding:
-    """A claim that something seen from outside speaks against."""
-    return Finding(verdict=Verdict.TIMING_INCONSISTENT, message=message, size=size)
-
-
-def _outside_band(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
-    gap, band = size.gap_us or 0.0, size.band_us or 0.0
-    if gap > band or size.candidate.median_us < _LEAST_US:
-        yield _contradicted(
-            size.size,
-            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
-            f"{gap:.1f} us later on the host's clock; bookkeeping can take {band:.1f} us, and no call less than "
-            f"{_LEAST_US:g} us",
-        )
-    elif size.outside_band_us is not None and (size.outside_us or 0.0) > size.outside_band_us:
-        yield _contradicted(
-            size.size,
-            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, were answered "
-            f"{size.candidate.median_us + (size.outside_us or 0.0):.1f} us after their contents could be read; "
-            f"reading and bookkeeping can take {size.outside_band_us:.1f} us: work was done before the clock ran",
-        )
-
-
-def _outpaced(_record: SizeRecord, size: SizeTiming, _rules: TimingRules) -> Iterator[Finding]:
-    if size.burst_us is not None and size.burst_band_us is not None and size.burst_us > size.burst_band_us:
-        yield _contradicted(
-            size.size,
-            f"calls of {size.candidate.median_us:.1f} us at size {size.size}, as the ranks say, took "
-            f"{size.burst_us:.1f} us each on the host's clock where they followed one another; that can be "
-            f"{size.burst_band_us:.1f} us",
-        )
-
-
-def _unsettled(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    if rules.settle_ratio is None:
+    if not record.empty_ns or rules.clock is not ClockKind.GATE:
         return
-    settled_us = _typical_us(record, rules, lambda call: max(call.settled_ns))
-    call_us = _typical_us(record, rules, lambda call: call.longest_ns)
-    if settled_us > rules.settle_ratio * call_us and settled_us - call_us > rules.settle_jitter_us:
-        yield _contradicted(
-            size.size,
-            f"the devices were idle {settled_us - call_us:.1f} us after calls of {call_us:.1f} us had ended "
-            f"in stream order at size {size.size}: work was left on streams that the current one does not wait for",
+    empty = candidate_empty_us(record)
+    least_us = empty - max(rules.resolution_us, _EMPTY_SHARE * empty)
+    medians = [median(call.time_ns for call in block) / 1000 for block in timed_blocks(record)]
+    short = [time_us for time_us in medians if time_us < least_us]
+    if len(short) > statistics.TRIM * len(medians):
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=f"in {len(short)} of {len(medians)} blocks at size {record.size} calls took "
+            f"{median(short):.1f} us from the opening of the gate to the fingerprints of their outputs, where calls "
+            f"that do nothing take {empty:.1f} us: inputs were unsealed or outputs fingerprinted elsewhere",
+            size=record.size,
         )
 
 
-def _busy(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+def busy(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
+    """Whether the submission's processes kept processors busy while the reference was timed."""
     if rules.busy_cores is not None and record.busy_ns > rules.busy_cores * record.watched_ns + _BUSY_NS:
         busy_cores = record.busy_ns / max(record.watched_ns, 1)
-        yield _contradicted(
-            record.size,
-            f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
+        yield Finding(
+            verdict=Verdict.TIMING_INCONSISTENT,
+            message=f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
             f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
             f"{record.size}, which keeps {busy_cores:.2f} processors busy: all ranks together may keep "
             f"{rules.busy_cores:g} busy between calls",
+            size=record.size,
         )
 
 
-def _below_floor(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    call_us = claimed_us(record, rules)
-    if size.floor_us is not None and call_us < size.floor_us:
+def below_floor(size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
+    """Whether the median is below the floor, by more than can be told apart."""
+    call_us = size.candidate.median_us
+    if size.floor_us is not None and call_us + rules.resolution_us < size.floor_us:
         message = f"{call_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
         yield Finding(verdict=Verdict.BELOW_FLOOR, message=message, size=size.size)
 
 
-def _unsteady(record: SizeRecord, size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    yield from _drift(record, size, rules)
-    yield from _throttled(record, rules)
-
-
-def _throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
+def throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
     """Whether a GPU was held back for heat or for want of power; a power cap by software is how they always run."""
     for reading in record.gpus:
         held_back = sorted(_HELD_BACK & set(reading.throttled_by))
-        if held_back and rules.baseline_drift is not None:
+        if held_back and rules.judges_throttling:
             message = (
                 f"GPU {reading.gpu} was held back ({', '.join(held_back)}) {reading.moment} the timed calls at size "
                 f"{record.size}: {reading.sm_mhz} MHz, {reading.celsius} C, {reading.watts:.0f} W"
             )
             yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)
-
-
-def _drift(record: SizeRecord, _size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    """Whether the reference took longer in one half of a series than in the other, and the submission did not.
-
-    A host that is slower for a while, to both, leaves the ratios of the blocks as they are. And times that follow from
-    contents, or from a host that launches many kernels, scatter: halves that scatter into each other are no drift (of
-    12 blocks that are alike, all six of one half lie on one side of the other's once in 462 series).
-    """
-    if rules.baseline_drift is None or len(record.reference) < _DRIFT_BLOCKS or not _are_apart(record.reference):
-        return
-    first_us, last_us = halves(record.reference)
-    their_first_us, their_last_us = halves(timed_blocks(record))
-    drift = abs(first_us / last_us - 1)
-    apart = abs(first_us / last_us * their_last_us / max(their_first_us, 1e-3) - 1)
-    is_alone = apart > rules.baseline_drift
-    if drift > rules.baseline_drift and is_alone and abs(first_us - last_us) > rules.baseline_jitter_us:
-        message = (
-            f"the reference drifted from {first_us:.1f} to {last_us:.1f} us ({drift:.1%}) at size {record.size} "
-            "while it was measured"
-        )
-        yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)

@@ -12,7 +12,6 @@ class Fault(StrEnum):
 
     NOBODY = "nobody"
     AUTHOR = "author"
-    NODE = "node"
     JUDGE = "judge or node"
     OPEN = "open until a person decides"
 
@@ -132,8 +131,9 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.TIMING_INCONSISTENT: Facts(
         title="Timing inconsistent",
-        explanation="The claimed time contradicts the clock outside the sandbox.",
-        advice="Everything that a call causes must be finished, in stream order, when it returns.",
+        explanation="The times contradict what a call takes that does nothing, or the submission used processors while "
+        "the reference was timed.",
+        advice="Work begins when a call's inputs are there and ends with its outputs; between calls ranks only wait.",
     ),
     Verdict.BELOW_FLOOR: Facts(
         title="Below the floor",
@@ -161,9 +161,9 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BASELINE_UNSTABLE: Facts(
         title="Baseline unstable",
-        explanation="The answers were right, but the reference's own time drifted during the measurement.",
+        explanation="The answers were right, but a GPU was held back by heat or power while they were timed.",
         advice="Nothing to do: it is measured again by itself and costs you nothing.",
-        fault=Fault.NODE,
+        fault=Fault.NOBODY,
         is_charged=False,
         is_retried=True,
     ),
