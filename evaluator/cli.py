@@ -14,6 +14,7 @@ import msgspec
 
 from evaluator import presentation
 from evaluator.contract import (
+    SCORE_RULE,
     Backend,
     Baseline,
     BaselineTable,
@@ -249,7 +250,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
     profile = profiles.get(options.profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
     path = options.output or registry.CATALOG.parent / "baselines" / f"{profile.name}.json"
-    known = dict(BaselineTable.from_json(path.read_bytes()).baselines) if path.is_file() else {}
+    known = _known_baselines(path)
     if options.missing:
         slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]
     waiting, failed = deque(slugs), []
@@ -270,6 +271,14 @@ def measure_baselines(options: argparse.Namespace) -> int:
                 table = baseline_table(profile.name, known).to_json().encode()
                 _replace(path, msgspec.json.format(table, indent=1) + b"\n")
     return 1 if failed else 0
+
+
+def _known_baselines(path: Path) -> dict[str, dict[str, Baseline]]:
+    """What a file holds by the present clock; times by an earlier one are never put beside them."""
+    if not path.is_file():
+        return {}
+    table = BaselineTable.from_json(path.read_bytes())
+    return dict(table.baselines) if table.rule == SCORE_RULE else {}
 
 
 def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile) -> bool:

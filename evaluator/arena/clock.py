@@ -1,4 +1,7 @@
-"""Timing one call, the same code for a submission and for the reference."""
+"""Running one call between its beginning and its end, the same code for a submission and for the reference.
+
+What counts is the host's clock. The times that are taken here say what a rank's own clock has, as a cross-check.
+"""
 
 import mmap
 import os
@@ -11,15 +14,11 @@ from typing import Any
 import torch
 
 from evaluator.arena import device_memory, fingerprint
-from evaluator.arena.fingerprint import is_plain_tensor
+from evaluator.arena.gate import Gate
+from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_outputs, store_host_outputs, store_outputs
 from evaluator.arena.protocol import BARRIER_STRIDE
 
-# Held from before a submission is imported: a returned tensor may have a `detach` of its own.
-_clone, _detach = torch.clone, torch.Tensor.detach
-
 _NUMBER = struct.Struct("<Q")
-_FLUSH_BYTES = 256 * 1024 * 1024
-"""More than twice the 50 MB L2 of an H100 or H200 and the 126 MB of a B200."""
 
 
 class Barrier:
@@ -42,108 +41,84 @@ class Barrier:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """What a call returned, a copy of its tensors taken in stream order, and its time in nanoseconds.
+    """What a call returned, and its time in nanoseconds by this rank's own clock.
 
-    `returned` are the tensors themselves, `tensors` the copies, and the fingerprint was taken of the former before
-    anything was waited for. `claimed_ns` ends when the work queued on the current stream is done; `settled_ns` adds
-    what the device then still had to do.
+    `fingerprint` is 0 on a GPU, where the host hears of it with the end of the call.
     """
 
     returned: list[Any]
-    tensors: list[Any]
     fingerprint: int
     claimed_ns: int
-    settled_ns: int
 
 
-class Stopwatch:
-    """Calls a function between a barrier and a copy of what it returned; holds its clocks from the start."""
+class CpuRunner:
+    """Runs calls on a CPU rank; the host's clock begins with the message that brings the inputs."""
 
-    def __init__(self, device: torch.device, barrier: Barrier) -> None:
-        self._device = device
+    def __init__(self, barrier: Barrier) -> None:
         self._barrier = barrier
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
-        self._forget = device_memory.forget_persisting_lines
-        self._scratch: torch.Tensor | None = None
-        if device.type == "cuda":
-            self._scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
-        self._share = device_memory.L2Share.of(device)
 
-    def run(
-        self,
-        function: Callable[..., Any],
-        arguments: list[Any],
-        *,
-        collect: Callable[[Any], list[Any]],
-        delay_us: int = 0,
-    ) -> Timed:
-        """Time `function(*arguments)`; `collect` lists the tensors to copy out of what it returned.
-
-        With a delay this rank starts so much later than it has lined up.
-        """
-        run = self._run_cpu if self._scratch is None else self._run_cuda
-        return run(function, arguments, collect, delay_us)
-
-    def _line_up(self, delay_us: int) -> None:
+    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+        """Line up, call `function`, and store what it returned; with a delay this rank starts so much later."""
+        now = self._now
         self._barrier.wait()
         if delay_us:
             self._sleep(delay_us * 1e-6)
-
-    def _run_cpu(
-        self,
-        function: Callable[..., Any],
-        arguments: list[Any],
-        collect: Callable[[Any], list[Any]],
-        delay_us: int,
-    ) -> Timed:
-        now = self._now
-        self._line_up(delay_us)
         start = now()
-        value = function(*arguments)
-        claimed = now() - start
-        returned = collect(value)
+        value = function(*slot.arguments)
+        claimed_ns = now() - start
+        returned = slot.collect(value)
         mark = fingerprint.fingerprint(returned)
-        tensors = [copied(tensor) for tensor in returned]
-        return Timed(returned=returned, tensors=tensors, fingerprint=mark, claimed_ns=claimed, settled_ns=claimed)
+        store_outputs(slot.output, slot.area, returned)
+        return Timed(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
-    def _run_cuda(
-        self,
-        function: Callable[..., Any],
-        arguments: list[Any],
-        collect: Callable[[Any], list[Any]],
-        delay_us: int,
-    ) -> Timed:
-        now, synchronize = self._now, torch.cuda.synchronize
-        begin, finish, taken = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-        assert self._scratch is not None
+    def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
+        """A call of nothing: ranks line up."""
+        self._barrier.wait()
+
+
+class GpuRunner:
+    """Runs calls on a GPU behind a gate that the host opens."""
+
+    def __init__(self, device: torch.device, gate: Gate) -> None:
+        self._device = device
+        self._gate = gate
+        self._forget = device_memory.forget_persisting_lines
+        self._share = device_memory.L2Share.of(device)
+
+    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+        """Queue gate, unsealing, `function` and the taking of its outputs; return when the device is idle."""
+        gate, synchronize = self._gate, torch.cuda.synchronize
+        begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        assert slot.sealed is not None
+        assert isinstance(slot.area, torch.Tensor)
         self._share.give()
         self._forget(self._device)
-        self._scratch.zero_()  # a warm L2 would time the contents of the call before
         synchronize()
-        self._line_up(delay_us)
+        gate.touch(slot.sealed, slot.area)
+        gate.close_behind(number)
+        gate.unseal(slot.sealed)
         begin.record()
-        value = function(*arguments)
+        value = function(*slot.arguments)
         finish.record()
-        returned = collect(value)
-        sums = fingerprint.begin(returned)
-        tensors = [copied(tensor) for tensor in returned]
-        taken.record()
-        taken.synchronize()
-        reached = now()
-        synchronize()  # work on streams that the current one does not wait for shows as a second, later end
-        late = now() - reached
+        returned = slot.collect(value)
+        described, targets = planned_outputs(slot.area, returned)
+        gate.finish(returned, targets=targets, number=number)
+        gate.say_queued(number)
+        synchronize()
         self._share.take_back()
-        claimed = int(begin.elapsed_time(finish) * 1e6)
-        return Timed(
-            returned=returned,
-            tensors=tensors,
-            fingerprint=fingerprint.finish(sums),
-            claimed_ns=claimed,
-            settled_ns=claimed + late,
-        )
+        store_host_outputs(slot.area, described, returned)
+        describe_outputs(slot.output, described)
+        return Timed(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
+
+    def run_nothing(self, *, number: int) -> None:
+        """A call of nothing without any bytes: what opening and end take."""
+        torch.cuda.synchronize()
+        self._gate.close_behind(number)
+        self._gate.finish([], targets=[], number=number)
+        self._gate.say_queued(number)
+        torch.cuda.synchronize()
 
 
-def copied(value: Any) -> Any:
-    """A dense copy made on the current stream; what is no plain tensor is passed on to be described."""
-    return _clone(_detach(value), memory_format=torch.contiguous_format) if is_plain_tensor(value) else value
+Runner = CpuRunner | GpuRunner

@@ -16,16 +16,16 @@ class DeviceMemory:
 
     def __init__(self, handle: Any, *, size: int, device: torch.device) -> None:
         """Map `handle`, an allocation of `size` bytes (a multiple of the granularity) on `device`."""
-        driver = _driver()
+        driver = cuda_driver()
         self._handle = handle
         self._size = size
-        self._address = _checked(driver.cuMemAddressReserve(size, 0, 0, 0))
-        _checked(driver.cuMemMap(self._address, size, 0, handle, 0))
+        self._address = checked(driver.cuMemAddressReserve(size, 0, 0, 0))
+        checked(driver.cuMemMap(self._address, size, 0, handle, 0))
         access = driver.CUmemAccessDesc()
         access.location = _location(device)
         access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        _checked(driver.cuMemSetAccess(self._address, size, [access], 1))
-        self.bytes: torch.Tensor = torch.as_tensor(_Stretch(int(self._address), size), device=device)
+        checked(driver.cuMemSetAccess(self._address, size, [access], 1))
+        self.bytes: torch.Tensor = bytes_at(int(self._address), size, device=device)
 
     @property
     def size(self) -> int:
@@ -35,29 +35,29 @@ class DeviceMemory:
     @classmethod
     def create(cls, least: int, *, device: torch.device) -> Self:
         """A new area of at least `least` bytes; raises RuntimeError where the device refuses."""
-        driver = _driver()
+        driver = cuda_driver()
         properties = _properties(device)
         flag = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-        granularity = _checked(driver.cuMemGetAllocationGranularity(properties, flag))
+        granularity = checked(driver.cuMemGetAllocationGranularity(properties, flag))
         size = -(-max(1, least) // granularity) * granularity
-        return cls(_checked(driver.cuMemCreate(size, properties, 0)), size=size, device=device)
+        return cls(checked(driver.cuMemCreate(size, properties, 0)), size=size, device=device)
 
     @classmethod
     def received(cls, descriptor: int, *, size: int, device: torch.device) -> Self:
         """The area behind a descriptor that another process exported; the descriptor may be closed afterwards."""
-        return cls(_checked(_driver().cuMemImportFromShareableHandle(descriptor, _kind())), size=size, device=device)
+        return cls(checked(cuda_driver().cuMemImportFromShareableHandle(descriptor, _kind())), size=size, device=device)
 
     def descriptor(self) -> int:
         """A new descriptor of this memory, for another process."""
-        return int(_checked(_driver().cuMemExportToShareableHandle(self._handle, _kind(), 0)))
+        return int(checked(cuda_driver().cuMemExportToShareableHandle(self._handle, _kind(), 0)))
 
     def close(self) -> None:
         """Unmap and release; the memory itself lives while another process has it mapped."""
-        driver = _driver()
+        driver = cuda_driver()
         del self.bytes
-        _checked(driver.cuMemUnmap(self._address, self._size))
-        _checked(driver.cuMemAddressFree(self._address, self._size))
-        _checked(driver.cuMemRelease(self._handle))
+        checked(driver.cuMemUnmap(self._address, self._size))
+        checked(driver.cuMemAddressFree(self._address, self._size))
+        checked(driver.cuMemRelease(self._handle))
 
 
 class _Stretch:
@@ -73,36 +73,41 @@ class _Stretch:
         }
 
 
+def bytes_at(address: int, size: int, *, device: torch.device) -> torch.Tensor:
+    """A flat uint8 tensor over `size` bytes of device memory; whoever owns the memory keeps it alive."""
+    return torch.as_tensor(_Stretch(address, size), device=device)
+
+
 def is_available(device: torch.device) -> bool:
     """Whether this process can share memory of `device`: a GPU, and the driver's Python bindings are installed."""
     if device.type != "cuda":
         return False
     try:
-        _driver()
+        cuda_driver()
     except ImportError:
         return False
     return True
 
 
 def forget_persisting_lines(device: torch.device) -> None:
-    """Make lines that were told to persist in the L2 cache ordinary again, so that a flush evicts them too."""
+    """Make lines that persist in the L2 cache ordinary again: no call begins with those of an earlier one."""
     if is_available(device):
-        _checked(_driver().cuCtxResetPersistingL2Cache())
+        checked(cuda_driver().cuCtxResetPersistingL2Cache())
 
 
 def l2_aside(device: torch.device) -> int:
     """Bytes of the L2 cache that are set aside for lines that persist; 0 where that cannot be asked."""
     if not is_available(device):
         return 0
-    driver = _driver()
-    return int(_checked(driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)))
+    driver = cuda_driver()
+    return int(checked(driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)))
 
 
 def set_l2_aside(device: torch.device, size: int) -> None:
     """Have `size` bytes of the L2 cache set aside for lines that persist."""
     if l2_aside(device) != size:
-        driver = _driver()
-        _checked(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size))
+        driver = cuda_driver()
+        checked(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size))
 
 
 class L2Share:
@@ -136,7 +141,8 @@ class L2Share:
         self._write(self._others)
 
 
-def _driver() -> Any:
+def cuda_driver() -> Any:
+    """The driver's Python bindings; raises ImportError where they are not installed."""
     # Imported on GPU nodes only; CPU nodes do not have the package.
     from cuda.bindings import driver  # noqa: PLC0415
 
@@ -144,11 +150,11 @@ def _driver() -> Any:
 
 
 def _kind() -> Any:
-    return _driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    return cuda_driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 
 def _location(device: torch.device) -> Any:
-    driver = _driver()
+    driver = cuda_driver()
     location = driver.CUmemLocation()
     location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     location.id = device.index or 0
@@ -156,7 +162,7 @@ def _location(device: torch.device) -> Any:
 
 
 def _properties(device: torch.device) -> Any:
-    driver = _driver()
+    driver = cuda_driver()
     properties = driver.CUmemAllocationProp()
     properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     properties.location = _location(device)
@@ -164,7 +170,7 @@ def _properties(device: torch.device) -> Any:
     return properties
 
 
-def _checked(answer: tuple[Any, ...]) -> Any:
+def checked(answer: tuple[Any, ...]) -> Any:
     """The value of a driver call; raises RuntimeError with the driver's own name for the error."""
     error, *values = answer
     if int(error) != 0:

@@ -13,12 +13,16 @@ from evaluator.arena import protocol
 from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.structure import Area, Tree, Unpacker, align, copy_into, joined
 
+# Held from before a submission is imported: a returned tensor may have methods of its own.
+_detach = torch.Tensor.detach
+
 
 @dataclass
 class LoadedCall:
     """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
 
-    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory.
+    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory. There
+    the inputs lie in shared memory too, where `sealed` are the bytes of them that are unsealed when the call begins.
     """
 
     arguments: list[Any]
@@ -31,6 +35,7 @@ class LoadedCall:
     output: mmap.mmap
     area: Area
     before: list[torch.Tensor]
+    sealed: torch.Tensor | None = None
     returned: list[Any] = field(default_factory=list)
 
     def collect(self, value: Any) -> list[Any]:
@@ -39,14 +44,14 @@ class LoadedCall:
 
     def first_change(self) -> int:
         """The number of the first tensor that the call changed though it may not; -1 where there is none."""
-        for number, (tensor, before) in enumerate(zip(self.tensors, self.before, strict=True)):
+        for number, (tensor, before) in enumerate(zip(self.tensors, self.before, strict=bool(self.before))):
             if number not in self.mutable and not same_bytes(tensor, before):
                 return number
         return -1
 
 
 def read_call(
-    tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, watches_inputs: bool = True
+    tree: Tree, unpacker: Unpacker, *, output: mmap.mmap, area: Area, sealed: torch.Tensor | None = None
 ) -> LoadedCall:
     """The call that `tree` describes, its tensors made by `unpacker`.
 
@@ -55,7 +60,7 @@ def read_call(
         unpacker: reads the tensors from where the contents lie.
         output: takes the description of the outputs.
         area: takes their elements.
-        watches_inputs: whether the inputs are kept as they are now, to see changes.
+        sealed: the bytes of the inputs where they are sealed; otherwise they are kept as they are, to see changes.
     """
     arguments: list[Any] = []
     mutable: set[int] = set()
@@ -75,7 +80,8 @@ def read_call(
         names=tree["names"],
         output=output,
         area=area,
-        before=[tensor.clone() for tensor in unpacker.tensors] if watches_inputs else [],
+        before=[tensor.clone() for tensor in unpacker.tensors] if sealed is None else [],
+        sealed=sealed,
     )
 
 
@@ -134,17 +140,40 @@ def store_outputs(output: mmap.mmap, area: Area, tensors: Sequence[Any]) -> None
 
 def place_outputs(area: Area, tensors: Sequence[Any]) -> list[dict[str, Any]]:
     """Write the elements of every output that fits into the area, in stream order, and say where they lie."""
+    described = _planned(len(area), tensors)
+    for tensor, entry in zip(tensors, described, strict=False):
+        if entry.get("start", -1) >= 0:
+            copy_into(area, entry["start"], tensor)
+    return described
+
+
+def planned_outputs(area: Area, tensors: Sequence[Any]) -> tuple[list[dict[str, Any]], list[int]]:
+    """Where every output would lie in an area of device memory: descriptions, and addresses (0: nowhere)."""
+    assert isinstance(area, torch.Tensor)
+    described = _planned(len(area), tensors)
+    starts = [entry.get("start", -1) for entry in described] + [-1] * (len(tensors) - len(described))
+    return described, [area.data_ptr() + start if start >= 0 else 0 for start in starts]
+
+
+def store_host_outputs(area: Area, described: Sequence[dict[str, Any]], tensors: Sequence[Any]) -> None:
+    """Copy the outputs that lie in the host's memory into an area of device memory; waits for it."""
+    for tensor, entry in zip(tensors, described, strict=False):
+        if entry.get("device") == "cpu" and entry["start"] >= 0:
+            copy_into(area, entry["start"], tensor)
+
+
+def _planned(room: int, tensors: Sequence[Any]) -> list[dict[str, Any]]:
     start = protocol.OUTPUT_HEADER_BYTES
     described = []
     for tensor in tensors[:256]:
         if not is_plain_tensor(tensor):
             described.append({"other": type(tensor).__name__[:80]})
             continue
-        size = tensor.numel() * tensor.element_size()
-        stored = start + size <= len(area)
-        described.append(_described(tensor, start if stored else -1))
-        if stored:
-            copy_into(area, start, tensor)
+        plain = _detach(tensor)
+        size = plain.numel() * plain.element_size()
+        is_stored = start + size <= room
+        described.append(_described(plain, start if is_stored else -1))
+        if is_stored:
             start = align(start + size)
     return described
 

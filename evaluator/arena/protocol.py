@@ -19,6 +19,7 @@ class ReportKind(IntEnum):
     DONE = 4
     FAILED = 5
     STORED = 6
+    LOOPED = 7
 
 
 class CommandKind(IntEnum):
@@ -28,6 +29,8 @@ class CommandKind(IntEnum):
     LOAD = 2
     GO = 3
     STORE = 4
+    BARE = 5
+    LOOP = 6
 
 
 class Failure(IntEnum):
@@ -51,41 +54,32 @@ class Phase(IntEnum):
     CALLING = 5
     SETTLING = 6
     STORING = 7
-    LINED_UP = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """One record from a rank.
 
-    `claimed_ns` is the time of the call as the rank measured it (stream order on a GPU), `settled_ns` the same until
-    its device was idle. `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none).
-    `fingerprint` is taken of what was returned, before anything is waited for; `moved` counts the library collectives
-    that moved tensors in a call in which they were counted.
+    `claimed_ns` is the time of the call as the rank's own clock has it (stream order on a GPU): a cross-check.
+    `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none; CPU ranks only).
+    `fingerprint` is taken of what was returned (CPU ranks; on GPUs it is on the clock's page); `moved` counts the
+    library collectives that moved tensors in a call in which they were counted.
     """
 
     kind: ReportKind
     call: int = 0
     claimed_ns: int = 0
-    settled_ns: int = 0
     detail: int = -1
     fingerprint: int = 0
     moved: int = 0
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIqqqqI")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIqqqI")
     MAGIC: ClassVar[bytes] = b"PKBr"
 
     def pack(self) -> bytes:
         """This record as bytes."""
         return self.LAYOUT.pack(
-            self.MAGIC,
-            self.kind,
-            self.call,
-            self.claimed_ns,
-            self.settled_ns,
-            self.detail,
-            self.fingerprint,
-            self.moved,
+            self.MAGIC, self.kind, self.call, self.claimed_ns, self.detail, self.fingerprint, self.moved
         )
 
     @classmethod
@@ -93,16 +87,15 @@ class Report:
         """The record in `packet`; raises ValueError for anything but one well-formed record."""
         if len(packet) != cls.LAYOUT.size:
             raise ValueError(f"a record has {cls.LAYOUT.size} bytes, not {len(packet)}")
-        magic, kind, call, claimed_ns, settled_ns, detail, fingerprint, moved = cls.LAYOUT.unpack(packet)
+        magic, kind, call, claimed_ns, detail, fingerprint, moved = cls.LAYOUT.unpack(packet)
         if magic != cls.MAGIC:
             raise ValueError("a record starts with its magic number")
-        if claimed_ns < 0 or settled_ns < claimed_ns:
-            raise ValueError(f"times of {claimed_ns} and {settled_ns} ns cannot be")
+        if claimed_ns < 0:
+            raise ValueError(f"a time of {claimed_ns} ns cannot be")
         return cls(
             kind=ReportKind(kind),
             call=call,
             claimed_ns=claimed_ns,
-            settled_ns=settled_ns,
             detail=detail,
             fingerprint=fingerprint,
             moved=moved,
@@ -111,12 +104,14 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One record to a rank. LOAD carries two descriptors: the call's input file and its output file.
+    """One record to a rank.
 
-    `reuse` asks the rank to write the new contents into the tensors of the call before where shapes agree; `held` keeps
-    the call for a burst: one GO then runs all that are held, one after the other. GO may ask for a `delay_us` between
-    the line-up and the call, and to `count` the library collectives in it; a descriptor that comes with it takes the
-    records of an audited call. STORE carries a new output file, for what was returned as it is now.
+    LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
+    device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
+    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it; a last
+    descriptor takes the records of an audited call. `reuse` asks a CPU rank to write the new inputs into the tensors of
+    the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
+    call of nothing, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
     """
 
     kind: CommandKind
@@ -124,26 +119,26 @@ class Command:
     reuse: bool = False
     delay_us: int = 0
     count: bool = False
-    held: bool = False
+    times: int = 0
 
     LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIII")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.held)
+        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.times)
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse, delay_us, count, held = cls.LAYOUT.unpack(packet)
+        _magic, kind, call, reuse, delay_us, count, times = cls.LAYOUT.unpack(packet)
         return cls(
             kind=CommandKind(kind),
             call=call,
             reuse=bool(reuse),
             delay_us=delay_us,
             count=bool(count),
-            held=bool(held),
+            times=times,
         )
 
 
@@ -173,3 +168,30 @@ OUTPUT_HEADER_BYTES = 64 * 1024
 BARRIER_BYTES = 4096
 """The page through which the ranks of a gang line up: one 8-byte call number per rank, 64 bytes apart."""
 BARRIER_STRIDE = 64
+
+CLOCK_PAGE_BYTES = 8192
+"""The pages through which the host times the calls of a group of ranks on GPUs; the driver maps them into each device.
+
+The host writes `OPEN_WORDS` (an 8-byte call number per rank), the key at `KEY_START`, and at `STOP_WORD` the number of
+a call that will have no end. Ranks write `QUEUED_WORDS`,
+their devices `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank); the
+fingerprint of outputs in the host's memory stands at `HOST_MARK_WORDS` (16 bytes per rank).
+"""
+OPEN_WORDS = 0
+KEY_START = 1024
+STOP_WORD = 2048
+QUEUED_WORDS = 4096
+DONE_WORDS = 4608
+ARRIVED_WORDS = 5120
+MARK_WORDS = 6144
+HOST_MARK_WORDS = 7168
+
+
+def mark_text(low: int, high: int, host_mark: bytes) -> str:
+    """A fingerprint of 128 bits as 32 hexadecimal digits, that of outputs in the host's memory mixed in."""
+    return f"{(high << 64 | low) ^ int.from_bytes(host_mark, 'little'):032x}"
+
+
+def fingerprint_text(number: int) -> str:
+    """A CPU rank's fingerprint, a signed 64-bit number, as 16 hexadecimal digits."""
+    return f"{number & (2**64 - 1):016x}"

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from evaluator.arena.device_memory import bytes_at
+
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 512
 """As torch's allocator on GPUs has it: a kernel may count on it."""
@@ -170,7 +172,7 @@ class Unpacker:
     """Builds a rank's arguments from an area whose data begin at byte `data`.
 
     `previous`, the tensors of the call before, are written over where dtype, shape and stride agree. With `in_place`
-    the arguments lie in the area itself, whose contents may come later.
+    the arguments lie in the area itself, device memory whose contents may come later, each as a storage of its own.
     """
 
     def __init__(
@@ -217,12 +219,21 @@ class Unpacker:
 
     def _tensor(self, body: Tree) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, body["dtype"])
-        flat = view_of(self._area, dtype=dtype, start=self._data + body["start"], count=body["count"])
-        source = flat.as_strided(body["shape"], body["stride"])
-        # `.data`: views of one area would share a version counter, and writing to one would spoil another's gradient.
-        tensor = source.data if self._in_place else self._copied(flat, source)
+        start = self._data + body["start"]
+        if self._in_place:
+            tensor = self._over(dtype, start, body["count"]).as_strided(body["shape"], body["stride"]).data
+        else:
+            flat = view_of(self._area, dtype=dtype, start=start, count=body["count"])
+            tensor = self._copied(flat, flat.as_strided(body["shape"], body["stride"]))
         self.tensors.append(tensor)
         return tensor
+
+    def _over(self, dtype: torch.dtype, start: int, count: int) -> torch.Tensor:
+        """`count` elements over the area's memory."""
+        assert isinstance(self._area, torch.Tensor)
+        if not count:
+            return torch.empty(0, dtype=dtype, device=self._device)
+        return bytes_at(self._area.data_ptr() + start, count * dtype.itemsize, device=self._device).view(dtype)
 
     def _copied(self, flat: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         tensor = self._reusable(source)

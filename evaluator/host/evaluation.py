@@ -1,10 +1,8 @@
 """One evaluation from request to report."""
 
 import contextlib
-import functools
 import hashlib
 import itertools
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +12,6 @@ from pathlib import Path
 from evaluator.contract import (
     Audit,
     Backend,
-    CallKind,
-    CallRecord,
     Canary,
     DriverFault,
     EvaluationReport,
@@ -30,23 +26,20 @@ from evaluator.contract import (
     Stage,
     Timing,
     Verdict,
-    Wire,
 )
 from evaluator.errors import EvaluatorError, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
-from evaluator.host.machine import backends, facts, nvlink, nvml
-from evaluator.host.measure import profiled_call
-from evaluator.host.measure.calls import Caller, Conduct
+from evaluator.host.machine import backends, facts
 from evaluator.host.measure.evidence import Ended, Evidence
-from evaluator.host.measure.references import Opening, ReferenceClock
-from evaluator.host.measure.schedule import burst_calls, check_kinds, leg_calls, special_plan
-from evaluator.host.measure.series import Series, element_bytes, floor_us, joined, run_block, secret_subset
-from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
+from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.references import new_opening
+from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
+from evaluator.host.ranks.oracle_group import OracleGroup
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.host.sandbox import cpu_sets
 from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from problems import registry
@@ -54,17 +47,8 @@ from problems import registry
 DEFAULT_DTYPE = "bfloat16"
 """What a card means by `input`."""
 
-_OPENING_CALLS = 3
-"""Calls before the first leg, on both sides: first-call work and warm caches."""
-
-_OPENING_PAIRS, _OPENING_S = 15, 0.3
-"""Pairs of calls for the reference where speed is ranked; after fewer the library is still slower than it will be.
-Where calls are long, no further pair is begun after so many seconds."""
-
-
-_CHEAP_BYTES = 128 * 1024**2
-"""So much at most is stored and compared in every call of the reference: a pass over it takes 0.03 ms at the 4.8 TB/s
-of an H200's datasheet."""
+_BARE_CALLS, _BARE_NUMBERS = 15, 2**31
+"""Calls of nothing per group before its submission is revealed, and from where their numbers run."""
 
 _BAD_ENDS = frozenset(
     {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
@@ -108,8 +92,7 @@ class Evaluation:
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
-        self._rules = plan.profile.timing_rules(self._slots)
-        self._openings: dict[str, Opening] = {}
+        self._known: dict[str, Known] = {}
         self._conduct = Conduct(
             vigilance=plan.profile.vigilance,
             settings=plan.settings,
@@ -137,8 +120,7 @@ class Evaluation:
             self._check_source()
             self._build()
             self._start(take_oracle, take_gang, settle)
-            self._import()
-            self._run_sizes()
+            self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
             self._run_second_gang()
             self._conclude()
         except Ended:
@@ -230,65 +212,91 @@ class Evaluation:
             if self._request.mode.is_timed:
                 settle()
 
-    def _import(self) -> None:
+    def _import(self) -> Bare:
+        """Measure what beginning and end of a call take for the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
-            gang = self._ready_gang()
-            gang.reveal(self._request.source, built=self._built)
-            gang.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
+            group = self._ready_gang()
+            bare = self._bare() if self._request.mode.is_timed else Bare()
+            group.reveal(self._request.source, built=self._built)
+            group.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
+        return bare
 
-    def _run_sizes(self, *, gang: int = 1, blocks: int | None = None) -> list[SizeRecord]:
-        """All calls at all sizes in the present gang."""
-        return [self._run_size(size, gang=gang, blocks=blocks) for size in self._sizes]
-
-    def _run_size(self, size: str, *, gang: int, blocks: int | None) -> SizeRecord:
-        """All calls at one size; `blocks` of them where the mode is timed, None for as many as the profile has."""
-        with self._stage(Stage.PREPARING, f"{size}: reference and first contents"):
-            opened = self._ready_oracle().open_size(
-                problem=self._problem.slug, size=size, dtype=self._dtype, key=self._key
+    def _bare(self) -> Bare:
+        """Calls of nothing in both kinds of ranks, in turn; nothing of the submission is in its ranks yet."""
+        group, oracle, world_size = self._ready_gang(), self._ready_oracle(), self._plan.profile.world_size
+        head = HeadStart(waits_for_queue=True, is_fixed=True)
+        oracle.warm_up()
+        pairs = [
+            (
+                group.bare(
+                    _BARE_NUMBERS + number,
+                    opening=new_opening(head, ranks=world_size),
+                    seconds=self._settings.call_limit_s,
+                    cancelled=self._cancelled,
+                ).longest_ns,
+                oracle.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
             )
-            self._slots = opened.slots
-            self._rules = self._plan.profile.timing_rules(opened.slots)
-            clock = ReferenceClock(self._ready_oracle(), opened, self._contents)
-            opening = self._open_reference(clock, size)
-        at_size = self._evidence.open_size(size, opened.dims)
-        caller = Caller(
-            self._ready_gang(),
-            self._ready_oracle(),
-            opened=opened,
+            for number in range(_BARE_CALLS)
+        ]
+        sandbox_ns, oracle_ns = zip(*pairs, strict=True)
+        return Bare(sandbox_ns=sandbox_ns, oracle_ns=oracle_ns)
+
+    def _run_sizes(self, bare: Bare, *, gang: int, share: float) -> None:
+        """All calls at all sizes in the present group, which has a `share` of the evaluation's budget."""
+        rig = Rig(
+            problem=self._problem,
+            dtype=self._dtype,
+            key=self._key,
+            plan=self._plan,
+            oracle=self._ready_oracle(),
+            group=self._ready_gang(),
+            gang=gang,
+            bare=bare,
             evidence=self._evidence,
-            at_size=at_size,
+            conduct=self._conduct,
             contents=self._contents,
             numbers=self._numbers,
-            reference_s=opening.call_s,
             first_call_s=self._first_call_s(),
-            conduct=self._conduct,
+            budget_s=self._settings.series_s * share / len(self._sizes),
+            stages=self._stage,
         )
-        series = Series(is_primed=opening.is_primed)
-        floor = floor_us(self._problem, opened.dims, self._plan.profile, self._dtype)
-        wire = None
+        for size in self._sizes:
+            self._run_size(rig, size)
+
+    def _run_size(self, rig: Rig, size: str) -> None:
+        run = SizeRun(rig, size, known=self._known.get(size))
+        self._slots = run.slots
         try:
             with self._troubles(size=size):
-                self._verify(size, caller, calls=self._opening_calls(gang))
+                run.verify()
                 if self._request.mode.is_timed:
-                    blocks = blocks or self._blocks
-                    calls = leg_calls(
-                        opening.call_s,
-                        opening.turn_s,
-                        self._settings,
-                        blocks=self._blocks,
-                        is_practice=not self._plan.profile.is_ranked_by_speed,
-                    )
-                    with cpu_sets.host_on(self._plan.shares):
-                        self._time(caller, clock, series, size=size, calls=calls, blocks=blocks)
-                if gang == 1 and self._settings.audit:
-                    wire = self._count_links(size, opened, caller)
+                    if self._second is not None:
+                        self._second.wait_until_ready(cancelled=self._cancelled)
+                    run.warm_up()
+                    run.time()
+                    if rig.gang == 1:
+                        run.loop()
+                if rig.gang == 1 and self._settings.audit:
+                    run.count_links()
                     if size == self._sizes[-1]:
                         # Last of all: a recorder that once ran may slow what comes after.
-                        self._record_work(size, caller)
+                        self._look_at_work(run.record_work())
         finally:
             # What ended early is evidence too.
-            self._records.append(series.record(at_size, floor_us=floor, gang=gang, wire=wire))
-        return self._records[-1]
+            self._records.append(run.record())
+        self._known[size] = run.known()
+
+    def _look_at_work(self, audit: Audit) -> None:
+        """What the recorded call shows: primitives, and library collectives past torch's."""
+        self._audit = audit
+        if self._plan.profile.gpu is not None:
+            self._primitives += profiled_work.sightings(audit.works)
+        hidden = profiled_work.hidden_collectives(audit.works, backend=self._request.backend)
+        if hidden is not None and self._conduct.counts_collectives:
+            if self._request.mode is Mode.RANKED:
+                self._evidence.findings.append(hidden)
+                raise Ended
+            self._evidence.warn(hidden)
 
     def _first_call_s(self) -> float:
         is_built = self._built is not None and bool(self._built.result.artefacts)
@@ -296,136 +304,6 @@ class Evaluation:
         is_complete = is_built and self._request.backend is not Backend.TRITON
         may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
-
-    def _open_reference(self, clock: ReferenceClock, size: str) -> Opening:
-        """The reference's calls before anything is timed: many in the first gang, a few where it ran a moment ago."""
-        if size in self._openings:
-            clock.reopen(self._openings[size], calls=_OPENING_CALLS)
-        elif self._plan.profile.is_ranked_by_speed:
-            self._openings[size] = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
-        else:
-            self._openings[size] = clock.open(pairs=1, seconds=0.0)
-        return self._openings[size]
-
-    def _opening_calls(self, gang: int) -> int:
-        """Calls before any leg: all there are in check mode, and one where the first gang showed the rest."""
-        if not self._request.mode.is_timed:
-            return self._settings.check_calls
-        return _OPENING_CALLS if gang == 1 else 1
-
-    def _verify(self, size: str, caller: Caller, *, calls: int) -> None:
-        """The calls before any leg, every one compared."""
-        for number, kind in enumerate(check_kinds(calls, conduct=self._conduct)):
-            with self._stage(Stage.VERIFYING, f"{size}: call {number + 1} of {calls}", number / calls):
-                caller.call(verify=True, kind=kind)
-
-    def _time(
-        self,
-        caller: Caller,
-        clock: ReferenceClock,
-        series: Series,
-        *,
-        size: str,
-        calls: int,
-        blocks: int,
-    ) -> None:
-        """Every block at one size, `calls` calls a leg; special calls lie between the timed ones and look the same."""
-        profile = self._plan.profile
-        if self._second is not None:
-            self._second.wait_until_ready(cancelled=self._cancelled)
-        total = 2 * calls * blocks
-        # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
-        checks = self._full_checks(total, caller, blocks=blocks) if profile.is_ranked_by_speed else total
-        is_checked = self._conduct.does(Check.TIMED_CALLS)
-        checked = secret_subset(total, checks) if is_checked else frozenset()
-        special: dict[int, CallKind] = {}
-        if is_checked:
-            special = special_plan(blocks=blocks, of_blocks=self._blocks, block_calls=2 * calls, conduct=self._conduct)
-        counter = itertools.count()
-
-        def time_candidate() -> CallRecord:
-            place = next(counter)
-            if place in special:
-                caller.call(verify=True, kind=special[place])
-            return caller.call(verify=place in checked)
-
-        # Looking at every process takes milliseconds, so it is done around a secret half of the blocks.
-        is_watched = self._rules.busy_cores is not None and self._conduct.does(Check.IDLE)
-        watched = secret_subset(blocks, max(2, -(-blocks // 2))) if is_watched else frozenset()
-        # What ranks do around a call is part of what a claimed time leaves on the host's clock: where it costs
-        # little, the reference's ranks do it in every call, else in one per block.
-        time_as_rank = functools.partial(clock.time, as_rank=True)
-        is_cheap = profile.is_ranked_by_speed and caller.payload_bytes <= _CHEAP_BYTES
-        gpus = self._plan.gpus
-        series.gpus = nvml.readings(gpus, moment="before")
-        reference_s = self._openings[size].call_s
-        together = burst_calls(caller.payload_bytes, reference_s, most=profile.vigilance.burst_calls)
-        # A quarter of a series is too short to tell anything by bursts.
-        is_long = 2 * blocks >= self._blocks and together > 0
-        is_judged = self._rules.burst_us is not None and self._conduct.does(Check.BURST)
-        wanted = profile.vigilance.bursts if is_long and is_judged else 0
-        bursts_after = secret_subset(blocks, wanted)
-        for block in range(blocks):
-            with self._stage(Stage.TIMING, f"{size}: block {block + 1} of {blocks}", block / blocks):
-                run_block(
-                    series,
-                    calls=calls,
-                    time_candidate=time_candidate,
-                    time_reference=time_as_rank if is_cheap else clock.time,
-                    time_as_rank=None if is_cheap or not profile.is_ranked_by_speed else time_as_rank,
-                    busy_ns=self._ready_gang().busy_ns if block in watched else None,
-                )
-                if block in bursts_after:
-                    series.bursts += filter(None, [caller.burst(calls) for calls in (together, 1)])
-        series.gpus += nvml.readings(gpus, moment="after")
-        series.processes = self._ready_gang().count_processes()
-
-    def _full_checks(self, total: int, caller: Caller, *, blocks: int) -> int:
-        """How many of a series' timed calls are compared in full; a part of a series has its part of them."""
-        settings = self._settings
-        part = blocks / self._blocks
-        wanted = max(round(settings.full_checks * part), -(-total // 10))
-        affordable = int(settings.checks_s * part / max(caller.comparing_s, 1e-9))
-        least = max(1, round(settings.least_checks * part))
-        return min(total, max(least, min(wanted, affordable)))
-
-    def _count_links(self, size: str, opened: OpenedSize, caller: Caller) -> Wire:
-        """A few calls like any other, around which the host reads the counters of the links."""
-        with self._stage(Stage.VERIFYING, f"{size}: bytes on the links"):
-            cost = self._problem.cost(opened.dims, self._plan.profile.world_size, element_bytes(self._dtype))
-            return nvlink.count(
-                self._plan.gpus,
-                least_bytes=cost.wire_bytes,
-                call=lambda around: caller.call(verify=False, around=around),
-            )
-
-    def _record_work(self, size: str, caller: Caller) -> None:
-        """One more call, in which the ranks record what runs: primitives, and library collectives past torch's."""
-        files = [profiled_call.create() for _ in range(self._plan.profile.world_size)]
-        try:
-            with self._stage(Stage.VERIFYING, f"{size}: recording kernels and copies"):
-                caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
-            self._audit = profiled_call.read(files, size=size)
-        except GroupTrouble as trouble:
-            if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
-                raise
-            # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
-            self._audit = Audit(size=size, note=f"the ranks did not come through the recorded call: {trouble}")
-        finally:
-            for descriptor in files:
-                os.close(descriptor)
-        if self._plan.profile.gpu is not None:
-            self._primitives += profiled_work.sightings(self._audit.works)
-        hidden = profiled_work.hidden_collectives(self._audit.works, backend=self._request.backend)
-        if hidden is not None and self._conduct.counts_collectives:
-            if self._request.mode is Mode.RANKED:
-                self._evidence.findings.append(hidden)
-                raise Ended
-            self._evidence.warn(hidden)
-
-    @property
-    def _blocks(self) -> int:
-        return self._settings.blocks or self._plan.profile.blocks
 
     @property
     def _second_share(self) -> float:
@@ -436,15 +314,10 @@ class Evaluation:
         return self._plan.profile.vigilance.second_gang_share if share is None else share
 
     def _run_second_gang(self) -> None:
-        """Run part of a ranked series again in a fresh gang with other secrets.
-
-        All of it where ratios differ, or the first gang left its claims in doubt.
-        """
+        """Run part of a ranked series again in a fresh group with other secrets; its times count like the first's."""
         second, self._second = self._second, None
         if second is None:
             return
-        first, against = timing.conclude(self._records, self._rules, without=self._settings.without)
-        is_doubted = timing.has_doubts(against)
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         self.close()
         self._gang = second
@@ -452,16 +325,7 @@ class Evaluation:
         # Since it was ready it has waited for as long as the first was timed.
         second.wait_until_ready(cancelled=self._cancelled)
         try:
-            self._import()
-            if is_doubted:
-                self._run_sizes(gang=2)
-                return
-            part = max(1, round(self._second_share * self._blocks))
-            again = self._run_sizes(gang=2, blocks=part)
-            if part < self._blocks and not timing.agrees(again, first, self._rules):
-                rest = self._run_sizes(gang=2, blocks=self._blocks - part)
-                whole = [joined(*both) for both in zip(again, rest, strict=True)]
-                self._records[-2 * len(whole) :] = whole
+            self._run_sizes(self._import(), gang=2, share=self._second_share)
         except Ended:
             self._evidence.note_disagreement()
             raise
@@ -470,7 +334,9 @@ class Evaluation:
         """Every piece of evidence is there; say so."""
         if self._request.mode.is_timed:
             with self._stage(Stage.COMPARING, "comparing with the reference"):
-                self._timing, against = timing.settle(self._records, self._rules, without=self._settings.without)
+                self._timing, against = timing.conclude(
+                    self._records, self._plan.profile.timing_rules(), without=self._settings.without
+                )
             self._evidence.findings += against
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
@@ -548,7 +414,7 @@ class Evaluation:
             stages=evidence.stage_times(),
             sizes=tuple(at_size.result() for at_size in evidence.sizes),
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
-            record=Record(rules=self._rules, sizes=tuple(self._records)) if self._records else None,
+            record=self._record(),
             warnings=tuple(evidence.warnings),
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
@@ -563,6 +429,11 @@ class Evaluation:
             started_at=started_at,
             finished_at=finished_at,
         )
+
+    def _record(self) -> Record | None:
+        if not self._records:
+            return None
+        return Record(rules=self._plan.profile.timing_rules(), sizes=tuple(self._records))
 
     def _environment(self) -> dict[str, str]:
         missing = "; ".join(item.name for item in self._plan.confinement.missing)

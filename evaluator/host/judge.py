@@ -13,6 +13,7 @@ from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
+from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
@@ -66,15 +67,20 @@ class Judge:
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
+        self._clock: GateClock | None = None
         self._oracle = KeptOracle(self._start_oracle)
         self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
         try:
+            shares = shares_for(self.profile)
+            if self.profile.device == "cuda":
+                self._clock = GateClock(spawner=self._spawner, cores=shares.gatekeeper)
             self._plan = SlotPlan(
                 profile=self.profile,
                 settings=settings,
                 confinement=self._confine(),
-                shares=shares_for(self.profile),
+                shares=shares,
                 gpus=gpus_for(self.profile),
+                clock=self._clock,
             )
             self._health = Health(
                 user=self._plan.confinement.user,
@@ -162,6 +168,8 @@ class Judge:
         """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
         self._waiting.close()
         self._oracle.close()
+        if self._clock is not None:
+            self._clock.close()
         self._spawner.close()
         self._workplace.close()
         if self._user is not None:
@@ -185,7 +193,9 @@ class Judge:
             shutil.rmtree(private, ignore_errors=True)
 
     def _start_oracle(self) -> OracleGroup:
-        return OracleGroup(self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir)
+        return OracleGroup(
+            self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
+        )
 
     def _start_group(self) -> WorkerGroup:
         return WorkerGroup(self._plan, spawner=self._spawner, work_dir=self._work_dir)

@@ -1,73 +1,50 @@
-"""Files in memory, or device memory, through which contents reach the sandbox and outputs come back."""
+"""Files in memory, or device memory, through which inputs reach the ranks and outputs come back."""
 
 import fcntl
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from evaluator.arena.device_memory import DeviceMemory
-from evaluator.arena.structure import Area, Packer, align, copy_into, head_of, view_of
+from evaluator.arena.gate import Sealer
+from evaluator.arena.structure import Area, Packer, as_bytes, copy_into, head_of, view_of
 from problems.schema import Problem
-
-_SPARE = 1.25
-"""Where contents differ in length, those of a burst have room for so many times the longest that was seen."""
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
+_SHIFTS, _SHIFT_BYTES = 256, 4096
+"""Inputs begin at one of so many places of their area, so that an address says nothing about what lies there."""
+
 
 class DeviceSlot:
-    """Device memory for one rank's inputs and outputs at one size, shared with the sandbox by descriptors.
+    """Device memory for one rank's inputs and outputs at one size, shared with the ranks that run a program.
 
-    It has places for the calls of a burst; a single call has the first. Contents wait in memory of the oracle's own
-    until they are published: nobody can read them before. They can differ in length from call to call, so the areas are
-    made anew where they have become too small.
+    Inputs lie there sealed. They can differ in length from call to call, so the areas are made anew where they have
+    become too small.
     """
 
     def __init__(self, *, output_bytes: int, device: torch.device) -> None:
         self._device = device
-        self._room = output_bytes
-        self._lengths: set[int] = set()
-        self._stride = 0
-        self._filled = 0
+        self._data = 0
         self.inputs = _area(1, device=device)
         self.outputs = _area(output_bytes, device=device)
-        self._waiting = torch.empty(0, dtype=torch.uint8, device=device)
         self._is_announced = False
 
-    def lay_out(self, input_bytes: int, *, place: int, places: int) -> tuple[int, tuple[int, int]]:
-        """See that there is room for contents of `input_bytes` at `place`.
-
-        Returns:
-            Where the inputs begin, and where the room for outputs begins and ends.
-
-        Raises:
-            NoRoomError: the contents are longer than those that the places were made for.
-        """
-        self._lengths.add(input_bytes)
-        if place == 0:
-            is_known = len(self._lengths) == 1
-            self._stride = align(max(self._lengths) if is_known else int(_SPARE * max(self._lengths)))
-            self._make_room(self._stride * places, self._room * places)
-        elif input_bytes > self._stride:
-            raise NoRoomError
-        self._filled = place * self._stride + input_bytes
-        return place * self._stride, (place * self._room, (place + 1) * self._room)
-
-    def _make_room(self, input_bytes: int, output_bytes: int) -> None:
-        if self.inputs.size < input_bytes:
+    def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
+        """See that there is room for inputs of `input_bytes`; where they begin, as in the last call with `reuse`."""
+        needed = input_bytes + _SHIFTS * _SHIFT_BYTES
+        if self.inputs.size < needed:
             self.inputs.close()
-            self.inputs = _area(input_bytes * 5 // 4, device=self._device)
+            self.inputs = _area(needed + input_bytes // 4, device=self._device)
             self._is_announced = False
-        if self.outputs.size < output_bytes:
-            self.outputs.close()
-            self.outputs = _area(output_bytes, device=self._device)
-            self._is_announced = False
-        if self._waiting.numel() < self.inputs.size:
-            self._waiting = torch.empty(self.inputs.size, dtype=torch.uint8, device=self._device)
+        if not reuse:
+            self._data = _SHIFT_BYTES * secrets.randbelow(_SHIFTS)
+        return self._data
 
     def withdraw(self) -> None:
         """Announce the areas again: what was handed out last has not reached the sandbox."""
@@ -80,27 +57,14 @@ class DeviceSlot:
         self._is_announced = True
         return [self.inputs.descriptor(), self.outputs.descriptor()]
 
-    def keep(self, start: int, tensor: torch.Tensor) -> None:
-        """Have `tensor` wait for byte `start` of the inputs."""
-        copy_into(self._waiting, start, tensor)
-
-    def publish(self) -> None:
-        """Put what waits where the sandbox can read it; it is there when this returns."""
-        self.inputs.bytes[: self._filled].copy_(self._waiting[: self._filled])
-        torch.cuda.synchronize()
-
-    def take(self, size: int, *, start: int = 0) -> torch.Tensor:
+    def take(self, size: int) -> torch.Tensor:
         """A copy of `size` bytes of the outputs as they are now; later edits by the rank change nothing."""
-        return self.outputs.bytes[start : start + size].clone()
+        return self.outputs.bytes[:size].clone()
 
     def close(self) -> None:
         """Give the memory back."""
         self.inputs.close()
         self.outputs.close()
-
-
-class NoRoomError(Exception):
-    """Contents of a burst are longer than their place."""
 
 
 def _area(least: int, *, device: torch.device) -> DeviceMemory:
@@ -117,16 +81,19 @@ class Prepared:
     """One rank's inputs of a call before anybody can read them.
 
     Attributes:
-        file: descriptor of a sealed memory file with the structure, and with the tensors where there is no slot.
+        file: descriptor of a memory file that nobody can change, with the structure, and with the tensors where there
+            is no slot.
         owners: for each tensor the argument that it belongs to.
+        tensors: for each tensor where it begins among the inputs, and how many bytes it has.
         size: bytes that the rank takes in.
-        room: where room for its outputs begins and ends in device memory; zeros where there is no slot.
+        data: where the inputs begin in device memory.
     """
 
     file: int
     owners: tuple[str, ...]
+    tensors: tuple[tuple[int, int], ...]
     size: int
-    room: tuple[int, int]
+    data: int
 
 
 def prepare_inputs(
@@ -135,21 +102,18 @@ def prepare_inputs(
     *,
     groups: Sequence[Sequence[int]],
     slot: DeviceSlot | None = None,
-    place: int = 0,
-    places: int = 1,
+    sealer: Sealer | None = None,
+    reuse: bool = False,
 ) -> Prepared:
-    """One rank's arguments of one call as a file; with a `slot` its tensors wait to be published in device memory.
+    """One rank's arguments of one call as a file; with a `slot` its tensors lie in device memory, sealed.
 
     Args:
         problem: says which arguments are mutable and which outputs are written in place.
         arguments: values by parameter name, in signature order.
         groups: every process group that any rank of the call needs, in the order in which to create them.
         slot: the device memory to put the tensors in; None for the file itself.
-        place: which call of a burst this is.
-        places: how many calls the burst has; 1 for a call by itself.
-
-    Raises:
-        NoRoomError: the tensors do not fit into their place.
+        sealer: seals them there, under the key that it uses; comes with a slot.
+        reuse: whether they begin where those of the call before began.
     """
     packer = Packer()
     packed: list[list[Any]] = []
@@ -157,35 +121,74 @@ def prepare_inputs(
     for name, value in arguments.items():
         packed.append([name, packer.pack(value)])
         owners += [name] * (len(packer.tensors) - len(owners))
-    data, room = (0, (0, 0)) if slot is None else slot.lay_out(packer.size, place=place, places=places)
+    data = 0 if slot is None else slot.lay_out(packer.size, reuse=reuse)
     head = head_of(
-        {
-            "arguments": packed,
-            "groups": [list(ranks) for ranks in groups],
-            "mutable": [argument.name for argument in problem.arguments if argument.mutable or argument.scratch],
-            "outputs": [None if out.argument is None else [out.argument, out.element] for out in problem.outputs],
-            "nothing": list(problem.nothing_at),
-            "lists": list(problem.list_places),
-            "names": [output.name for output in problem.outputs],
+        _described(problem, packed, groups=groups)
+        | {
             "areas": [] if slot is None else [slot.inputs.size, slot.outputs.size],
             "data": data,
             "bytes": packer.size,
-            "room": room,
         }
     )
+    if slot is not None and sealer is not None:
+        _seal(packer.tensors, slot, sealer, data=data)
+        file = _written(head, (), size=0)
+    else:
+        file = _written(head, packer.tensors, size=packer.size)
+    return Prepared(
+        file=file,
+        owners=tuple(owners),
+        tensors=tuple((start, tensor.numel() * tensor.element_size()) for start, tensor in packer.tensors),
+        size=packer.size,
+        data=data,
+    )
+
+
+def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """What a rank is told of a call."""
+    return {
+        "arguments": packed,
+        "groups": [list(ranks) for ranks in groups],
+        "mutable": [argument.name for argument in problem.arguments if argument.mutable or argument.scratch],
+        "outputs": [None if out.argument is None else [out.argument, out.element] for out in problem.outputs],
+        "nothing": list(problem.nothing_at),
+        "lists": list(problem.list_places),
+        "names": [output.name for output in problem.outputs],
+    }
+
+
+def _seal(tensors: Sequence[tuple[int, torch.Tensor]], slot: DeviceSlot, sealer: Sealer, *, data: int) -> None:
+    """Put tensors into device memory under the key that `sealer` uses; nothing of that is left to do afterwards."""
+    for start, tensor in tensors:
+        sealer.seal(as_bytes(tensor.contiguous()), slot.inputs.bytes[data + start :], start=start)
+    torch.cuda.synchronize()  # no work of ours may be left when the gate closes
+
+
+def _written(head: bytes, tensors: Sequence[tuple[int, torch.Tensor]], *, size: int) -> int:
+    """A memory file with `head` and then `size` bytes of tensors, which nobody can change."""
     descriptor = os.memfd_create("inputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, len(head) + (packer.size if slot is None else 0))
+    os.ftruncate(descriptor, len(head) + size)
     with mmap.mmap(descriptor, 0) as buffer:
         buffer[: len(head)] = head
-        for start, tensor in packer.tensors:
-            if slot is None:
-                copy_into(buffer, len(head) + start, tensor)
-            else:
-                slot.keep(data + start, tensor)
-    if slot is not None:
-        torch.cuda.synchronize()  # what is published later has been drawn by then
+        for start, tensor in tensors:
+            copy_into(buffer, len(head) + start, tensor)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALED)
-    return Prepared(file=descriptor, owners=tuple(owners), size=packer.size, room=room)
+    return descriptor
+
+
+def changed_input(
+    prepared: Prepared, arguments: Mapping[str, Any], *, slot: DeviceSlot, mutable: Collection[str]
+) -> str | None:
+    """The first argument that is not in device memory as it was drawn, of those that a call may not change."""
+    packer = Packer()
+    for value in arguments.values():
+        packer.pack(value)
+    for owner, (start, tensor) in zip(prepared.owners, packer.tensors, strict=True):
+        raw = as_bytes(tensor.contiguous())
+        begin = prepared.data + start
+        if owner not in mutable and not torch.equal(raw, slot.inputs.bytes[begin : begin + raw.numel()]):
+            return owner
+    return None
 
 
 def groups_of(arguments: Mapping[str, Any]) -> list[list[int]]:

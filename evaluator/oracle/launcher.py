@@ -60,7 +60,7 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     torch.set_num_threads(settings["threads"])
     if settings["cores"]:
         os.sched_setaffinity(0, settings["cores"][rank["rank"]])
-    common = ("world_size", "device", "process_group", "store", "barrier", "attentive_s")
+    common = ("world_size", "device", "process_group", "store", "barrier", "clock", "attentive_s")
     place = Place(rank=rank["rank"], channel=rank["channel"], **{name: settings[name] for name in common})
     OracleRank(place).serve()
 

@@ -4,6 +4,7 @@ import importlib
 import math
 import mmap
 import os
+import secrets
 import socket
 import time
 import traceback
@@ -14,19 +15,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from evaluator.arena.clock import Barrier, Stopwatch
-from evaluator.arena.device_memory import is_available as has_shared_memory
+from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
+from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.process_group import join
-from evaluator.arena.protocol import BARRIER_BYTES, OUTPUT_HEADER_BYTES
-from evaluator.arena.structure import align
+from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES, OUTPUT_HEADER_BYTES
+from evaluator.arena.structure import Area, align
 from evaluator.contract import SlotKind
 from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle.contents import NearCall
-from evaluator.oracle.desk import Desk
+from evaluator.oracle.reference_call import ReferenceMemory
 from evaluator.oracle.verify import Examiner, output_dtype
+from evaluator.oracle.witness import Places, Witness
 from problems import registry
-from problems.groups import Group
-from problems.modules import Module, build
 from problems.schema import Problem, SizeName
 from problems.values import Arguments, Call
 
@@ -38,6 +38,9 @@ _STAYS_WARM_S = 2.0
 
 _MOST_PARTS, _SPARE = 4, 1.125
 """So many times the mean over ranks a rank's outputs are expected to take at most, and a rest."""
+
+_OUTPUTS = 1
+"""The place of the outputs among the areas of which samples are taken; inputs come first."""
 
 Reply = tuple[messages.Body, list[int]]
 
@@ -53,6 +56,7 @@ class Place:
     store: str
     channel: int
     barrier: int
+    clock: int
     attentive_s: float
 
 
@@ -90,9 +94,11 @@ class OracleRank:
         self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
         self._groups: dict[tuple[int, ...], Any] = {}
         self._opened: Opened | None = None
-        self._arguments: list[Any] = []
+        self._sealer: Sealer | None = None
         self._slot: call_memory.DeviceSlot | None = None
-        self._desk: Desk | None = None
+        self._prepared: call_memory.Prepared | None = None
+        self._memory: ReferenceMemory | None = None
+        self._witness: Witness | None = None
         self._worked_at = -math.inf
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
@@ -102,13 +108,21 @@ class OracleRank:
         channel = socket.socket(fileno=place.channel)
         join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
         page = mmap.mmap(place.barrier, BARRIER_BYTES)
-        self._stopwatch = Stopwatch(self._device, Barrier(page, rank=place.rank, world_size=place.world_size))
+        self._barrier = Barrier(page, rank=place.rank, world_size=place.world_size)
+        self._runner = self._new_runner()
         messages.send(channel, {"ready": True})
         while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
             body, descriptors = self._answer(*message)
             messages.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def _new_runner(self) -> Runner:
+        if self._device.type != "cuda":
+            return CpuRunner(self._barrier)
+        self._sealer = Sealer(self._device, rank=self._place.rank)
+        page = mmap.mmap(self._place.clock, CLOCK_PAGE_BYTES)
+        return GpuRunner(self._device, Gate(page, sealer=self._sealer, rank=self._place.rank))
 
     def _attentive_s(self) -> float:
         """Before its first evaluation a rank may sleep at once."""
@@ -118,11 +132,15 @@ class OracleRank:
         handlers: dict[str, Callable[[messages.Body, list[int]], Reply]] = {
             "open": self._open,
             "prepare": self._prepare,
-            "publish": self._publish,
             "compare": self._compare,
+            "mark": self._mark,
+            "watch": self._watch,
             "load": self._load,
-            "read": self._read,
             "go": self._go,
+            "empty": self._empty,
+            "bare": self._bare,
+            "warm": self._warm,
+            "loop": self._loop,
             "canary": self._canary,
         }
         try:
@@ -148,10 +166,10 @@ class OracleRank:
         package = registry.package(problem.slug)
         place = self._place
         # What the last size left takes memory that this one may need.
-        self._arguments = []
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        self._prepared = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
         if self._slot is not None:
             self._slot.close()
             self._slot = None
@@ -192,7 +210,7 @@ class OracleRank:
 
     def _renew_slot(self, output_bytes: int) -> None:
         """New device memory for every size of every evaluation: nothing of an earlier one is left in it."""
-        if has_shared_memory(self._device):
+        if self._sealer is not None:
             self._slot = call_memory.DeviceSlot(output_bytes=output_bytes, device=self._device)
 
     def _warm_up(self) -> None:
@@ -207,43 +225,38 @@ class OracleRank:
                 torch.matmul(square, square)
             torch.cuda.synchronize()
 
+    def _warm(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
+        self._warm_up()
+        return {}, []
+
     def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
         opened = self._current()
         arguments = opened.make_inputs(opened.call(message["content"]))
-        if self._slot is not None and message["anew"]:
-            self._slot.withdraw()
-        try:
-            prepared = call_memory.prepare_inputs(
-                opened.problem,
-                arguments,
-                groups=message["groups"],
-                slot=self._slot,
-                place=message["place"],
-                places=message["places"],
-            )
-        except call_memory.NoRoomError:
-            return {"fits": False}, []
-        if self._slot is not None and message["poison"] is not None and message["place"] == 0:
-            traces.fill(self._slot.outputs.bytes[: message["places"] * opened.output_bytes], message["poison"])
-            torch.cuda.synchronize()
+        if self._sealer is not None:
+            self._sealer.use(bytes.fromhex(message["key"]))
+        if self._slot is not None:
+            if message["anew"]:
+                self._slot.withdraw()
+            if message["poison"] is not None:
+                traces.fill(self._slot.outputs.bytes[: opened.output_bytes], message["poison"])
+        prepared = call_memory.prepare_inputs(
+            opened.problem,
+            arguments,
+            groups=message["groups"],
+            slot=self._slot,
+            sealer=self._sealer,
+            reuse=message["reuse"],
+        )
+        self._prepared = prepared
         areas = self._slot.announcement() if self._slot is not None else []
-        body = {"fits": True, "tensors": prepared.owners, "bytes": prepared.size, "room": prepared.room[0]}
-        return body, [prepared.file, *areas]
-
-    def _publish(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Let the sandbox read what was prepared, or do as much with what was laid out; the host's clock runs."""
-        if message["as_rank"]:
-            self._busy_desk().publish()
-        elif self._slot is not None:
-            self._slot.publish()
-        return {}, []
+        return {"tensors": prepared.owners, "bytes": prepared.size}, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            area = buffer if self._slot is None else self._slot.take(len(buffer), start=message["room"])
-            seen, digest = traces.fingerprint_of(header, area), traces.digest_of(header, area)
+            area = buffer if self._slot is None else self._slot.take(_end_of(header))
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
@@ -251,62 +264,101 @@ class OracleRank:
                 stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
                 if message["poison"] is not None:
                     unwritten = traces.unwritten_shares(header, area, message["poison"])
-        answer = {"checks": [check.as_message() for check in checks], "stale": stale}
-        return answer | {"fingerprint": seen, "digest": digest, "unwritten": unwritten}, []
+            answer = {"checks": [check.as_message() for check in checks], "stale": stale, "unwritten": unwritten}
+            taken = self._traces(message, area) | {"digest": traces.digest_of(header, area)}
+        return answer | taken | {"changed": self._changed_input(opened, call)}, []
+
+    def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """The fingerprint of outputs that are not compared."""
+        with mmap.mmap(descriptors[0], 0) as buffer:
+            return self._traces(message, buffer if self._slot is None else self._slot.outputs.bytes), []
+
+    def _watch(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """Wait beside the host for the end of a sandbox rank's call, and copy samples of its memory then."""
+        assert self._slot is not None
+        assert self._prepared is not None
+        slot, begin = self._slot, self._prepared.data
+        if self._witness is None:
+            self._witness = Witness(rank=self._place.rank, device=self._device)
+        ends = (begin + self._prepared.size, self._current().output_bytes)
+        areas = [
+            (slot.inputs.bytes, Places.drawn(begin, ends[0], secret=secrets.randbits(32))),
+            (slot.outputs.bytes, Places.drawn(OUTPUT_HEADER_BYTES, ends[1], secret=secrets.randbits(32))),
+        ]
+        with mmap.mmap(descriptors[0], CLOCK_PAGE_BYTES) as page:
+            late_ns = self._witness.watch(page, message["number"], areas, limit_s=message["limit_s"])
+        return {"late_ns": late_ns}, []
+
+    def _traces(self, message: messages.Body, area: Area) -> messages.Body:
+        """The fingerprint of outputs, and which samples of shared memory are no longer what they were at the end."""
+        unlike = [] if self._witness is None else self._witness.unlike()
+        if any(entry.get("device") == "cpu" for entry in message["header"]):
+            # Outputs in the host's memory are complete at the end, and copied here after it.
+            unlike = [which for which in unlike if which != _OUTPUTS]
+        return {"mark": self._mark_of(message, area), "unlike": unlike}
+
+    def _mark_of(self, message: messages.Body, area: Area) -> str | None:
+        if self._sealer is None:
+            return traces.fingerprint_of(message["header"], area)
+        return traces.mark_of(message["header"], area, sealer=self._sealer, key=bytes.fromhex(message["key"]))
+
+    def _changed_input(self, opened: Opened, call: Call) -> str | None:
+        """An argument that the call changed though it may not, told from shared device memory."""
+        if self._slot is None or self._prepared is None:
+            return None
+        mutable = {argument.name for argument in opened.problem.arguments if argument.mutable or argument.scratch}
+        return call_memory.changed_input(self._prepared, opened.make_inputs(call), slot=self._slot, mutable=mutable)
 
     def _load(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Make the reference's arguments of a call and the process groups they name.
-
-        For a call as a sandbox rank makes it they are only drawn and wait to be published.
-        """
+        """Have the reference's arguments of a call lie ready, and make the process groups that they name."""
         opened = self._current()
-        for ranks in message["groups"]:
-            self._group(tuple(ranks))
+        if self._memory is None:
+            self._memory = ReferenceMemory(
+                opened.problem, output_bytes=opened.output_bytes, device=self._device, sealer=self._sealer
+            )
+        if self._sealer is not None:
+            self._sealer.use(bytes.fromhex(message["key"]))
         values = opened.make_inputs(opened.call(message["content"]))
-        if message["as_rank"]:
-            if self._desk is None:
-                self._desk = Desk(opened.problem, output_bytes=opened.output_bytes, device=self._device)
-            self._arguments = []
-            self._desk.lay_out(values, groups=message["groups"])
-        else:
-            self._arguments = [self._real(value) for value in values.values()]
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()  # what is still being drawn when the clock starts would count into the answer
-        return {}, []
-
-    def _read(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Read what was published at the desk, as a sandbox rank reads its call."""
-        self._busy_desk().read(group_of=self._group)
-        return {}, []
+        size = self._memory.lay_out(values, groups=message["groups"], group_of=self._group)
+        return {"bytes": size}, []
 
     def _go(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Time one call of the reference on the loaded arguments."""
-        opened = self._current()
-        if message["as_rank"]:
-            slot = self._busy_desk().slot
-            timed = self._stopwatch.run(opened.reference, slot.arguments, collect=slot.collect)
-            self._busy_desk().keep_books(timed.tensors)
-        else:
-            # Nobody looks at what the reference returns.
-            timed = self._stopwatch.run(opened.reference, self._arguments, collect=lambda _: [])
-        return {"claimed_ns": timed.claimed_ns, "settled_ns": timed.settled_ns}, []
+        """One call of the reference on what was loaded."""
+        memory = self._loaded()
+        slot = memory.call(group_of=self._group)
+        timed = self._runner.run(self._current().reference, slot, number=message["number"])
+        memory.note(timed.returned)
+        returned = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in returned)
+        return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
-    def _busy_desk(self) -> Desk:
-        if self._desk is None:
-            raise RuntimeError("the host asked for a call as a sandbox rank makes it before it was loaded")
-        return self._desk
+    def _empty(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """A call like the reference's in which nothing is computed."""
+        slot = self._loaded().empty_call(group_of=self._group)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        self._runner.run(lambda *_: None, slot, number=message["number"])
+        return {}, []
 
-    def _real(self, value: Any) -> Any:
-        """`value` with its references replaced by process groups and modules."""
-        if isinstance(value, Group):
-            return self._group(value.ranks)
-        if isinstance(value, Module):
-            return build(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._real(item) for item in value)
-        if isinstance(value, dict):
-            return {key: self._real(item) for key, item in value.items()}
-        return value
+    def _bare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """A call of nothing without any bytes."""
+        self._runner.run_nothing(number=message["number"])
+        return {}, []
+
+    def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """The reference back to back on the inputs of its last call; the host's clock runs."""
+        reference, arguments = self._current().reference, self._loaded().last.arguments
+        self._barrier.wait()
+        for _ in range(message["times"]):
+            reference(*arguments)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return {}, []
+
+    def _loaded(self) -> ReferenceMemory:
+        if self._memory is None:
+            raise RuntimeError("the host asked for a call of the reference before it was loaded")
+        return self._memory
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         if len(ranks) == self._place.world_size:
@@ -321,20 +373,31 @@ class OracleRank:
         return self._opened
 
 
-def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
-    """Bytes of room for a rank's outputs in any call at the size of `call`: twice what it owes in this one.
+def _end_of(header: list[dict[str, Any]]) -> int:
+    """Bytes of the outputs' area up to the end of the last output in it."""
+    ends = [
+        entry["start"] + math.prod(entry["shape"]) * getattr(torch, entry["dtype"]).itemsize
+        for entry in header
+        if "other" not in entry and entry["start"] >= 0
+    ]
+    return max(ends, default=0)
 
-    Where the length of an output follows from contents, another call may owe many times more (15 times was seen). What
-    all ranks together owe hardly varies then, for it is what they gave each other: the room is for all of it, or for
-    four times a rank's part. Where the root of a collective returns more than the others, any rank may be the root of a
+
+def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
+    """Bytes of room for a rank's outputs in any call at the size of `call`: what it owes in this one.
+
+    Outputs of another shape or dtype may not fit; they are refused by their description. Where the length of an output
+    follows from contents, another call may owe many times more (15 times was seen). What all ranks together owe hardly
+    varies then, for it is what they gave each other: the room is for all of it, or for four times a rank's part, and
+    twice its own at least. Where the root of a collective returns more than the others, any rank may be the root of a
     later call.
     """
-    room = 2 * _owed_bytes(problem, examiner, call)
+    room = _owed_bytes(problem, examiner, call)
     if any(symbol not in call.dims for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)):
         ranks = range(call.world_size)
         together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
         part = min(1.0, _MOST_PARTS / call.world_size)
-        room = max(room, align(math.ceil(together * part * _SPARE)))
+        room = max(2 * room, align(math.ceil(together * part * _SPARE)))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
 
 

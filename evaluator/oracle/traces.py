@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from evaluator.arena import protocol
 from evaluator.arena.fingerprint import fingerprint
+from evaluator.arena.gate import Sealer
 from evaluator.arena.structure import Area, view_of
 
 _WORD = 8
@@ -21,11 +23,25 @@ def fill(area: Area, poison: int) -> None:
     area[: area.numel() // _WORD * _WORD].view(torch.int64).fill_(poison)
 
 
-def fingerprint_of(header: Sequence[dict[str, Any]], area: Area) -> int | None:
-    """The fingerprint of the outputs as they were taken; None where not all of them were stored."""
-    if any("other" in entry or entry["start"] < 0 for entry in header):
+def is_whole(header: Sequence[dict[str, Any]]) -> bool:
+    """Whether all outputs were stored."""
+    return not any("other" in entry or entry["start"] < 0 for entry in header)
+
+
+def fingerprint_of(header: Sequence[dict[str, Any]], area: Area) -> str | None:
+    """The fingerprint of a CPU rank's outputs as they were taken; None where not all of them were stored."""
+    if not is_whole(header):
         return None
-    return fingerprint([_tensor(entry, area) for entry in header])
+    return protocol.fingerprint_text(fingerprint([_tensor(entry, area) for entry in header]))
+
+
+def mark_of(header: Sequence[dict[str, Any]], area: Area, *, sealer: Sealer, key: bytes) -> str | None:
+    """The fingerprint of outputs in device memory under a call's key; None where not all of them were stored."""
+    if not is_whole(header):
+        return None
+    outputs = [_tensor(entry, area) for entry in header]
+    on_host = [entry["device"] == "cpu" for entry in header]
+    return sealer.mark_of([one.cpu() if there else one for one, there in zip(outputs, on_host, strict=True)], key)
 
 
 def digest_of(header: Sequence[dict[str, Any]], area: Area) -> str:

@@ -116,7 +116,7 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
     os.dup2(rank["log"], 1)
     os.dup2(rank["log"], 2)
-    own = {rank[name] for name in ("channel", "diary", "log", "barrier")}
+    own = {rank[name] for name in ("channel", "diary", "log", "barrier", "clock")}
     for other in settings["ranks"]:
         for name in ("channel", "diary", "log"):
             if other[name] not in own:

@@ -24,8 +24,9 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena import busy_poll, device_memory, protocol
-from evaluator.arena.clock import Barrier, Stopwatch, Timed, copied
-from evaluator.arena.loaded_call import LoadedCall, describe_outputs, place_outputs, read_call, store_outputs
+from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
+from evaluator.arena.gate import Gate, Sealer
+from evaluator.arena.loaded_call import LoadedCall, read_call, store_outputs
 from evaluator.arena.process_group import join
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank import profiler
@@ -49,6 +50,7 @@ class Place:
     channel: int
     diary: int
     barrier: int
+    clock: int
     log: int
     attentive_s: float
 
@@ -134,9 +136,7 @@ class Shim:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
         self._slot: LoadedCall | None = None
-        self._held: list[LoadedCall] = []
-        self._held_inputs: torch.Tensor | None = None
-        self._held_bytes = 0
+        self._output: mmap.mmap | None = None
         self._input_area: device_memory.DeviceMemory | None = None
         self._output_area: device_memory.DeviceMemory | None = None
 
@@ -151,11 +151,18 @@ class Shim:
                 device=self._device,
                 store=place.store,
             )
-            self._stopwatch = Stopwatch(self._device, self._barrier)
+            self._runner = self._new_runner()
         except Exception as error:
             raise Failed(Failure.START, traceback.format_exc()) from error
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.READY)
+
+    def _new_runner(self) -> Runner:
+        if self._device.type != "cuda":
+            return CpuRunner(self._barrier)
+        page = mmap.mmap(self._place.clock, protocol.CLOCK_PAGE_BYTES)
+        gate = Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+        return GpuRunner(self._device, gate)
 
     def obey(self) -> bool:
         """Carry out the host's next command; False once the host has gone."""
@@ -164,14 +171,15 @@ class Shim:
             return False
         command = Command.unpack(packet)
         self._diary.call = command.call
-        if command.kind is CommandKind.IMPORT:
-            self._import()
-        elif command.kind is CommandKind.LOAD:
-            self._load(command, descriptors)
-        elif command.kind is CommandKind.STORE:
-            self._store(descriptors)
-        else:
-            self._go(command, descriptors)
+        handlers: dict[CommandKind, Callable[[Command, list[int]], None]] = {
+            CommandKind.IMPORT: self._import,
+            CommandKind.LOAD: self._load,
+            CommandKind.GO: self._go,
+            CommandKind.STORE: self._store,
+            CommandKind.BARE: self._bare,
+            CommandKind.LOOP: self._loop,
+        }
+        handlers[command.kind](command, descriptors)
         return True
 
     def report(self, kind: ReportKind, **values: int) -> None:
@@ -201,7 +209,7 @@ class Shim:
             descriptors.frombytes(data)
         return packet, list(descriptors)
 
-    def _import(self) -> None:
+    def _import(self, _command: Command, _descriptors: list[int]) -> None:
         self._diary.note(Phase.IMPORTING)
         _take_built_kernels()
         path = Path(self._place.source) / "solution.py"
@@ -215,50 +223,49 @@ class Shim:
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.IMPORTED)
 
-    def _load(self, command: Command, descriptors: list[int]) -> None:
+    def _bare(self, command: Command, _descriptors: list[int]) -> None:
+        """A call of nothing: how long its beginning and its end take here, before a submission is in this process."""
+        self._runner.run_nothing(number=command.call)
+        self.report(ReportKind.DONE)
+
+    def _load(self, _command: Command, descriptors: list[int]) -> None:
+        """Take the file for the outputs, and on a GPU make the arguments; a CPU rank gets its inputs with GO."""
         self._diary.note(Phase.LOADING)
         if self._slot is not None:
             self._slot.returned.clear()
-        if command.held:
-            self._held.append(self._read(descriptors, is_held=True))
+        if self._device.type == "cuda":
+            inputs, output, *areas = descriptors
+            self._slot = self._read(inputs, mmap.mmap(output, 0), areas=areas)
         else:
-            previous = self._slot.tensors if self._slot is not None and command.reuse else ()
-            self._slot = self._read(descriptors, previous=previous)
+            self._output = mmap.mmap(descriptors[0], 0)
         for descriptor in descriptors:
             os.close(descriptor)
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
     def _read(
-        self, descriptors: Sequence[int], *, previous: Sequence[torch.Tensor] = (), is_held: bool = False
+        self, inputs: int, output: mmap.mmap, *, areas: Sequence[int] = (), previous: Sequence[torch.Tensor] = ()
     ) -> LoadedCall:
-        inputs, outputs, *areas = descriptors
         with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
             tree, data = read_head(buffer)
             for ranks in tree["groups"]:
                 self._group(tuple(ranks))
             self._map(areas, tree["areas"])
-            output = mmap.mmap(outputs, 0)
             source: Area = buffer
             area: Area = output
+            sealed = None
             if self._input_area is not None and self._output_area is not None:
-                source, data = self._input_area.bytes, tree["data"]
-                begin, end = tree["room"]
-                area = self._output_area.bytes[begin:end]
-                if is_held:
-                    source, self._held_bytes = self._room_for_held(), data + tree["bytes"]
-            in_place = is_held and self._input_area is not None
+                source, data, area = self._input_area.bytes, tree["data"], self._output_area.bytes
+                sealed = source[data : data + tree["bytes"]]
             unpacker = Unpacker(
-                source, data=data, device=self._device, group_of=self._group, previous=previous, in_place=in_place
+                source,
+                data=data,
+                device=self._device,
+                group_of=self._group,
+                previous=previous,
+                in_place=sealed is not None,
             )
-            return read_call(tree, unpacker, output=output, area=area, watches_inputs=not is_held)
-
-    def _room_for_held(self) -> torch.Tensor:
-        """Memory of this rank for the inputs of bursts, which come all at once after GO: always the same addresses."""
-        assert self._input_area is not None
-        if self._held_inputs is None:
-            self._held_inputs = torch.empty_like(self._input_area.bytes)
-        return self._held_inputs
+            return read_call(tree, unpacker, output=output, area=area, sealed=sealed)
 
     def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
         """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
@@ -271,7 +278,6 @@ class Shim:
                 if old is not None:
                     old.close()
             self._input_area, self._output_area = inputs, outputs
-            self._held_inputs = None
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
@@ -281,56 +287,47 @@ class Shim:
             self._groups[ranks] = dist.new_group(list(ranks))
         return self._groups[ranks]
 
-    def _go(self, command: Command, descriptors: Sequence[int]) -> None:
-        if self._held:
-            self._run_burst()
-            return
-        assert self._slot is not None
-        slot = self._slot
+    def _go(self, command: Command, descriptors: list[int]) -> None:
         self._diary.note(Phase.AT_START)
         self._diary.flight.call_begins()
+        if self._device.type != "cuda":
+            previous = self._slot.tensors if self._slot is not None and command.reuse else ()
+            assert self._output is not None
+            inputs = descriptors.pop(0)
+            self._slot = self._read(inputs, self._output, previous=previous)
+            os.close(inputs)
+        assert self._slot is not None
+        slot = self._slot
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(slot, delay_us=command.delay_us, audit_file=next(iter(descriptors), None))
+            timed = self._call(slot, command, audit_file=next(iter(descriptors), None))
         for descriptor in descriptors:
             os.close(descriptor)
         self._diary.note(Phase.STORING)
-        store_outputs(slot.output, slot.area, timed.tensors)
         slot.output.close()
         slot.returned = timed.returned
         changed = slot.first_change()
-        self._finish()  # the oracle reads the area as soon as the host hears DONE
         self._diary.note(Phase.WAITING)
         self.report(
             ReportKind.DONE,
             claimed_ns=timed.claimed_ns,
-            settled_ns=timed.settled_ns,
             detail=changed,
             fingerprint=timed.fingerprint,
             moved=counted.moved,
         )
 
-    def _run_burst(self) -> None:
-        """Run every call that is held, one after the other: the host's clock alone says how long that took."""
-        slots, self._held = self._held, []
-        self._diary.note(Phase.AT_START)
-        self._diary.flight.call_begins()
-        if self._held_inputs is not None and self._input_area is not None:
-            self._held_inputs[: self._held_bytes].copy_(self._input_area.bytes[: self._held_bytes])
+    def _loop(self, command: Command, _descriptors: list[int]) -> None:
+        """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
-        solution, described = self._noted(self._solution), []
-        self._finish()
-        for slot in slots:
-            self._diary.note(Phase.LINED_UP)
-            self._barrier.wait()
-            with _blamed():
-                described.append(place_outputs(slot.area, slot.collect(solution(*slot.arguments))))
-                self._finish()
-        self._diary.note(Phase.STORING)
-        for slot, outputs in zip(slots, described, strict=True):
-            describe_outputs(slot.output, outputs)
-            slot.output.close()
+        assert self._slot is not None
+        solution, arguments = self._noted(self._solution), self._slot.arguments
+        self._diary.note(Phase.AT_START)
+        self._barrier.wait()
+        with _blamed():
+            for _ in range(command.times):
+                solution(*arguments)
+            self._finish()
         self._diary.note(Phase.WAITING)
-        self.report(ReportKind.DONE)
+        self.report(ReportKind.LOOPED)
 
     def _finish(self) -> None:
         """Wait for the device."""
@@ -349,29 +346,28 @@ class Shim:
 
         return called
 
-    def _store(self, descriptors: list[int]) -> None:
+    def _store(self, _command: Command, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
         assert self._slot is not None
         self._diary.note(Phase.STORING)
         output = mmap.mmap(descriptors[0], 0)
         os.close(descriptors[0])
         area = output if self._output_area is None else self._output_area.bytes
-        store_outputs(output, area, [copied(tensor) for tensor in self._slot.returned])
+        store_outputs(output, area, self._slot.returned)
         output.close()
         self._finish()
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, slot: LoadedCall, *, delay_us: int, audit_file: int | None) -> Timed:
+    def _call(self, slot: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:
         assert self._solution is not None
         solution = self._solution
         if audit_file is not None:
             solution = profiler.recorded(
                 solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait
             )
-
         with _blamed():
-            return self._stopwatch.run(self._noted(solution), slot.arguments, collect=slot.collect, delay_us=delay_us)
+            return self._runner.run(self._noted(solution), slot, number=command.call, delay_us=command.delay_us)
 
 
 @contextlib.contextmanager

@@ -62,7 +62,8 @@ def judge_digest() -> str:
     """SHA-256 over the judge's own sources, its first 16 hexadecimal digits: which judge a report comes from."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    sources = [path for path in root.rglob("*") if path.suffix in {".py", ".cu"}]
+    for path in sorted(sources):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

@@ -11,22 +11,26 @@ from pathlib import Path
 from statistics import median
 from typing import Self
 
-from evaluator.contract import Baseline, BaselineTable, Mode
+from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Mode
 from evaluator.hardware import profiles
+from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.machine import facts, gpus
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
+from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import statistics
 from evaluator.judging.floors import floor
+from evaluator.judging.timing import net_us
 from problems import registry
 from problems.schema import Problem
 
 _OPENING_PAIRS, _OPENING_S = 10, 0.2
 _SERIES_S = 0.4
 _LEAST_CALLS, _MOST_CALLS = 20, 200
+_EMPTY_CALLS = 20
 
 
 class BaselineRun:
@@ -39,7 +43,12 @@ class BaselineRun:
         gpus.gpus_for(self.profile)
         self._work_dir = Path(tempfile.mkdtemp(prefix="pkb-baseline-", dir=settings.work_dir))
         self._spawner = Spawner()
-        self._oracle = OracleGroup(self.profile, settings, spawner=self._spawner, work_dir=self._work_dir)
+        self._clock: GateClock | None = None
+        if self.profile.device == "cuda":
+            self._clock = GateClock(spawner=self._spawner, cores=shares_for(self.profile).gatekeeper)
+        self._oracle = OracleGroup(
+            self.profile, settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
+        )
         self._contents = itertools.count()
 
     def __enter__(self) -> Self:
@@ -48,6 +57,8 @@ class BaselineRun:
 
     def __exit__(self, *_: object) -> None:
         self._oracle.close()
+        if self._clock is not None:
+            self._clock.close()
         self._spawner.close()
         shutil.rmtree(self._work_dir, ignore_errors=True)
 
@@ -68,9 +79,12 @@ class BaselineRun:
         clock = ReferenceClock(self._oracle, opened, self._contents)
         opening = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
         wanted = math.ceil(_SERIES_S / opening.call_s)
-        calls = [clock.time().claims_ns for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
-        times_us = [max(call) / 1000 for call in calls]
-        summary, interval = statistics.summarise(times_us), statistics.interval(times_us)
+        empty_us = median(clock.empty().longest_ns for _ in range(_EMPTY_CALLS)) / 1000
+        taken = [clock.time().time for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
+        rules = self.profile.timing_rules()
+        calls = [[net_us(done, empty_us=empty_us, rules=rules) for done in call.done_ns] for call in taken]
+        times_us = [max(call) for call in calls]
+        summary, interval = statistics.summarise(times_us), statistics.median_interval(times_us)
         floor_us, bound = self._floor(problem, opened, dtype)
         return Baseline(
             revision=registry.revision(problem.slug),
@@ -82,7 +96,7 @@ class BaselineRun:
             high_us=interval.high,
             p10_us=summary.p10_us,
             p90_us=summary.p90_us,
-            rank_medians_us=tuple(median(ranks) / 1000 for ranks in zip(*calls, strict=True)),
+            rank_medians_us=tuple(median(ranks) for ranks in zip(*calls, strict=True)),
             floor_us=floor_us,
             bound=bound,
             utilisation=None if floor_us is None else floor_us / summary.median_us,
@@ -104,4 +118,5 @@ def table(profile: str, baselines: dict[str, dict[str, Baseline]]) -> BaselineTa
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         environment=facts.environment(),
         baselines=baselines,
+        rule=SCORE_RULE,
     )

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 from evaluator.contract import (
     CallKind,
     CallRecord,
@@ -22,7 +24,6 @@ _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
     CallKind.NEAR: " (only a few elements were new)",
     CallKind.AUDITED: " (the profiler recorded it)",
-    CallKind.BURST: " of a burst",
 }
 
 
@@ -119,21 +120,29 @@ class Evidence:
         if not any(known.verdict is finding.verdict and known.rank == finding.rank for known in self.warnings):
             self.warnings.append(finding)
 
-    def add_wrong(self, checks: list[RankCheck], *, size: str, call: int, kind: CallKind = CallKind.PLAIN) -> None:
-        """Turn what is wrong among the checks of call number `call` into findings, specific ones included."""
-        for item in checks:
-            if item.verdict is None:
-                continue
-            where = f"rank {item.rank}, call {call}{_KINDS.get(kind, '')}: "
-            if item.stale is not None:
-                message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
-                self._add(item, Verdict.STALE_OUTPUT, message, size)
-            self._add(item, item.verdict, where + item.message, size)
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Hold `findings` against the submission; only the first maps of wrong elements are kept, for their room."""
+        for finding in findings:
+            has_room = sum(known.error_map is not None for known in self.findings) < MOST_MAPS
+            self.findings.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
 
-    def _add(self, item: RankCheck, verdict: Verdict, message: str, size: str) -> None:
-        # Maps cost room in the report: the first ranks' say enough.
-        has_room = sum(known.error_map is not None for known in self.findings) < MOST_MAPS
-        drawn = item.error_map if has_room and verdict is item.verdict else None
-        self.findings.append(
-            Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)
-        )
+
+def wrong_values(
+    checks: Sequence[RankCheck], *, size: str, call: int, kind: CallKind = CallKind.PLAIN
+) -> list[Finding]:
+    """What is wrong among the checks of call number `call`, stale answers said to be that."""
+    found = []
+    for item in checks:
+        if item.verdict is None:
+            continue
+        where = f"rank {item.rank}, call {call}{_KINDS.get(kind, '')}: "
+        if item.stale is not None:
+            message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
+            found.append(_finding(item, Verdict.STALE_OUTPUT, message, size))
+        found.append(_finding(item, item.verdict, where + item.message, size))
+    return found
+
+
+def _finding(item: RankCheck, verdict: Verdict, message: str, size: str) -> Finding:
+    drawn = item.error_map if verdict is item.verdict else None
+    return Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)

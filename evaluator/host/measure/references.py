@@ -1,42 +1,48 @@
 """Timing the reference at one size, the way a submission is timed and at its steady speed."""
 
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from evaluator.host.clock.call_clock import CallTime, Opening
+from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.ranks.oracle_group import Content, OpenedSize, OracleGroup, ReferenceTime
 
 _PRIMED_RATIO = 1.1
 _PRIMED_US = 25.0
-"""What a call on contents seen once before may be shorter by, for launching varies by as much."""
+"""What a call on inputs seen once before may be shorter by, for launching varies by as much."""
 
 _LEAST_PAIRS = 4
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
-    """What the calls before the first leg have shown.
+class SteadySpeed:
+    """What the calls before the first leg have shown of the reference.
 
     Attributes:
-        call_s: the reference's time, in seconds.
-        turn_s: what a call of it holds the ranks for, with its contents, in seconds.
-        is_primed: whether the reference sees contents once before it is timed on them.
+        call_s: its time, in seconds.
+        turn_s: what a call of it holds the ranks for, with its inputs, in seconds.
+        is_primed: whether it sees inputs once before it is timed on them.
+        waits_for_queue: whether it queues all its work without waiting for the device.
     """
 
     call_s: float
     turn_s: float
     is_primed: bool
+    waits_for_queue: bool
 
 
 class ReferenceClock:
-    """Calls of the reference on ever new contents.
+    """Calls of the reference on ever new inputs.
 
     Libraries look for a kernel when they meet a shape for the first time: a matrix product takes 104 us on an H200 then
     and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
-    contents, as in a mixture of experts, new contents would time that search and no program; there the reference meets
-    every contents once before it is timed, which is the speed it settles at in use. The search is told from the calls
-    themselves: contents that come again are then much faster.
+    inputs, as in a mixture of experts, new inputs would time that search and no program; there the reference meets
+    every input once before it is timed, which is the speed it settles at in use. The search is told from the calls
+    themselves: inputs that come again are then much faster.
     """
 
     def __init__(self, oracle: OracleGroup, opened: OpenedSize, contents: Iterator[int]) -> None:
@@ -44,10 +50,12 @@ class ReferenceClock:
         self._opened = opened
         self._contents = contents
         self._is_primed = False
+        self._head_start = HeadStart()
 
-    def open(self, *, pairs: int, seconds: float) -> Opening:
-        """Make the first call, then up to `pairs` pairs of calls on the same contents, no new one after `seconds`."""
-        self._time(self._fresh())
+    def open(self, *, pairs: int, seconds: float) -> SteadySpeed:
+        """Make the first calls, then up to `pairs` pairs on the same inputs, no new one after `seconds`."""
+        while not self._head_start.is_fixed:
+            self._time(self._fresh())
         start = time.monotonic()
         new: list[ReferenceTime] = []
         again: list[ReferenceTime] = []
@@ -56,31 +64,68 @@ class ReferenceClock:
             new.append(self._time(content))
             again.append(self._time(content))
         turn_s = (time.monotonic() - start) / (2 * len(new))
-        first_us, again_us = (median(call.longest_ns for call in calls) / 1000 for calls in (new, again))
+        first_us, again_us = (median(call.time.longest_ns for call in calls) / 1000 for calls in (new, again))
         # Few pairs prove nothing; a practice board makes no more than one.
         if len(new) >= _LEAST_PAIRS:
             self._is_primed = first_us > max(_PRIMED_RATIO * again_us, again_us + _PRIMED_US)
-        return Opening(
+        return SteadySpeed(
             call_s=(again_us if self._is_primed else first_us) * 1e-6,
             turn_s=turn_s * (2 if self._is_primed else 1),
             is_primed=self._is_primed,
+            waits_for_queue=self._head_start.waits_for_queue,
         )
 
-    def reopen(self, opening: Opening, *, calls: int) -> None:
-        """Go on as `opening` found at the same size before, after a few calls."""
-        self._is_primed = opening.is_primed
+    def reopen(self, known: SteadySpeed, *, calls: int) -> None:
+        """Go on as was found at the same size before, after a few calls."""
+        self._is_primed = known.is_primed
+        self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
             self.time()
 
-    def time(self, *, as_rank: bool = False) -> ReferenceTime:
-        """One call on new contents; with `as_rank` its ranks also do what oracle and sandbox ranks do around a call."""
+    def time(self) -> ReferenceTime:
+        """One call on new inputs."""
         content = self._fresh()
         if self._is_primed:
             self._time(content)
-        return self._time(content, as_rank=as_rank)
+        return self._time(content)
+
+    def empty(self) -> CallTime:
+        """One call in which nothing is computed, of as many bytes.
+
+        It never waits for the device. A program that does returns when its gate is open, and its outputs are then still
+        to be taken: that is in its time, for whoever could have it taken off could pretend to wait.
+        """
+        return self._oracle.time_empty(
+            self._fresh(),
+            groups=self._opened.groups,
+            opening=new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks),
+        )
+
+    def bare(self) -> CallTime:
+        """One call of nothing."""
+        return self._oracle.bare(opening=self._opening())
 
     def _fresh(self) -> Content:
         return Content(index=next(self._contents))
 
-    def _time(self, content: Content, *, as_rank: bool = False) -> ReferenceTime:
-        return self._oracle.time_reference(content, groups=self._opened.groups, as_rank=as_rank)
+    def _opening(self) -> Opening:
+        return new_opening(self._head_start, ranks=self._ranks)
+
+    @property
+    def _ranks(self) -> int:
+        return len(self._opened.output_bytes)
+
+    def _time(self, content: Content) -> ReferenceTime:
+        taken = self._oracle.time_reference(content, groups=self._opened.groups, opening=self._opening())
+        self._head_start.note(taken.time)
+        return taken
+
+
+def new_opening(head: HeadStart, *, ranks: int) -> Opening:
+    """The opening of a call of trusted code: gates open together, with a key of its own."""
+    return Opening(
+        key=secrets.token_bytes(_KEY_BYTES),
+        head_s=head.seconds,
+        waits_for_queue=head.waits_for_queue,
+        delays_us=(0,) * ranks,
+    )

@@ -2,20 +2,16 @@
 
 import math
 import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from evaluator.contract import CallKind
-from evaluator.host.measure.calls import Conduct
+from evaluator.host.measure.objections import Conduct
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 
-_MOST_BURST_BYTES = 2 * 1024**3
-"""What the contents and outputs of a burst may be together.
-
-Of a GPU's memory they take up to four times as much, five where lengths vary: shared, waiting and held, with room.
-"""
-
-_MOST_BURST_S = 0.1
-"""How long the reference would need for a burst at most, but for two calls."""
+_PLANNED_BLOCKS = 12
+"""So many blocks one secret plan is for; a longer series draws further ones."""
 
 
 def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
@@ -26,20 +22,50 @@ def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
     return [CallKind.PLAIN, *rest][:count]
 
 
-def special_plan(*, blocks: int, of_blocks: int, block_calls: int, conduct: Conduct) -> dict[int, CallKind]:
-    """Before which of a series' timed calls a special call is made, and of which kind; never before a block's first.
+@dataclass(frozen=True, kw_only=True)
+class TimedCall:
+    """One timed call of a series: whether it is compared, and which special call comes before it."""
 
-    A series of `blocks` out of `of_blocks` has its part of the special calls.
+    is_checked: bool
+    special: CallKind | None
+
+
+def timed_calls(*, block_calls: int, checks: int, conduct: Conduct) -> Iterator[TimedCall]:
+    """The timed calls of a series without end, of `block_calls` a block, `checks` of 12 blocks' compared.
+
+    Special calls lie between them, in secret places, never before a block's first.
     """
+    while True:
+        yield from _planned(block_calls=block_calls, checks=checks, conduct=conduct)
+
+
+def _planned(*, block_calls: int, checks: int, conduct: Conduct) -> list[TimedCall]:
+    total = _PLANNED_BLOCKS * block_calls
+    is_checked = conduct.does(Check.TIMED_CALLS)
+    checked = frozenset(secrets.SystemRandom().sample(range(total), min(total, checks))) if is_checked else frozenset()
+    special = _special_places(block_calls, conduct=conduct) if is_checked else {}
+    return [TimedCall(is_checked=place in checked, special=special.get(place)) for place in range(total)]
+
+
+def _special_places(block_calls: int, *, conduct: Conduct) -> dict[int, CallKind]:
     kinds = _special_kinds(conduct)
-    if not kinds or block_calls < 2:
+    if not kinds:
         return {}
-    count = min(blocks, math.ceil(conduct.vigilance.special_calls * blocks / of_blocks))
-    chosen = sorted(secrets.SystemRandom().sample(range(blocks), count))
+    count = min(_PLANNED_BLOCKS, conduct.vigilance.special_calls)
     order = [kinds[place % len(kinds)] for place in range(count)]
     secrets.SystemRandom().shuffle(order)
-    places = [block * block_calls + 1 + secrets.randbelow(block_calls - 1) for block in chosen]
+    blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
+    places = [
+        block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0) for block in blocks
+    ]
     return dict(zip(places, order, strict=True))
+
+
+def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:
+    """How many of `total` timed calls are compared in full: one in ten, or as many as there is time for."""
+    wanted = max(settings.full_checks, -(-total // 10))
+    affordable = int(settings.checks_s / max(comparing_s, 1e-9))
+    return min(total, max(settings.least_checks, min(wanted, affordable)))
 
 
 def _special_kinds(conduct: Conduct) -> list[CallKind]:
@@ -47,26 +73,26 @@ def _special_kinds(conduct: Conduct) -> list[CallKind]:
     return [kind for kind, check in needs.items() if conduct.does(check)]
 
 
-def burst_calls(payload_bytes: int, reference_s: float, *, most: int) -> int:
-    """How many calls a burst has, at least two; 0 for none.
+@dataclass(frozen=True, kw_only=True)
+class Legs:
+    """How many calls a block has: `reference` in each of its two legs of the reference, `candidate` between them."""
 
-    A call takes in and gives back `payload_bytes` a rank. Where two of them need more memory than bursts may have, a
-    call is so long that what surrounds a single one hides little of it.
+    reference: int
+    candidate: int
+
+
+def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
+    """Legs of about `leg_s` of reference time each, of which 12 blocks fit into `budget_s` as far as calls allow.
+
+    Args:
+        reference_s: what a call of the reference takes.
+        turn_s: what it holds the ranks for, with the inputs made for it.
+        candidate_s: what a call of the submission takes.
+        budget_s: how long the series may hold the ranks.
+        settings: the bounds.
     """
-    by_memory = _MOST_BURST_BYTES // max(1, payload_bytes)
-    by_time = int(_MOST_BURST_S / max(reference_s, 1e-9))
-    return max(2, min(most, by_memory, by_time)) if by_memory >= 2 else 0
-
-
-def leg_calls(reference_s: float, turn_s: float, settings: JudgeSettings, *, blocks: int, is_practice: bool) -> int:
-    """How many calls a leg has: about `leg_s` of reference time within the settings' bounds.
-
-    A call of the reference takes `reference_s` seconds, and holds the ranks for `turn_s` with the contents made for it;
-    all `blocks` where speed is ranked hold them no longer than about `series_s`.
-    """
-    least, most = settings.min_leg_calls, settings.max_leg_calls
-    if is_practice:
-        least, most = settings.practice_min_leg_calls, settings.practice_max_leg_calls
-    else:
-        most = min(most, round(settings.series_s / (4 * blocks * max(turn_s, 1e-9))))
-    return max(least, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
+    block_s = budget_s / _PLANNED_BLOCKS
+    most = min(settings.max_leg_calls, round(block_s / (4 * max(turn_s, 1e-9))))
+    calls = max(settings.min_leg_calls, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
+    candidate_turn_s = max(1e-9, candidate_s + max(0.0, turn_s - reference_s))
+    return Legs(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / candidate_turn_s))))

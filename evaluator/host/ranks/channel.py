@@ -10,6 +10,8 @@ _ANSWERS = {
     CommandKind.LOAD: ReportKind.LOADED,
     CommandKind.GO: ReportKind.DONE,
     CommandKind.STORE: ReportKind.STORED,
+    CommandKind.BARE: ReportKind.DONE,
+    CommandKind.LOOP: ReportKind.LOOPED,
 }
 _LONGEST_PACKET = 4096
 

@@ -19,6 +19,7 @@ from evaluator.arena.protocol import BARRIER_BYTES
 from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
+from evaluator.host.clock.call_clock import CallTime, ClockPage, GateClock, Opening, UnseenEnd
 from evaluator.host.machine import gpus
 from evaluator.host.process import procfs
 from evaluator.host.process.spawner import Spawner
@@ -45,17 +46,16 @@ class OpenedSize:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInputs:
-    """One rank's inputs of a call: a sealed memory file, and for each tensor in it the argument that it belongs to.
+    """One rank's inputs of a call: a memory file that nobody can change, and whose tensors are which argument's.
 
     `areas` holds descriptors of device memory for inputs and outputs where the sandbox has to map it anew; `size` is
-    how many bytes the rank takes in, and `room` where its outputs begin in device memory.
+    how many bytes the rank takes in.
     """
 
     file: int
     areas: tuple[int, ...]
     tensors: tuple[str, ...]
     size: int
-    room: int
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -77,19 +77,12 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTime:
-    """One call of the reference in nanoseconds: every rank's time, and how long the host waited for the answers.
+    """One call of the reference: the host's clock, what the ranks' own events say (ns), and the bytes of a rank."""
 
-    `window_ns` also holds what came before `GO` where the ranks read their inputs as sandbox ranks do.
-    """
-
+    time: CallTime
     claims_ns: tuple[int, ...]
-    answer_ns: int
-    window_ns: int
-
-    @property
-    def longest_ns(self) -> int:
-        """The slowest rank's time."""
-        return max(self.claims_ns)
+    input_bytes: int
+    output_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,25 +101,54 @@ class RankCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Traces:
+    """What was taken of every rank shows beside its values.
+
+    `marks` are the outputs' fingerprints, None where not all of them were stored. `are_sealed` says whether samples of
+    the inputs, taken when the end was told, are not what lies there now, and `are_late` the same of the outputs.
+    """
+
+    marks: tuple[str | None, ...]
+    are_sealed: tuple[bool, ...]
+    are_late: tuple[bool, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the oracle found in a call: one check per rank and output; of what was taken, fingerprint and digest."""
+    """What the oracle found in a call: one check per rank and output, and per rank what was taken shows besides.
+
+    `changed` names an input per rank that the call changed though it may not, where inputs lie in device memory.
+    """
 
     checks: list[RankCheck]
-    fingerprints: tuple[int | None, ...]
+    traces: Traces
     digests: tuple[str, ...]
+    changed: tuple[str | None, ...]
 
 
 class OracleGroup:
     """Trusted ranks that live over many evaluations."""
 
-    def __init__(self, profile: Profile, settings: JudgeSettings, *, spawner: Spawner, work_dir: Path) -> None:
-        """Start the ranks; they get ready in the background."""
+    def __init__(
+        self,
+        profile: Profile,
+        settings: JudgeSettings,
+        *,
+        spawner: Spawner,
+        work_dir: Path,
+        clock: GateClock | None = None,
+    ) -> None:
+        """Start the ranks; they get ready in the background. On GPUs `clock` times their calls."""
         self._profile = profile
+        self._clock = clock
+        self._clock_page = ClockPage()
+        self._numbers = itertools.count(1)
         self._settings = settings
         self._private = Path(tempfile.mkdtemp(prefix="oracle-", dir=work_dir))
         self._log = os.memfd_create("oracle", os.MFD_CLOEXEC)
         self._channels: list[socket.socket] = []
         self._is_ready = False
+        self._answered_at_ns = [0] * profile.world_size
         self._shares = cpu_sets.shares_for(profile)
         barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
         os.ftruncate(barrier, BARRIER_BYTES)
@@ -143,13 +165,14 @@ class OracleGroup:
             "process_group": profile.process_group,
             "store": str(self._private / "store"),
             "barrier": barrier,
+            "clock": self._clock_page.descriptor,
             "threads": self._shares.threads(self._shares.oracle, world_size=profile.world_size),
             "cores": self._shares.oracle,
             "attentive_s": self._shares.attentive_s,
         }
         self._process = spawner.start(
             [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],
-            descriptors=inherited,
+            descriptors=[*inherited, self._clock_page.descriptor],
             environment=_environment(profile),
             error_output=self._log,
             directory=str(_ROOT),
@@ -195,45 +218,33 @@ class OracleGroup:
         content: Content,
         *,
         groups: Sequence[Sequence[int]],
+        key: bytes,
+        reuse: bool,
         poison: int | None = None,
-        place: int = 0,
-        places: int = 1,
         anew: bool = False,
     ) -> list[PreparedInputs]:
         """Each rank's inputs of a call, its device's output area poisoned; the caller closes the descriptors.
 
-        Where contents lie in device memory, nobody can read them before `publish`. The calls of a burst are prepared
-        one after the other, each for its `place` among `places`; there are none where contents do not fit into theirs.
-        After that, and wherever the sandbox did not get what was prepared, device memory has to be announced `anew`.
+        In device memory they lie sealed under `key`, where those of the call before began with `reuse`. Wherever the
+        sandbox did not get what was prepared last, device memory has to be announced `anew`.
         """
-        message = {
-            "command": "prepare",
-            "content": content.as_message(),
-            "groups": _lists(groups),
-            "poison": poison,
-            "place": place,
-            "places": places,
-            "anew": anew,
-        }
-        replies = self._ask(message)
-        if not all(body["fits"] for body, _ in replies):
-            for descriptor in (one for _, descriptors in replies for one in descriptors):
-                os.close(descriptor)
-            return []
+        replies = self._ask(
+            {
+                "command": "prepare",
+                "content": content.as_message(),
+                "groups": _lists(groups),
+                "key": key.hex(),
+                "reuse": reuse,
+                "poison": poison,
+                "anew": anew,
+            }
+        )
         return [
             PreparedInputs(
-                file=descriptors[0],
-                areas=tuple(descriptors[1:]),
-                tensors=tuple(body["tensors"]),
-                size=body["bytes"],
-                room=body["room"],
+                file=descriptors[0], areas=tuple(descriptors[1:]), tensors=tuple(body["tensors"]), size=body["bytes"]
             )
             for body, descriptors in replies
         ]
-
-    def publish(self) -> None:
-        """Put what was prepared last where the sandbox can read it; raises EvaluatorError where a rank is silent."""
-        self._ask({"command": "publish", "as_rank": False})
 
     def compare(
         self,
@@ -241,23 +252,19 @@ class OracleGroup:
         headers: Sequence[list[messages.Body]],
         files: Sequence[int],
         *,
+        key: bytes,
         earlier: Sequence[Content],
         poison: int | None = None,
-        rooms: Sequence[int] | None = None,
     ) -> Comparison:
-        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead.
-
-        With `rooms` they begin there in device memory, rank by rank.
-        """
+        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
         base = {
             "command": "compare",
             "content": content.as_message(),
+            "key": key.hex(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
         }
-        rooms = rooms or [0] * len(headers)
-        commands = [base | {"header": header, "room": room} for header, room in zip(headers, rooms, strict=True)]
-        replies = [body for body, _ in self._ask_each(commands, [[file] for file in files])]
+        replies = [body for body, _ in self._ask_each([base | {"header": each} for each in headers], _each(files))]
         checks = []
         for rank, body in enumerate(replies):
             # Where the structure is wrong, checks and outputs do not correspond, and nothing was looked for.
@@ -266,31 +273,92 @@ class OracleGroup:
                 checks.append(_rank_check(rank, content.index, item, body["stale"], share))
         return Comparison(
             checks=checks,
-            fingerprints=tuple(body["fingerprint"] for body in replies),
+            traces=_traces(replies),
             digests=tuple(body["digest"] for body in replies),
+            changed=tuple(body["changed"] for body in replies),
         )
 
-    def time_reference(
-        self, content: Content, *, groups: Sequence[Sequence[int]], as_rank: bool = False
-    ) -> ReferenceTime:
+    def watch(self, number: int, page: ClockPage, *, limit_s: float) -> None:
+        """Have the ranks copy samples of shared memory at the end of call `number`, which `page` will tell.
+
+        Nothing is waited for; `watched` has to be asked for before anything else.
+        """
+        commands = [{"command": "watch", "number": number, "limit_s": limit_s}] * len(self._channels)
+        self._send(commands, _each([page.descriptor] * len(self._channels)))
+
+    def watched(self) -> tuple[int, ...]:
+        """How long after the end each rank had its samples, in ns; -1 where there was no end; raises EvaluatorError."""
+        return tuple(body["late_ns"] for body, _ in self._collect("watch", self._settings.oracle_s))
+
+    def take_marks(self, headers: Sequence[list[messages.Body]], files: Sequence[int], *, key: bytes) -> Traces:
+        """What outputs that are not compared show beside their values."""
+        base = {"command": "mark", "key": key.hex()}
+        replies = self._ask_each([base | {"header": each} for each in headers], _each(files))
+        return _traces([body for body, _ in replies])
+
+    def time_reference(self, content: Content, *, groups: Sequence[Sequence[int]], opening: Opening) -> ReferenceTime:
         """One call of the reference on its own copy of the contents.
 
-        With `as_rank` the ranks also do what oracle and sandbox ranks do around a call: they publish and read inputs,
-        store outputs and compare inputs.
+        Raises:
+            EvaluatorError: a rank is silent, or its device has not told the end of the call.
         """
-        self._ask({"command": "load", "content": content.as_message(), "groups": _lists(groups), "as_rank": as_rank})
-        start = time.monotonic_ns()
-        if as_rank:
-            self._ask({"command": "publish", "as_rank": True})
-            self._ask({"command": "read"})
-        released = time.monotonic_ns()
-        replies = self._ask({"command": "go", "as_rank": as_rank})
-        answered = time.monotonic_ns()
+        input_bytes = self._load(content, groups=groups, key=opening.key)
+        time_taken, replies = self._timed({"command": "go"}, opening)
         return ReferenceTime(
+            time=time_taken,
             claims_ns=tuple(body["claimed_ns"] for body, _ in replies),
-            answer_ns=answered - released,
-            window_ns=answered - start,
+            input_bytes=input_bytes,
+            output_bytes=max(body["bytes"] for body, _ in replies),
         )
+
+    def time_empty(self, content: Content, *, groups: Sequence[Sequence[int]], opening: Opening) -> CallTime:
+        """One call like the reference's in which nothing is computed.
+
+        Raises:
+            EvaluatorError: a rank is silent, or its device has not told the end of the call.
+        """
+        self._load(content, groups=groups, key=opening.key)
+        return self._timed({"command": "empty"}, opening)[0]
+
+    def _load(self, content: Content, *, groups: Sequence[Sequence[int]], key: bytes) -> int:
+        """Have the reference's inputs lie ready; how many bytes a rank takes in at most."""
+        message = {"command": "load", "content": content.as_message(), "groups": _lists(groups), "key": key.hex()}
+        return int(max(body["bytes"] for body, _ in self._ask(message)))
+
+    def bare(self, *, opening: Opening) -> CallTime:
+        """A call of nothing without any bytes; raises EvaluatorError."""
+        return self._timed({"command": "bare"}, opening)[0]
+
+    def warm_up(self) -> None:
+        """Bring GPUs that were idle to the clocks of steady work; raises EvaluatorError."""
+        self._ask({"command": "warm"})
+
+    def loop(self, times: int) -> int:
+        """The reference `times` times back to back on the inputs of its last call, in ns; raises EvaluatorError."""
+        begun = time.monotonic_ns()
+        self._ask({"command": "loop", "times": times})
+        return max(self._answered_at_ns) - begun
+
+    def _timed(
+        self, command: messages.Body, opening: Opening
+    ) -> tuple[CallTime, list[tuple[messages.Body, list[int]]]]:
+        # The page keeps the numbers of ended calls, of earlier evaluations too: none may come again.
+        number = next(self._numbers)
+        begun = time.monotonic_ns()
+        if self._clock is not None:
+            self._clock.begin(self._clock_page, opening, number=number, limit_s=self._settings.oracle_s)
+        try:
+            replies = self._ask(command | {"number": number})
+        except BaseException:
+            if self._clock is not None:
+                self._clock.abandon()
+            raise
+        if self._clock is None:
+            return CallTime(done_ns=tuple(at - begun for at in self._answered_at_ns)), replies
+        try:
+            return self._clock.finish(), replies
+        except UnseenEnd as unseen:
+            raise EvaluatorError(f"oracle ranks: {unseen}") from unseen
 
     def _ask(self, message: messages.Body) -> list[tuple[messages.Body, list[int]]]:
         return self._ask_each([message] * len(self._channels), [()] * len(self._channels))
@@ -298,12 +366,15 @@ class OracleGroup:
     def _ask_each(
         self, commands: Sequence[messages.Body], descriptors: Sequence[Sequence[int]]
     ) -> list[tuple[messages.Body, list[int]]]:
+        self._send(commands, descriptors)
+        return self._collect(str(commands[0]["command"]), self._settings.oracle_s)
+
+    def _send(self, commands: Sequence[messages.Body], descriptors: Sequence[Sequence[int]]) -> None:
         try:
             for channel, message, files in zip(self._channels, commands, descriptors, strict=True):
                 messages.send(channel, message, files)
         except OSError as error:
             raise EvaluatorError(f"an oracle rank has gone: {error}; {self._log_text()}") from error
-        return self._collect(str(commands[0]["command"]), self._settings.oracle_s)
 
     def _collect(self, doing: str, seconds: float) -> list[tuple[messages.Body, list[int]]]:
         replies: dict[int, tuple[messages.Body, list[int]]] = {}
@@ -321,6 +392,7 @@ class OracleGroup:
                     raise EvaluatorError(f"the oracle ranks did not answer {doing!r} within {seconds:g} s")
                 for key, _ in ready:
                     replies[key.data] = self._receive(key.data, doing)
+                    self._answered_at_ns[key.data] = time.monotonic_ns()
                     selector.unregister(key.fileobj)
         return [replies[number] for number in range(len(self._channels))]
 
@@ -348,6 +420,7 @@ class OracleGroup:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(timeout=30)
         os.close(self._log)
+        self._clock_page.close()
         shutil.rmtree(self._private, ignore_errors=True)
 
 
@@ -363,6 +436,18 @@ def _environment(profile: Profile) -> dict[str, str]:
 
 def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
     return [list(ranks) for ranks in groups]
+
+
+def _traces(replies: Sequence[messages.Body]) -> Traces:
+    return Traces(
+        marks=tuple(body["mark"] for body in replies),
+        are_sealed=tuple(0 in body["unlike"] for body in replies),
+        are_late=tuple(1 in body["unlike"] for body in replies),
+    )
+
+
+def _each(files: Sequence[int]) -> list[list[int]]:
+    return [[file] for file in files]
 
 
 def _rank_check(rank: int, call: int, item: messages.Body, stale: int | None, unwritten: float) -> RankCheck:

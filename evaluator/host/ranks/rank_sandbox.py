@@ -14,6 +14,7 @@ from evaluator.arena import protocol
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.host.building.builder import Built
+from evaluator.host.clock.call_clock import ClockPage
 from evaluator.host.process.logs import LogDrain, clean
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
@@ -37,6 +38,7 @@ class RankSandbox:
     Attributes:
         ends: the host's ends, one per rank in order; whoever makes a channel of a socket closes it.
         exits: the socket on which the launcher tells how ranks ended.
+        clock_page: through it the calls of the ranks are timed on GPUs.
         logs: what the ranks print, one keeper per rank.
         processes: everything that runs in the sandbox.
     """
@@ -68,6 +70,7 @@ class RankSandbox:
         self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         exits = exits_child.detach()
         inherited.append(exits)
+        self.clock_page = ClockPage()
         described = self._open_ends(inherited, barrier=barrier)
         self._launcher_log = os.memfd_create("launcher", os.MFD_CLOEXEC)
         call_filter = bubblewrap.open_filter() if self._is_confined else None
@@ -85,7 +88,7 @@ class RankSandbox:
         )
         first: subprocess.Popen[bytes] = spawner.start(
             command,
-            descriptors=[*inherited, *(ends.diary for ends in self.ends)],
+            descriptors=[*inherited, self.clock_page.descriptor, *(ends.diary for ends in self.ends)],
             environment=self._environment(),
             error_output=self._launcher_log,
         )
@@ -104,7 +107,8 @@ class RankSandbox:
             ends.append(HostEnds(channel=host_end, diary=diary))
             child = child_end.detach()
             inherited += [child, log_write]
-            described.append({"rank": number, "channel": child, "diary": diary, "log": log_write, "barrier": barrier})
+            own = {"rank": number, "channel": child, "diary": diary, "log": log_write}
+            described.append({**own, "barrier": barrier, "clock": self.clock_page.descriptor})
         self.ends = tuple(ends)
         self.logs = LogDrain(pipes, limit=self._plan.settings.log_bytes)
         return described
@@ -178,6 +182,7 @@ class RankSandbox:
         for ends in self.ends:
             os.close(ends.diary)
         os.close(self._launcher_log)
+        self.clock_page.close()
         self.processes.close()
         shutil.rmtree(self._private, ignore_errors=True)
 

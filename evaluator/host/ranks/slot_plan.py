@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from evaluator.hardware.profiles import Profile
+from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.cpu_sets import Shares
 from evaluator.host.settings import JudgeSettings
@@ -10,10 +11,14 @@ from evaluator.host.settings import JudgeSettings
 
 @dataclass(frozen=True, kw_only=True)
 class SlotPlan:
-    """How a slot runs submissions: for which profile, how confined, on which processors and GPUs."""
+    """How a slot runs submissions: for which profile, how confined, on which processors and GPUs, by which clock.
+
+    `clock` is None on CPU profiles, where messages begin and end a call.
+    """
 
     profile: Profile
     settings: JudgeSettings
     confinement: Confinement
     shares: Shares
     gpus: tuple[int, ...] = ()
+    clock: GateClock | None = None

@@ -110,8 +110,6 @@ class Worker:
             return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
         if phase is Phase.SETTLING:
             return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
-        if phase is Phase.LINED_UP:
-            return Standing.IN_COLLECTIVE, f"waits for the other ranks between calls of a burst, {where_in}"
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
         if ticks_before is not None and self.ticks - ticks_before > _busy_ticks():
             return Standing.WORKING, f"runs {where} {where_in}"

@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Report
 from evaluator.contract import SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.host.building.builder import Built
+from evaluator.host.clock.call_clock import CallTime, ClockPage, Opening, UnseenEnd
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind, Observation
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.channel import Channel
@@ -79,18 +81,9 @@ class WorkerGroup:
         self._conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * len(self._workers))
         self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
 
-    def load(
-        self,
-        call: int,
-        slots: Sequence[Sequence[int]],
-        *,
-        reuse: bool,
-        seconds: float,
-        cancelled: Callable[[], bool],
-        held: bool = False,
-    ) -> None:
-        """Hand every rank the files (and new device memory) of `call`, `held` for a burst; raises GroupTrouble."""
-        command = Command(kind=CommandKind.LOAD, call=call, reuse=reuse, held=held)
+    def load(self, call: int, slots: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
+        command = Command(kind=CommandKind.LOAD, call=call)
         self._conversation.ask([(command, slot) for slot in slots])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
@@ -98,29 +91,106 @@ class WorkerGroup:
         self,
         call: int,
         *,
-        delays_us: Sequence[int] | None = None,
+        opening: Opening,
+        inputs: Sequence[int] = (),
+        reuse: bool = False,
         count: bool = False,
         audits: Sequence[int] = (),
         seconds: float,
         cancelled: Callable[[], bool],
-    ) -> list[Report]:
-        """Run `call` on every rank and return what they claim; raises GroupTrouble.
+    ) -> tuple[list[Report], CallTime]:
+        """Run `call` on every rank.
 
-        Each rank starts after its delay, and counts the library collectives in the call where it is told to. With
-        `audits`, one file per rank, it records there what runs in the call.
+        Args:
+            call: its number.
+            opening: how it begins.
+            inputs: CPU ranks get theirs now, one file per rank.
+            reuse: whether CPU ranks write them into the tensors of the call before.
+            count: whether library collectives in the call are counted.
+            audits: one file per rank, in which it records what runs in the call.
+            seconds: the deadline of the ranks' answers.
+            cancelled: asked often.
+
+        Returns:
+            What the ranks claim, and the call on the host's clock.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+            UnseenEnd: a rank answered whose device has not told the end of the call.
         """
-        delays_us = delays_us or [0] * len(self._workers)
-        files: list[tuple[int, ...]] = [(file,) for file in audits] or [()] * len(self._workers)
-        self._conversation.ask(
+        delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
+        files = [[*inputs[rank : rank + 1], *audits[rank : rank + 1]] for rank in range(len(self._workers))]
+        reports, time_taken = self._timed(
             [
-                (Command(kind=CommandKind.GO, call=call, delay_us=delay, count=count), file)
-                for delay, file in zip(delays_us, files, strict=True)
-            ]
+                (Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count), own)
+                for delay, own in zip(delays, files, strict=True)
+            ],
+            opening,
+            seconds=seconds,
+            cancelled=cancelled,
         )
-        reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
         for worker in self._workers:
             worker.calls_done += 1
-        return reports
+        return reports, time_taken
+
+    def bare(self, call: int, *, opening: Opening, seconds: float, cancelled: Callable[[], bool]) -> CallTime:
+        """A call of nothing, while there is no submission: what beginning and end take.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+            EvaluatorError: a device has not told the end; nobody but us was there to hinder it.
+        """
+        command = Command(kind=CommandKind.BARE, call=call)
+        try:
+            return self._timed([(command, ())] * len(self._workers), opening, seconds=seconds, cancelled=cancelled)[1]
+        except UnseenEnd as unseen:
+            raise EvaluatorError(f"sandbox ranks without a submission: {unseen}") from unseen
+
+    def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
+        """Run the submission `times` times back to back on the inputs of the last call.
+
+        Returns:
+            Nanoseconds from asking to the last answer on the host's clock.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+        """
+        begun = time.monotonic_ns()
+        command = Command(kind=CommandKind.LOOP, call=call, times=times)
+        self._conversation.ask([(command, ())] * len(self._workers))
+        self._collect(f"{times} calls back to back", seconds=seconds, cancelled=cancelled)
+        return max(self.answered_at_ns) - begun
+
+    def _timed(
+        self,
+        commands: Sequence[tuple[Command, Sequence[int]]],
+        opening: Opening,
+        *,
+        seconds: float,
+        cancelled: Callable[[], bool],
+    ) -> tuple[list[Report], CallTime]:
+        clock, call = self._plan.clock, commands[0][0].call
+        begun = time.monotonic_ns()
+        if clock is not None:
+            clock.begin(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
+        self._conversation.ask(commands)
+        try:
+            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+        except BaseException:
+            self._sandbox.clock_page.give_up(call)
+            if clock is not None:
+                clock.abandon()
+            raise
+        if clock is not None:
+            try:
+                return reports, clock.finish()
+            except UnseenEnd:
+                self._sandbox.clock_page.give_up(call)
+                raise
+        return reports, CallTime(
+            done_ns=tuple(at - begun for at in self.answered_at_ns),
+            marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
+        )
 
     def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
         """Have every rank store what it returned in `call` once more, as it is now; raises GroupTrouble."""
@@ -175,6 +245,11 @@ class WorkerGroup:
     def answered_at_ns(self) -> tuple[int, ...]:
         """When each rank last answered, on the monotonic clock."""
         return tuple(worker.answered_at_ns for worker in self._workers)
+
+    @property
+    def clock_page(self) -> ClockPage:
+        """The page through which its calls are timed."""
+        return self._sandbox.clock_page
 
     @property
     def folder(self) -> str:

@@ -36,6 +36,11 @@ class Shares:
         return len(part[0]) if part else max(1, len(os.sched_getaffinity(0)) // world_size)
 
     @property
+    def gatekeeper(self) -> tuple[int, ...]:
+        """The host's processor that sees nothing but the ends of calls."""
+        return self.host[-1:]
+
+    @property
     def attentive_s(self) -> float:
         """How long to look for a message before going to sleep, in seconds."""
         return ATTENTIVE_S if self.sandbox else 0.0
@@ -110,7 +115,7 @@ def host_on(own: Shares) -> Iterator[None]:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, own.host)
+    os.sched_setaffinity(0, own.host[:-1] or own.host)
     try:
         yield
     finally:

@@ -1,0 +1,239 @@
+"""A rank's side of a timed call on a GPU: work queues behind a closed gate, inputs are sealed until it opens.
+
+The host opens the gates of all ranks with one store each. The word that it stores with them is the key of the inputs:
+before, they are bytes under a keystream. The last thing on the stream copies the outputs to where the judge reads them
+and tells the host a fingerprint of them under the same key. So the time from opening to fingerprint, on the host's
+clock, is the time in which the outputs came about, whatever code this process runs.
+"""
+
+import ctypes
+import hashlib
+import mmap
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from evaluator.arena import protocol
+from evaluator.arena.device_memory import checked, cuda_driver
+from evaluator.arena.fingerprint import is_plain_tensor
+from evaluator.arena.gate_kernels import KEY_BYTES, TILE_BYTES, TILE_HASH_BYTES, Kernels, address, half_word, word
+
+_LIMIT_NS = 10_000_000_000
+"""A gate that nobody opens lets pass after so long: a host that has died must not leave a GPU spinning."""
+_THREADS = 256
+_BLOCKS_PER_PROCESSOR = 8
+_NUMBER = struct.Struct("<Q")
+_TOUCHED_EVERY = 64 * 1024
+_SCRATCH_BYTES = 8 * 1024 * 1024
+"""Enough that all kernels of a call have work on every processor of a GPU."""
+_DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
+
+# Held from before a submission is imported: a returned tensor may have a `detach` of its own.
+_detach = torch.Tensor.detach
+
+
+class Sealer:
+    """Seals, unseals and fingerprints under a key in device memory; one per rank."""
+
+    def __init__(self, device: torch.device, *, rank: int) -> None:
+        """Compile the kernels; raises RuntimeError."""
+        self._kernels = Kernels(device)
+        self._rank = rank
+        self._device = device
+        self.key = torch.zeros(KEY_BYTES, dtype=torch.uint8, device=device)
+        self._chain = torch.zeros(KEY_BYTES, dtype=torch.uint8, device=device)
+        self._left = torch.zeros(1, dtype=torch.int32, device=device)
+        self._tiles = torch.empty(TILE_HASH_BYTES, dtype=torch.uint8, device=device)
+        self._own_words = torch.zeros(3, dtype=torch.int64, device=device)
+
+    @property
+    def kernels(self) -> Kernels:
+        """The compiled kernels."""
+        return self._kernels
+
+    @property
+    def chain(self) -> int:
+        """Where the fingerprint of a call's outputs runs on, as an address."""
+        return self._chain.data_ptr()
+
+    def use(self, key: bytes) -> None:
+        """Take `key` from here on; where a gate stands, it brings the key."""
+        self.key.copy_(torch.frombuffer(bytearray(key), dtype=torch.uint8))
+        self._chain.copy_(self.key)
+
+    def seal(self, source: torch.Tensor, target: torch.Tensor, *, start: int) -> None:
+        """Queue: write flat bytes `source` to `target` under the keystream from its byte `start`, a multiple of 64.
+
+        Sealing what is sealed unseals it; `source` and `target` may be the same.
+        """
+        size = source.numel()
+        if not size:
+            return
+        if source.data_ptr() % 16:
+            source = source.clone()
+        blocks = -(-size // 64)
+        self._kernels.launch(
+            "pkb_seal",
+            address(source.data_ptr()),
+            address(target.data_ptr()),
+            word(size),
+            word(start // 64),
+            address(self.key.data_ptr()),
+            half_word(self._rank),
+            blocks=self._grid(-(-blocks // _THREADS)),
+            threads=_THREADS,
+        )
+
+    def room_for(self, sizes: Sequence[int]) -> None:
+        """Make room for fingerprinting outputs of so many bytes each, so that no call has to."""
+        needed = TILE_HASH_BYTES * max([-(-size // TILE_BYTES) for size in sizes] or [1])
+        if self._tiles.numel() < needed:
+            self._tiles = torch.empty(needed, dtype=torch.uint8, device=self._device)
+
+    def take(
+        self, source: torch.Tensor, *, target: int, place: int, words: tuple[int, int] | None, number: int = 0
+    ) -> None:
+        """Queue: absorb flat bytes `source` as output number `place`, and copy them to the address `target` (0: not).
+
+        With `words`, the addresses of the host's words for fingerprint and end, it is the call's last output: the
+        fingerprint is told, and `number` as the end.
+        """
+        self.room_for([source.numel()])
+        mark, done = words or (0, 0)
+        self._kernels.launch(
+            "pkb_take",
+            address(source.data_ptr()),
+            address(target),
+            word(source.numel()),
+            address(self.key.data_ptr()),
+            half_word(self._rank),
+            half_word(place),
+            address(self._tiles.data_ptr()),
+            address(self._left.data_ptr()),
+            address(self.chain),
+            half_word(int(words is not None)),
+            address(mark),
+            address(done),
+            word(number),
+            blocks=self._grid(-(-source.numel() // TILE_BYTES)),
+            threads=_THREADS,
+        )
+
+    def mark_of(self, outputs: Sequence[torch.Tensor], key: bytes) -> str:
+        """The fingerprint of a call's outputs under `key`, as the host's words show it; waits for the device."""
+        self.use(key)
+        at = self._own_words.data_ptr()
+        told = [(place, flat_bytes(output)) for place, output in enumerate(outputs) if output.device.type == "cuda"]
+        told = told or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
+        for place, output in told:
+            self.take(output, target=0, place=place, words=(at, at + 16) if place == told[-1][0] else None)
+        low, high = (int(value) & (2**64 - 1) for value in self._own_words[:2].tolist())
+        return protocol.mark_text(low, high, host_mark(outputs))
+
+    def _grid(self, blocks: int) -> int:
+        return max(1, min(blocks, _BLOCKS_PER_PROCESSOR * self._kernels.processors))
+
+
+class Gate:
+    """The gate of one rank, and the words with which it answers."""
+
+    def __init__(self, page: mmap.mmap, *, sealer: Sealer, rank: int) -> None:
+        """Let the device see the host's page; raises RuntimeError where the driver refuses."""
+        self._page = page
+        self._sealer = sealer
+        self._rank = rank
+        # Held for as long as the page is registered: it keeps the mapping where it is.
+        self._anchor = (ctypes.c_char * protocol.CLOCK_PAGE_BYTES).from_buffer(page)
+        base = ctypes.addressof(self._anchor)
+        checked(cuda_driver().cuMemHostRegister(base, protocol.CLOCK_PAGE_BYTES, _DEVICE_MAP))
+        self._at = int(checked(cuda_driver().cuMemHostGetDevicePointer(base, 0)))
+        self._nothing = torch.empty(0, dtype=torch.uint8, device=sealer.key.device)
+        self._scratch = torch.zeros(_SCRATCH_BYTES, dtype=torch.uint8, device=sealer.key.device)
+        self._host_mark = protocol.HOST_MARK_WORDS + 16 * rank
+
+    def close_behind(self, number: int) -> None:
+        """Queue the gate of call `number`: what follows on the stream waits until the host opens it."""
+        self._sealer.kernels.launch(
+            "pkb_gate",
+            address(self._at + protocol.OPEN_WORDS + 8 * self._rank),
+            address(self._at + protocol.ARRIVED_WORDS + 8 * self._rank),
+            address(self._at + protocol.KEY_START),
+            word(number),
+            word(_LIMIT_NS),
+            address(self._sealer.key.data_ptr()),
+            address(self._sealer.chain),
+            blocks=1,
+            threads=1,
+        )
+
+    def touch(self, *areas: torch.Tensor) -> None:
+        """Queue: meet every page of flat bytes, and the code of what surrounds a call on every processor.
+
+        Another process may have had the device since the last call, or this one: first accesses take microseconds
+        longer, and would be a difference between the programs.
+        """
+        self._sealer.seal(self._scratch, self._scratch, start=0)
+        self._sealer.take(self._scratch, target=0, place=0, words=None)
+        for area in areas:
+            pages = -(-area.numel() // _TOUCHED_EVERY)
+            if pages:
+                self._sealer.kernels.launch(
+                    "pkb_touch",
+                    address(area.data_ptr()),
+                    word(area.numel()),
+                    word(_TOUCHED_EVERY),
+                    address(self._sealer.chain),
+                    blocks=-(-pages // _THREADS),
+                    threads=_THREADS,
+                )
+
+    def unseal(self, region: torch.Tensor) -> None:
+        """Queue: make the flat bytes `region` readable in place."""
+        self._sealer.seal(region, region, start=0)
+
+    def finish(self, outputs: Sequence[Any], *, targets: Sequence[int], number: int) -> None:
+        """Queue: copy every plain tensor on the device to its address (0: not), and tell the host the end of the call.
+
+        Outputs on the host have to be complete when they are returned: this process tells their fingerprint itself.
+        """
+        self._page[self._host_mark : self._host_mark + 16] = host_mark(outputs)
+        told = [
+            (place, flat_bytes(output), target)
+            for place, (output, target) in enumerate(zip(outputs, targets, strict=True))
+            if is_plain_tensor(output) and output.device.type == "cuda"
+        ] or [(0, self._nothing, 0)]
+        end = (
+            self._at + protocol.MARK_WORDS + 16 * self._rank,
+            self._at + protocol.DONE_WORDS + 8 * self._rank,
+        )
+        for place, raw, target in told:
+            is_last = place == told[-1][0]
+            self._sealer.take(raw, target=target, place=place, words=end if is_last else None, number=number)
+
+    def say_queued(self, number: int) -> None:
+        """Tell the host that everything of call `number` has been queued."""
+        _NUMBER.pack_into(self._page, protocol.QUEUED_WORDS + 8 * self._rank, number)
+
+
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a plain tensor in row-major order as flat bytes; a copy where they do not lie so."""
+    plain = _detach(tensor).resolve_conj().resolve_neg().contiguous()
+    raw = plain.reshape(-1).view(torch.uint8)
+    return raw.clone() if raw.data_ptr() % 16 else raw
+
+
+def host_mark(outputs: Sequence[Any]) -> bytes:
+    """The fingerprint of the outputs that lie in the host's memory, 16 bytes; zeros where there are none."""
+    own = [
+        (place, flat_bytes(output))
+        for place, output in enumerate(outputs)
+        if is_plain_tensor(output) and output.device.type == "cpu"
+    ]
+    if not own:
+        return bytes(16)
+    digest = hashlib.blake2b(digest_size=16)
+    for place, raw in own:
+        digest.update(_NUMBER.pack(place) + ctypes.string_at(raw.data_ptr(), raw.numel()))
+    return digest.digest()

@@ -1,0 +1,73 @@
+"""The kernels of `gate.cu`, compiled when a rank starts (NVRTC, a quarter of a second), launched on torch's stream."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evaluator.arena.device_memory import checked, cuda_driver
+
+_SOURCE = Path(__file__).with_name("gate.cu")
+_NAMES = ("pkb_gate", "pkb_seal", "pkb_take", "pkb_touch")
+
+TILE_BYTES = 64 * 256 * 2
+"""What one block of threads of `pkb_take` makes one node of its tree from."""
+TILE_HASH_BYTES = 32
+KEY_BYTES = 32
+
+Argument = tuple[Any, Any]
+"""A value and its C type."""
+
+
+def address(value: int) -> Argument:
+    """A pointer argument; 0 for none."""
+    return value, ctypes.c_void_p
+
+
+def word(value: int) -> Argument:
+    """A 64-bit argument."""
+    return value, ctypes.c_uint64
+
+
+def half_word(value: int) -> Argument:
+    """A 32-bit argument."""
+    return value, ctypes.c_uint32
+
+
+class Kernels:
+    """The compiled kernels of one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Compile for `device`; raises RuntimeError with the compiler's words where that fails."""
+        self._driver = cuda_driver()
+        self.device = device
+        self.processors = torch.cuda.get_device_properties(device).multi_processor_count
+        module = checked(self._driver.cuModuleLoadData(_compiled(torch.cuda.get_device_capability(device))))
+        self._functions = {name: checked(self._driver.cuModuleGetFunction(module, name.encode())) for name in _NAMES}
+
+    def launch(self, name: str, *arguments: Argument, blocks: int, threads: int) -> None:
+        """Queue a kernel on torch's current stream; raises RuntimeError where the driver refuses."""
+        values = tuple(value for value, _ in arguments)
+        types = tuple(kind for _, kind in arguments)
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        checked(
+            self._driver.cuLaunchKernel(
+                self._functions[name], blocks, 1, 1, threads, 1, 1, 0, stream, (values, types), 0
+            )
+        )
+
+
+def _compiled(capability: tuple[int, int]) -> bytes:
+    from cuda.bindings import nvrtc  # noqa: PLC0415 - on GPU nodes only
+
+    program = checked(nvrtc.nvrtcCreateProgram(_SOURCE.read_bytes(), _SOURCE.name.encode(), 0, [], []))
+    option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
+    error = nvrtc.nvrtcCompileProgram(program, 1, [option])
+    if int(error[0]) != 0:
+        log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(f"{_SOURCE.name} does not compile: {log.decode(errors='replace')}")
+    binary: bytes = b" " * checked(nvrtc.nvrtcGetCUBINSize(program))
+    checked(nvrtc.nvrtcGetCUBIN(program, binary))
+    return binary

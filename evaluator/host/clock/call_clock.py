@@ -1,0 +1,213 @@
+"""The time of a call, as the groups of ranks ask for it: by a gatekeeper on GPUs, by messages on CPU ranks."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from evaluator.arena import protocol
+from evaluator.errors import EvaluatorError
+from evaluator.host.clock import gatekeeper
+from evaluator.host.clock.gatekeeper import Order
+from evaluator.host.process.spawner import Spawner
+
+_ROOT = Path(__file__).parents[3]
+_PROGRAM = Path(gatekeeper.__file__)
+_GRACE_S, _ANSWER_S = 0.2, 5.0
+"""Ranks answer after their devices have told the end: so much later the gatekeeper must have seen it, or never will."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTime:
+    """One call on the host's clock, in nanoseconds; one entry per rank in the tuples.
+
+    `done_ns` runs from the opening of the gates (GPUs) or from GO (CPU ranks). `head_ns` is how long before the opening
+    ranks could queue work, and `has_queued` whether all had queued everything by then.
+    """
+
+    done_ns: tuple[int, ...]
+    head_ns: int = 0
+    has_queued: bool = False
+    marks: tuple[str, ...] = ()
+
+    @property
+    def longest_ns(self) -> int:
+        """The slowest rank's time."""
+        return max(self.done_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How the gates of a call open.
+
+    Attributes:
+        key: what the inputs are sealed under.
+        head_s: how long ranks may queue work before that, in seconds.
+        waits_for_queue: whether the gates open as soon as all ranks have queued everything.
+        delays_us: for each rank how much later than the first its gate opens.
+    """
+
+    key: bytes
+    head_s: float
+    waits_for_queue: bool
+    delays_us: tuple[int, ...]
+
+
+class ClockPage:
+    """The page through which the calls of one group of ranks are timed; ranks get its descriptor."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("clock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, protocol.CLOCK_PAGE_BYTES)
+
+    def give_up(self, number: int) -> None:
+        """Tell whoever waits for the end of call `number` that there will be none."""
+        os.pwrite(self.descriptor, number.to_bytes(8, "little"), protocol.STOP_WORD)
+
+    def close(self) -> None:
+        """Give the host's descriptor back."""
+        os.close(self.descriptor)
+
+
+class UnseenEnd(Exception):
+    """Ranks answered without their devices having told the end of the call."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        super().__init__(f"no end of the call was told by the devices of ranks {', '.join(map(str, ranks))}")
+        self.ranks = tuple(ranks)
+
+
+class GateClock:
+    """The gatekeeper of a slot, seen from the judge; times one call at a time."""
+
+    def __init__(self, *, spawner: Spawner, cores: Sequence[int]) -> None:
+        """Start it; raises EvaluatorError."""
+        self._spawner = spawner
+        self._cores = list(cores)
+        self._log = os.memfd_create("gatekeeper", os.MFD_CLOEXEC)
+        self._is_timing = False
+        self._start()
+
+    def _start(self) -> None:
+        """Start the process, by its file: as a module it would import the whole judge."""
+        self._channel, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        orders = {"channel": child.fileno(), "cores": self._cores}
+        try:
+            self._process = self._spawner.start(
+                [sys.executable, str(_PROGRAM), json.dumps(orders)],
+                descriptors=[child.fileno()],
+                environment={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_ROOT)},
+                error_output=self._log,
+            )
+        except OSError as error:
+            raise EvaluatorError(f"the gatekeeper could not be started: {error}") from error
+        finally:
+            child.close()
+
+    @property
+    def processes(self) -> list[int]:
+        """The gatekeeper's process."""
+        return [self._process.pid]
+
+    def begin(self, page: ClockPage, opening: Opening, *, number: int, limit_s: float) -> None:
+        """Have call `number` timed, which the ranks are about to begin; raises EvaluatorError."""
+        order = Order(
+            number=number,
+            key=opening.key,
+            delays_ns=tuple(1000 * delay for delay in opening.delays_us),
+            head_ns=int(opening.head_s * 1e9),
+            waits_for_queue=opening.waits_for_queue,
+            limit_ns=int(limit_s * 1e9),
+        )
+        if self._process.poll() is not None:
+            self._channel.close()
+            self._start()
+        self._is_timing = True
+        try:
+            socket.send_fds(self._channel, [order.to_json()], [page.descriptor])
+        except OSError as error:
+            raise self._gone(str(error)) from error
+
+    def finish(self) -> CallTime:
+        """The time of the call, whose ranks have all answered.
+
+        Raises:
+            UnseenEnd: a rank's device has not told the end.
+            EvaluatorError: the gatekeeper has gone.
+        """
+        answer = self._answer()
+        unseen = [rank for rank, at in enumerate(answer["done_ns"]) if at < 0]
+        if unseen:
+            raise UnseenEnd(unseen)
+        return CallTime(
+            done_ns=tuple(answer["done_ns"]),
+            head_ns=answer["head_ns"],
+            has_queued=answer["has_queued"],
+            marks=tuple(answer["marks"]),
+        )
+
+    def abandon(self) -> None:
+        """Forget the call that is timed, if there is one: its ranks will not answer. Raises EvaluatorError."""
+        if self._is_timing:
+            self._stop()
+            self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        self._channel.settimeout(_GRACE_S)
+        try:
+            raw = self._channel.recv(8192)
+        except TimeoutError:
+            self._stop()
+            self._channel.settimeout(_ANSWER_S)
+            raw = self._heard()
+        except OSError as error:
+            raise self._gone(str(error)) from error
+        self._is_timing = False
+        if not raw:
+            raise self._gone("its end of the socket is closed")
+        answer: dict[str, Any] = json.loads(raw)
+        return answer
+
+    def _heard(self) -> bytes:
+        try:
+            return self._channel.recv(8192)
+        except OSError as error:
+            raise self._gone(f"it does not answer: {error}") from error
+
+    def _stop(self) -> None:
+        try:
+            self._channel.send(b"stop")
+        except OSError as error:
+            raise self._gone(str(error)) from error
+
+    def _gone(self, how: str) -> EvaluatorError:
+        """What to raise where it has gone; the next call has a new one."""
+        self._end_process()
+        self._is_timing = False
+        return EvaluatorError(f"the gatekeeper has gone: {how}; {self._log_text()}")
+
+    def _end_process(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=10)
+
+    def _log_text(self) -> str:
+        return os.pread(self._log, 4096, 0).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End it."""
+        self._channel.close()
+        self._end_process()
+        os.close(self._log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,282 @@
+"""All calls at one size by one group of ranks: opening, checks, the timed series, what is looked at afterwards."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from evaluator.contract import Audit, CallKind, CallRecord, SizeRecord, SlotKind, Stage, Wire
+from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.machine import nvlink, nvml
+from evaluator.host.measure import profiled_call
+from evaluator.host.measure.calls import Caller
+from evaluator.host.measure.evidence import Evidence
+from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.references import ReferenceClock, SteadySpeed
+from evaluator.host.measure.schedule import Legs, check_kinds, full_checks, legs, timed_calls
+from evaluator.host.measure.series import Series, element_bytes, floor_us
+from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.sandbox import cpu_sets
+from evaluator.judging import timing
+from evaluator.judging.checks import Check
+from problems.schema import Problem
+
+_OPENING_CALLS = 3
+"""Calls before the first leg: first-call work, and whether the program queues all its work shows in the third."""
+
+_OPENING_PAIRS, _OPENING_S = 15, 0.3
+"""Pairs of calls for the reference where speed is ranked; after fewer the library is still slower than it will be.
+Where calls are long, no further pair is begun after so many seconds."""
+
+_WARM_CALLS, _WARM_S = 20, 0.25
+"""Calls of a submission before its first leg, and how long they may take: libraries and allocators settle meanwhile."""
+
+_LEAST_BLOCKS = 3
+"""A series whose budget is spent has as many at least: fewer in a second group would show no difference."""
+
+_WATCHED_EVERY = 2
+"""Looking at every process takes milliseconds, so it is done around one block in so many."""
+
+_LOOPED_S, _MOST_LOOPED = 0.05, 100
+"""Back to back on unchanging inputs the submission runs for about so long, and so often at most."""
+
+Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
+"""Enters a stage of the evaluation: which, in words, and how far it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bare:
+    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the oracle ranks."""
+
+    sandbox_ns: tuple[int, ...] = ()
+    oracle_ns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rig:
+    """What all sizes that one group of ranks runs have in common.
+
+    Attributes:
+        gang: which group of the evaluation this is, from 1.
+        bare: what beginning and end of a call take for it.
+        first_call_s: extra time for the first call at a size.
+        budget_s: how long the timed series of one size may hold the ranks.
+        stages: enters a stage of the evaluation.
+    """
+
+    problem: Problem
+    dtype: str
+    key: bytes
+    plan: SlotPlan
+    oracle: OracleGroup
+    group: WorkerGroup
+    gang: int
+    bare: Bare
+    evidence: Evidence
+    conduct: Conduct
+    contents: Iterator[int]
+    numbers: Iterator[int]
+    first_call_s: float
+    budget_s: float
+    stages: Stages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What an earlier group has shown at a size."""
+
+    speed: SteadySpeed
+    queues: bool
+    record: SizeRecord
+
+
+class SizeRun:
+    """One size, run by one group; `record` is what has been seen so far, however it ends."""
+
+    def __init__(self, rig: Rig, size: str, *, known: Known | None = None) -> None:
+        """Open the size and the reference's calls; with what is `known` from an earlier group they are few."""
+        self._rig = rig
+        self._size = size
+        self._known = known
+        with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
+            self._opened = rig.oracle.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
+            self._clock = ReferenceClock(rig.oracle, self._opened, rig.contents)
+            self._speed = self._open_reference()
+        self._at_size = rig.evidence.open_size(size, self._opened.dims)
+        self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
+        self._caller = Caller(
+            rig.group,
+            rig.oracle,
+            opened=self._opened,
+            evidence=rig.evidence,
+            at_size=self._at_size,
+            contents=rig.contents,
+            numbers=rig.numbers,
+            reference_s=self._speed.call_s,
+            first_call_s=rig.first_call_s,
+            head_start=self._head_start,
+            conduct=rig.conduct,
+        )
+        self._series = Series(
+            speed=self._speed,
+            bare_ns=rig.bare.sandbox_ns,
+            reference_bare_ns=rig.bare.oracle_ns,
+        )
+        self._wire: Wire | None = None
+
+    @property
+    def slots(self) -> SlotKind:
+        """Through what inputs reach the ranks."""
+        return self._opened.slots
+
+    def known(self) -> Known:
+        """What a later group need not find out again."""
+        return Known(speed=self._speed, queues=self._head_start.waits_for_queue, record=self.record())
+
+    def verify(self) -> None:
+        """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
+        settings, is_timed = self._rig.plan.settings, self._rig.conduct.mode.is_timed
+        calls = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
+        for number, kind in enumerate(check_kinds(calls, conduct=self._rig.conduct)):
+            with self._rig.stages(Stage.VERIFYING, f"{self._size}: call {number + 1} of {calls}", number / calls):
+                self._caller.call(verify=True, kind=kind)
+
+    def warm_up(self) -> None:
+        """Calls that only bring the program to its steady speed, as the reference had them; raises Ended."""
+        begun, done = time.monotonic(), 0
+        with self._rig.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
+            while done < _WARM_CALLS and time.monotonic() - begun < _WARM_S:
+                self._caller.call(verify=False)
+                done += 1
+
+    def time(self) -> None:
+        """Blocks of reference and submission until the interval is narrow or the budget is spent; raises Ended."""
+        rig, series = self._rig, self._series
+        series.queues = self._head_start.waits_for_queue
+        series.gpus = nvml.readings(rig.plan.gpus, moment="before")
+        begun = time.monotonic()
+        with cpu_sets.host_on(rig.plan.shares):
+            plan = self._legs()
+            time_candidate = self._timed_calls(plan)
+            while not self._may_stop(spent_s=time.monotonic() - begun):
+                done = len(series.candidate)
+                share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
+                with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
+                    is_watched = done % _WATCHED_EVERY == 0 and rig.conduct.does(Check.IDLE)
+                    series.run_block(
+                        plan,
+                        time_candidate=time_candidate,
+                        clock=self._clock,
+                        busy_ns=rig.group.busy_ns if is_watched else None,
+                    )
+        series.gpus += nvml.readings(rig.plan.gpus, moment="after")
+        series.processes = rig.group.count_processes()
+
+    def loop(self) -> None:
+        """Both programs back to back on unchanging inputs: the published harness's way; ranks nothing."""
+        if any(argument.mutable or argument.scratch for argument in self._rig.problem.arguments):
+            return
+        times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
+        with self._rig.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
+            self._series.looped_ns = _per_call(self._caller.loop, times)
+            self._series.reference_looped_ns = _per_call(self._rig.oracle.loop, times)
+
+    def count_links(self) -> None:
+        """A few calls like any other, around which the host reads the counters of the links."""
+        rig = self._rig
+        with rig.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
+            cost = rig.problem.cost(self._opened.dims, rig.plan.profile.world_size, element_bytes(rig.dtype))
+            self._wire = nvlink.count(
+                rig.plan.gpus,
+                least_bytes=cost.wire_bytes,
+                call=lambda around: self._caller.call(verify=False, around=around),
+            )
+
+    def record_work(self) -> Audit:
+        """One more call, in which the ranks record what runs; raises Ended where it is wrong."""
+        files = [profiled_call.create() for _ in range(self._rig.plan.profile.world_size)]
+        try:
+            with self._rig.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None):
+                self._caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
+            return profiled_call.read(files, size=self._size)
+        except GroupTrouble as trouble:
+            if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
+                raise
+            # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
+            return Audit(size=self._size, note=f"the ranks did not come through the recorded call: {trouble}")
+        finally:
+            for descriptor in files:
+                os.close(descriptor)
+
+    def record(self) -> SizeRecord:
+        """Every call so far."""
+        rig = self._rig
+        floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
+        return self._series.record(self._at_size, floor_us=floor, gang=rig.gang, wire=self._wire)
+
+    def _open_reference(self) -> SteadySpeed:
+        """The reference's calls before anything is timed: many in the first group, a few where it ran just now."""
+        if self._known is not None:
+            self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
+            return self._known.speed
+        if self._rig.plan.profile.is_ranked_by_speed and self._rig.conduct.mode.is_timed:
+            return self._clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
+        return self._clock.open(pairs=1, seconds=0.0)
+
+    def _legs(self) -> Legs:
+        rig, settings = self._rig, self._rig.plan.settings
+        if not rig.plan.profile.is_ranked_by_speed:
+            settings = replace(
+                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
+            )
+        slowest_ns = max(call.time_ns for call in self._at_size.records[-2:])
+        return legs(
+            self._speed.call_s,
+            self._speed.turn_s,
+            slowest_ns * 1e-9,
+            budget_s=rig.budget_s,
+            settings=settings,
+        )
+
+    def _timed_calls(self, plan: Legs) -> Callable[[], CallRecord]:
+        """Makes the next timed call, and the special call before it."""
+        rig = self._rig
+        total = 12 * plan.candidate
+        # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
+        checks = (
+            full_checks(total, comparing_s=self._caller.comparing_s, settings=rig.plan.settings)
+            if rig.plan.profile.is_ranked_by_speed
+            else total
+        )
+        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, conduct=rig.conduct)
+
+        def time_candidate() -> CallRecord:
+            call = next(upcoming)
+            if call.special is not None:
+                self._caller.call(verify=True, kind=call.special)
+            return self._caller.call(verify=call.is_checked)
+
+        return time_candidate
+
+    def _may_stop(self, *, spent_s: float) -> bool:
+        blocks = len(self._series.candidate)
+        wanted = self._rig.plan.settings.blocks
+        if wanted is not None:
+            return blocks >= wanted
+        if blocks < _LEAST_BLOCKS:
+            return False
+        if spent_s > self._rig.budget_s:
+            return True
+        known: Sequence[SizeRecord] = () if self._known is None else (self._known.record,)
+        return timing.may_stop([*known, self.record()], self._rig.plan.profile.timing_rules())
+
+
+def _per_call(loop: Callable[[int], int], times: int) -> int:
+    """Nanoseconds of a further call of a loop; what asking and answering take falls out."""
+    loop(1)
+    once = loop(1)
+    return max(0, loop(times) - once) // (times - 1)

@@ -1,0 +1,118 @@
+"""What lies in a rank's shared memory at the moment when its end is told: a few secret places, copied at once.
+
+A fingerprint shows that somebody knew the outputs. It does not show that they had reached this rank, for ranks of one
+submission may answer for each other, nor that its inputs were read. So an oracle rank waits for the end beside the host
+and copies samples by the device's copy engine, which answers in some ten microseconds whatever the program's kernels
+still do (measured on H200; a kernel of ours would wait for milliseconds). They have to be what lies there in the end.
+"""
+
+import mmap
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from evaluator.arena import protocol
+from evaluator.arena.device_memory import checked, cuda_driver
+
+_ROWS, _WIDTH = 512, 32
+"""Samples of an area: so many places of so many bytes, at equal distances from a secret beginning."""
+
+_LOOKS = 4096
+"""Between two looks at the time the page is read so often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where samples of an area lie: `rows` times `width` bytes from byte `start`, `pitch` bytes apart."""
+
+    start: int
+    pitch: int
+    rows: int
+    width: int
+
+    @classmethod
+    def drawn(cls, begin: int, end: int, *, secret: int) -> "Places | None":
+        """Places between two bytes of an area; None where it has none to choose from."""
+        width = min(_WIDTH, end - begin)
+        if width <= 0:
+            return None
+        rows = max(1, min(_ROWS, (end - begin) // (2 * width)))
+        pitch = (end - begin) // rows
+        return cls(start=begin + secret % max(1, pitch - width + 1), pitch=pitch, rows=rows, width=width)
+
+
+class Witness:
+    """Copies samples when a rank's end is told on the clock's page of its group."""
+
+    def __init__(self, *, rank: int, device: torch.device) -> None:
+        self._at = protocol.DONE_WORDS + 8 * rank
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+        self._kept = [torch.empty(_ROWS * _WIDTH, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+        self._seen: dict[int, tuple[torch.Tensor, Places]] = {}
+
+    def watch(
+        self, page: mmap.mmap, number: int, areas: list[tuple[torch.Tensor, Places | None]], *, limit_s: float
+    ) -> int:
+        """Wait for the end of call `number` on the clock's `page` and copy samples of `areas`.
+
+        Returns:
+            Nanoseconds from seeing the end to having the samples; -1 where no end came within `limit_s`, or the host
+            said stop.
+        """
+        wanted = [
+            (which, area, places, self._request(area, places, self._kept[which]))
+            for which, (area, places) in enumerate(areas)
+            if places is not None
+        ]
+        self._seen = {}
+        if not self._has_ended(page, number, limit_s=limit_s):
+            return -1
+        seen_ns = time.monotonic_ns()
+        driver, stream = cuda_driver(), self._stream.cuda_stream
+        for *_, request in wanted:
+            checked(driver.cuMemcpy2DAsync(request, stream))
+        checked(driver.cuStreamSynchronize(stream))
+        self._seen = {which: (area, places) for which, area, places, _ in wanted}
+        return time.monotonic_ns() - seen_ns
+
+    def unlike(self) -> list[int]:
+        """Which of the areas, by their place in the list, hold something else now where samples were taken."""
+        torch.cuda.synchronize(self._device)
+        return [
+            which
+            for which, (area, places) in self._seen.items()
+            if not torch.equal(_samples(area, places).cpu(), self._kept[which][: places.rows * places.width])
+        ]
+
+    def _has_ended(self, page: mmap.mmap, number: int, *, limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        read, at = struct.Struct("<Q").unpack_from, self._at
+        while time.monotonic() < deadline:
+            for _ in range(_LOOKS):
+                if read(page, at)[0] == number:
+                    return True
+            if read(page, protocol.STOP_WORD)[0] == number:
+                return False
+        return False
+
+    def _request(self, area: torch.Tensor, places: Places, kept: torch.Tensor) -> Any:
+        driver = cuda_driver()
+        request = driver.CUDA_MEMCPY2D()
+        request.srcMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        request.srcDevice = area.data_ptr() + places.start
+        request.srcPitch = places.pitch
+        request.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_HOST
+        request.dstHost = kept.data_ptr()
+        request.dstPitch = places.width
+        request.WidthInBytes = places.width
+        request.Height = places.rows
+        return request
+
+
+def _samples(area: torch.Tensor, places: Places) -> torch.Tensor:
+    """The bytes of an area at `places`, one place after the other."""
+    return area.as_strided((places.rows, places.width), (places.pitch, 1), places.start).reshape(-1)
