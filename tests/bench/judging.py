@@ -42,8 +42,8 @@ def judged(judge: Judge, wanted: EvaluationRequest) -> tuple[EvaluationReport, f
 def kernels_s(report: EvaluationReport) -> float:
     """What the timed programs themselves took: the slowest rank's time of every call of either side, in seconds."""
     sizes = report.record.sizes if report.record else ()
-    submitted = sum(call.longest_ns for size in sizes for call in size.calls)
-    return (submitted + sum(call.longest_ns for size in sizes for block in size.reference for call in block)) * 1e-9
+    submitted = sum(call.time_ns for size in sizes for call in size.calls)
+    return (submitted + sum(call.time_ns for size in sizes for block in size.reference for call in block)) * 1e-9
 
 
 def line(kind: str, report: EvaluationReport, seconds: float) -> str:

@@ -16,11 +16,14 @@ from pathlib import Path
 
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
+from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.nvlink import Links
+from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import Content, OracleGroup
+from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
 from problems import registry
 
@@ -38,7 +41,10 @@ def main() -> int:
     profile = profiles.get(arguments.profile)
     started, spawner = time.monotonic(), Spawner()
     with tempfile.TemporaryDirectory() as folder, Links(gpus_for(profile)) as links:
-        oracle = OracleGroup(profile, JudgeSettings(profile=profile.name), spawner=spawner, work_dir=Path(folder))
+        cores = shares_for(profile).gatekeeper
+        gatekeeper = GateClock(spawner=spawner, cores=cores) if profile.device == "cuda" else None
+        settings = JudgeSettings(profile=profile.name)
+        oracle = OracleGroup(profile, settings, spawner=spawner, work_dir=Path(folder), clock=gatekeeper)
         try:
             oracle.wait_until_ready()
             for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
@@ -53,6 +59,8 @@ def main() -> int:
                         return 1
         finally:
             oracle.close()
+            if gatekeeper is not None:
+                gatekeeper.close()
             spawner.close()
     return 0
 
@@ -60,11 +68,11 @@ def main() -> int:
 def measure(oracle: OracleGroup, links: Links, slug: str, size: str, world_size: int) -> str:
     """One line on one problem."""
     opened = oracle.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
-    numbers = itertools.count()
-    oracle.time_reference(Content(index=next(numbers)), groups=opened.groups)
+    clock = ReferenceClock(oracle, opened, itertools.count())
+    clock.time()
     before = links.read()
     for _ in range(CALLS):
-        oracle.time_reference(Content(index=next(numbers)), groups=opened.groups)
+        clock.time()
     moved = max(
         max(new.sent - old.sent, new.received - old.received) / CALLS
         for old, new in zip(before, links.read(), strict=True)

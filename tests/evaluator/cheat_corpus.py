@@ -21,7 +21,8 @@ _VARIED = re.compile(r"^(?P<name>_\w+ = )(?P<value>[\d._]+)(?P<mark>  # varied )
 class Program:
     """One program. `judged` is empty where the whole judge runs it, else the part of the judge that looks at it.
 
-    `needs` may name ranks ("GPUs" or "CPU ranks") and a processor, as `platform.machine` names it.
+    `needs` may name ranks ("GPUs" or "CPU ranks") and a processor, as `platform.machine` names it. One that
+    `forges_time` has its ranks claim less than its calls take: it may pass, and must not gain by it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Program:
     judged: str
     needs: frozenset[str]
     backend: Backend
+    forges_time: bool
 
     @property
     def is_twin(self) -> bool:
@@ -94,7 +96,7 @@ def _read(path: Path) -> Program:
     text = path.read_text(encoding="utf-8")
     described = ast.get_docstring(ast.parse(text)) or ""
     fields = dict(
-        re.findall(r"^(Problem|Mode|Accepted|Sizes|Judged|Needs|Backend): (.+)$", described, flags=re.MULTILINE)
+        re.findall(r"^(Problem|Mode|Accepted|Sizes|Judged|Needs|Backend|Forges): (.+)$", described, flags=re.MULTILINE)
     )
     return Program(
         name=path.stem,
@@ -107,4 +109,5 @@ def _read(path: Path) -> Program:
         judged=fields.get("Judged", ""),
         needs=frozenset(fields["Needs"].split(", ") if "Needs" in fields else ()),
         backend=Backend(fields.get("Backend", "pytorch")),
+        forges_time=fields.get("Forges") == "time",
     )

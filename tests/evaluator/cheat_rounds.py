@@ -12,12 +12,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from statistics import median
 
 from evaluator.contract import EvaluationReport, SizeRecord, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.judging import timing
 from tests.evaluator.cheat_corpus import Program, programs, varied
+from tests.evaluator.forged_times import gain
 
 
 def main() -> int:
@@ -37,7 +39,9 @@ def main() -> int:
                 text = program.text if options.as_written else varied(program.text, dice)
                 start = time.monotonic()
                 report = judge.evaluate(program.request(text=text, profile=profile.name))
-                is_right = report.verdict in program.accepted
+                is_right = report.verdict in program.accepted and not (
+                    program.forges_time and report.timing is not None and gain(report)
+                )
                 tried[program.is_twin] += 1
                 right[program.is_twin] += is_right
                 word = "as it should be" if is_right else "NOT as it should be"
@@ -74,20 +78,13 @@ def _details(program: Program, report: EvaluationReport, *, is_right: bool) -> I
 def margins(report: EvaluationReport, record: SizeRecord) -> str:
     """How far a timed series lies from every threshold of its profile, in one line; times in microseconds."""
     assert report.record is not None
-    rules = report.record.rules
-    shown = timing.size_timing(record, rules)
-    calls = [call for block in timing.timed_blocks(record) for call in block]
-    late = sorted((max(call.settled_ns) - call.longest_ns) / 1000 for call in calls)
-    theirs = sorted((call.answer_ns - call.longest_ns) / 1000 for block in record.reference for call in block)
-    first, last = timing.halves(record.reference)
+    net = timing.NetSeries(record, report.record.rules)
+    ours, theirs = (median(time for block in side for time in block) for side in (net.candidate, net.reference))
+    shortest = min(median(call.time_ns for call in block) / 1000 for block in timing.timed_blocks(record))
     return (
-        f"{record.size} gang {record.gang}: {shown.candidate.median_us:.1f} against {shown.baseline.median_us:.1f}, "
-        f"gap {shown.gap_us or 0:.0f} (reference {theirs[len(theirs) // 2]:.0f}, band {shown.band_us or 0:.0f}), "
-        f"burst {shown.burst_us or 0:.0f} a call (allowed {shown.burst_band_us or 0:.0f}), "
-        f"outside {shown.outside_us or 0:.0f} (allowed {shown.outside_band_us or 0:.0f}), "
-        f"idle later by {late[len(late) // 2]:.1f} at the median and {late[-1]:.1f} at most "
-        f"(allowed {rules.settle_jitter_us:.0f} or {rules.settle_ratio or 0:g} times), "
-        f"reference {first:.1f} then {last:.1f} ({abs(first / last - 1):.2%}), floor {record.floor_us or 0:.1f}, "
+        f"{record.size} gang {record.gang}: {ours:.1f} against {theirs:.1f} in {len(record.blocks)} blocks, "
+        f"floor {record.floor_us or 0:.1f}, shortest block {shortest:.1f} with what an empty call takes "
+        f"({timing.candidate_empty_us(record):.1f}, {timing.forgeable_us(record):.1f} of it forgeable), "
         f"busy {record.busy_ns / 1e6:.0f} of {record.watched_ns / 1e6:.0f} ms"
     )
 

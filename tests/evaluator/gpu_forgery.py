@@ -1,10 +1,11 @@
-"""What a forged time gains on GPUs: references as submissions, with honest and with forged clocks.
+"""What a forged time gains on GPUs (nothing is right): references as submissions, with honest and with forged clocks.
 
     python -m tests.evaluator.gpu_forgery [SLUG:SIZE ...] [--profile h200x2-nomc] [--share 0.1 --share 0.6]
 
-A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2),
-or works while contents are read and hands the answer over when called (row 6).
-Prints a line per judgement: verdict, score, and the times that speak for and against it.
+A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2):
+it passes with the score of the honest program, for no event takes part in a score. Or it works while a call is read
+(row 6), when the inputs are still sealed: its values are wrong.
+Prints a line per judgement: verdict, score, what ranks claim, and the times that speak for and against it.
 """
 
 import argparse
@@ -95,8 +96,12 @@ def _shown(report: EvaluationReport) -> str:
     records = () if report.record is None else report.record.sizes
     if report.record is None or not any(record.blocks for record in records):
         return f"{report.verdict}: {report.message}"
-    score = timing.conclude(records, report.record.rules)[0].score
-    return f"{report.verdict}, {score:.3f} times the reference; {'; '.join(margins(report, each) for each in records)}"
+    found = timing.conclude(records, report.record.rules)[0]
+    claims = ", ".join(f"{size.claimed_us or 0:.1f} us at {size.size}" for size in found.sizes)
+    return (
+        f"{report.verdict}, {found.score:.3f} times the reference, claimed {claims}; "
+        f"{'; '.join(margins(report, each) for each in records)}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What lines that persist in the L2 cache are worth across the judge's flush, with and without forgetting them first.
+"""What lines that persist in the L2 cache are worth from call to call, with and without forgetting them first.
 
     python -m tests.evaluator.gpu_l2
 
-Times a copy of 24 MB on one GPU the way the judge times a call: contents rewritten, L2 flushed, then the copy.
+Times a copy of 24 MB on one GPU as calls follow each other: other work between them, lines forgotten, inputs written
+where they lie (as unsealing does), then the copy.
 """
 
 import statistics
@@ -14,7 +15,8 @@ from cuda.bindings import driver
 from evaluator.arena import device_memory
 
 _BYTES = 24 * 1024 * 1024
-_FLUSH_BYTES = 256 * 1024 * 1024
+_OTHER_BYTES = 256 * 1024 * 1024
+"""What other work writes between two calls: several times the cache."""
 _CALLS = 60
 
 
@@ -23,7 +25,7 @@ def main() -> int:
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     source = torch.zeros(_BYTES, dtype=torch.uint8, device=device)
-    scratch = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=device)
+    scratch = torch.empty(_OTHER_BYTES, dtype=torch.uint8, device=device)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
@@ -56,10 +58,10 @@ def _persist(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
 def _median_us(source: torch.Tensor, scratch: torch.Tensor, *, is_forgotten: bool) -> float:
     times: list[float] = []
     for number in range(_CALLS):
-        source.fill_(number % 251)
+        scratch.zero_()
         if is_forgotten:
             device_memory.forget_persisting_lines(source.device)
-        scratch.zero_()
+        source.fill_(number % 251)
         torch.cuda.synchronize()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()

@@ -4,7 +4,8 @@
 
     python -m tests.evaluator.gpu_try --world-size 4 --size base,large SLUG FILE BACKEND [SLUG FILE BACKEND ...]
 
-Inputs, comparison and stopwatch are the judge's; sandbox and verdicts are not. Contents change at the same addresses,
+Inputs and comparison are the judge's; sandbox, clock and verdicts are not: times are by CUDA events (by the rank's own
+clock on CPU ranks), which the judge takes for a cross-check alone. Contents change at the same addresses,
 calls are queued without a meeting between, and one rank is late. Times are medians of the slowest rank, reference and
 submission by turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
 """
@@ -211,13 +212,13 @@ def write_note(path, content):
 
 
 class Member:
-    """One rank: its device, process group and stopwatch."""
+    """One rank: its device and process group."""
 
     def __init__(self, rank, world_size, where):
         import torch
         import torch.distributed as dist
 
-        from evaluator.arena.clock import Barrier, Stopwatch
+        from evaluator.arena.clock import Barrier
 
         sys.path.insert(0, str(COMPAT))
         self.rank, self.world_size = rank, world_size
@@ -234,7 +235,6 @@ class Member:
         )
         with (where / "barrier").open("r+b") as page:
             self.barrier = Barrier(mmap.mmap(page.fileno(), mmap.PAGESIZE), rank=rank, world_size=world_size)
-        self.stopwatch = Stopwatch(self.device, self.barrier)
         self.solutions = {}
 
     def solution(self, file):
@@ -344,15 +344,15 @@ class Runner:
             torch.cuda._sleep(5_000_000)
 
     def measure(self, calls):
-        """Microseconds of every call on this rank, by the judge's stopwatch, reference and submission by turns."""
+        """Microseconds of every call on this rank, by its own clock, reference and submission by turns."""
         from problems.implementation import _materialise
 
         times = {"reference": [], "submission": []}
         sets = [list(map(_materialise, self.draw(200 + turn).values())) for turn in range(2)]
         for call in range(calls + 4):
             for name, program in (("reference", self.kind.solution), ("submission", self.solution)):
-                timed = self.member.stopwatch.run(program, sets[call % 2], collect=listed)
-                times[name].append(timed.claimed_ns / 1000)
+                self.line_up(late=False)
+                times[name].append(timed_us(program, sets[call % 2], self.member.device))
         return {name: found[4:] for name, found in times.items()}
 
     def call_once(self):
@@ -375,8 +375,20 @@ class Runner:
         return [f"{begin - first:9.1f} +{length:8.1f} {name[:100]}" for begin, length, name in events[:60]]
 
 
-def listed(value):
-    return list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]
+def timed_us(program, arguments, device):
+    """Microseconds of one call, in stream order on a GPU."""
+    import torch
+
+    if device.type != "cuda":
+        start = time.perf_counter_ns()
+        program(*arguments)
+        return (time.perf_counter_ns() - start) / 1000
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    program(*arguments)
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1000
 
 
 def synchronize(device):

@@ -24,16 +24,21 @@ from evaluator.judging.checks import Check
 from problems import registry
 from tests.evaluator.cheat_corpus import Program, programs, varied
 from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.forged_times import are_claims_short, gain
 from tests.evaluator.judging_help import request_for
 
 QUICK = dataclasses.replace(SETTINGS, blocks=2)
 """Two blocks show what twelve would; the long tests judge as a site does."""
+
+HOPELESS = 0.5
+"""Programs that forge times sleep for a hundred times as long as the reference takes, or more."""
 
 TWINS_TOGETHER = 8
 ROUNDS = 10
 
 JUDGED = {name: program for name, program in programs().items() if not program.judged and program.is_runnable}
 CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
+FORGERS = [name for name in CHEATS if JUDGED[name].forges_time]
 NEEDS_QUIET = ["r36_burning_peers"]
 """Where a busy machine leaves the cheat too little processor time to be a cheat."""
 TWINS = [name for name, program in JUDGED.items() if program.is_twin]
@@ -122,6 +127,19 @@ def refused(report: EvaluationReport) -> str:
 def test_cheat_is_caught(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
     report = reports[name].result()
     assert report.verdict in JUDGED[name].accepted, refused(report)
+
+
+@pytest.mark.parametrize("name", FORGERS)
+def test_a_forged_time_gains_nothing(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
+    assert_nothing_gained(reports[name].result())
+
+
+def assert_nothing_gained(report: EvaluationReport) -> None:
+    """The program sleeps in each call and its ranks claim no time at all: it counts as what it is, far too slow."""
+    assert report.timing is not None, refused(report)
+    assert are_claims_short(report)
+    assert gain(report) is None
+    assert report.timing.score < HOPELESS
 
 
 @pytest.mark.parametrize("name", ["+".join(names) for names in GROUPS] + OTHERS)
@@ -223,6 +241,8 @@ def test_variations_get_the_same_verdict_ten_times(bench: Bench, program: Progra
     for future in [bench.submit(program.request(text=text)) for text in texts]:
         report = future.result()
         assert report.verdict in program.accepted, refused(report)
+        if program.forges_time:
+            assert_nothing_gained(report)
 
 
 SWITCHED_OFF = [
@@ -234,16 +254,10 @@ SWITCHED_OFF = [
     (Check.TIMED_CALLS, "r24_phase_detection", Verdict.PASSED),
     (Check.FINGERPRINT, "r28_harness_mutation", Verdict.PASSED),
     (Check.INPUTS, "r12_input_mutation", Verdict.PASSED),
-    # Either of the two bounds a forged time.
-    (Check.WINDOW, "r01_timer_monkeypatch", Verdict.TIMING_INCONSISTENT),
-    (Check.BURST, "r01_timer_monkeypatch", Verdict.TIMING_INCONSISTENT),
     (Check.IDLE, "r36_burning_peers", Verdict.PASSED),
     # Without the poison it is still wrong, but nobody could say why.
     (Check.POISON, "r28_unstored_output", Verdict.WRONG_RESULT),
 ]
-
-
-FORGED_TIMES = ["r01_timer_monkeypatch", "r02_native_timer_hook", "r06_early_start"]
 
 
 @pytest.mark.slow
@@ -251,25 +265,17 @@ FORGED_TIMES = ["r01_timer_monkeypatch", "r02_native_timer_hook", "r06_early_sta
     ("check", "name", "verdict"), SWITCHED_OFF, ids=[f"{check.name} {name}" for check, name, _ in SWITCHED_OFF]
 )
 def test_without_the_check_the_cheat_gets_through(tmp_path: Path, check: Check, name: str, verdict: Verdict) -> None:
-    report = judged_without(tmp_path, {check}, name, verdict)
+    report = judged_without(tmp_path, check, name, verdict)
     assert report.verdict is verdict, refused(report)
     assert report.environment["judge.without"] == check.value
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORGED_TIMES)
-def test_without_the_hosts_clock_a_forged_time_gets_through(tmp_path: Path, name: str) -> None:
-    report = judged_without(tmp_path, {Check.WINDOW, Check.BURST}, name, Verdict.PASSED)
-    assert report.verdict is Verdict.PASSED, refused(report)
-    assert {Check.WINDOW.value, Check.BURST.value} == set(report.environment["judge.without"].split(", "))
-
-
-def judged_without(tmp_path: Path, checks: set[Check], name: str, hoped: Verdict) -> EvaluationReport:
-    """What the judge says of a cheat with some checks switched off; luck that a busy machine spoils has three tries."""
+def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> EvaluationReport:
+    """What the judge says of a cheat with a check switched off; luck that a busy machine spoils has three tries."""
     if name not in JUDGED:
         pytest.skip("not for this processor")
     # The recorded call after the timed ones is compared too, and would tell of itself.
-    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset(checks), warm=False, audit=False)
+    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, audit=False)
     with Judge(settings) as judge:
         for _ in range(3):
             report = judge.evaluate(JUDGED[name].request())
@@ -287,8 +293,17 @@ def test_second_gang_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Pat
         report = judge.evaluate(request)
     assert report.verdict is Verdict.PASSED, refused(report)
     assert report.record is not None
-    assert [len(size.blocks) for size in report.record.sizes if size.gang == 1] == [12, 12]
-    assert [len(size.blocks) for size in report.record.sizes if size.gang == 2] in ([3, 3], [12, 12])
+    assert [(size.size, size.gang) for size in report.record.sizes] == [
+        ("tiny", 1),
+        ("base", 1),
+        ("tiny", 2),
+        ("base", 2),
+    ]
+    assert report.timing is not None
+    for found in report.timing.sizes:
+        blocks = [len(size.blocks) for size in report.record.sizes if size.size == found.size]
+        assert len(found.ratios) == sum(blocks)
+        assert min(blocks) > 1
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
 """Contents that differ in a few elements, fingerprints, poison, and where special calls lie."""
 
+import dataclasses
+from itertools import islice
+
 import torch
 
 from evaluator.arena.fingerprint import fingerprint
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
-from evaluator.host.measure.calls import Conduct
-from evaluator.host.measure.schedule import check_kinds, special_plan
+from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
+from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.contents import NearCall
 from problems.values import Call
@@ -85,10 +89,63 @@ def test_special_calls_lie_in_other_places_every_time_and_never_first():
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
     assert len({tuple(each) for each in kinds}) > 3
-    plans = [special_plan(blocks=12, of_blocks=12, block_calls=6, conduct=conduct()) for _ in range(40)]
+
+
+def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
+    """Where special calls lie in the first blocks of a series, and which."""
+    series = timed_calls(block_calls=block_calls, checks=8, conduct=conduct())
+    planned = enumerate(islice(series, blocks * block_calls))
+    return {place: call.special for place, call in planned if call.special is not None}
+
+
+def test_special_calls_lie_between_timed_ones_in_secret_places():
+    plans = [specials(blocks=12, block_calls=6) for _ in range(40)]
     assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
-    assert not any(place % 6 == 0 or not 0 <= place < 72 for plan in plans for place in plan)
+    assert not any(place % 6 == 0 for plan in plans for place in plan), "none comes before a block's first call"
     assert len({tuple(plan) for plan in plans}) == 40
-    part = special_plan(blocks=3, of_blocks=12, block_calls=6, conduct=conduct())
-    assert len(part) == 2
-    assert set(part.values()) == {CallKind.SKEWED, CallKind.NEAR}
+    assert len({place // 6 for place in plans[0]}) == 8, "no block has two"
+
+
+def test_blocks_of_one_call_have_special_calls_too():
+    assert len(specials(blocks=12, block_calls=1)) == 8
+
+
+def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
+    calls = list(islice(timed_calls(block_calls=6, checks=8, conduct=conduct()), 3 * 72))
+    parts = [calls[start : start + 72] for start in range(0, len(calls), 72)]
+    assert [sum(call.is_checked for call in part) for part in parts] == [8, 8, 8]
+    assert [sum(call.special is not None for call in part) for part in parts] == [8, 8, 8]
+    assert parts[0] != parts[1]
+
+
+def test_more_checks_than_calls_check_every_call():
+    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, conduct=conduct()), 24))
+
+
+def test_nothing_is_checked_or_special_between_timed_calls_where_that_is_switched_off():
+    off = dataclasses.replace(conduct(), settings=dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
+    planned = list(islice(timed_calls(block_calls=6, checks=8, conduct=off), 72))
+    assert not any(call.is_checked or call.special for call in planned)
+
+
+def a_legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float = 6.0) -> Legs:
+    return legs(reference_s, turn_s, candidate_s, budget_s=budget_s, settings=SETTINGS)
+
+
+def test_legs_are_as_long_as_reference_time_and_bounds_allow():
+    assert a_legs(0.002, 0.002, 0.002) == Legs(reference=10, candidate=20)
+    assert a_legs(10e-6, 0.001, 10e-6).reference == SETTINGS.max_leg_calls
+    assert a_legs(0.05, 0.05, 0.05) == Legs(reference=SETTINGS.min_leg_calls, candidate=2 * SETTINGS.min_leg_calls)
+
+
+def test_twelve_blocks_of_legs_fit_into_the_budget():
+    for call_s, overhead_s in ((100e-6, 2e-3), (1e-3, 10e-3), (5e-3, 1e-3)):
+        found = a_legs(call_s, call_s + overhead_s, call_s)
+        turn_s = call_s + overhead_s
+        assert 12 * turn_s * (2 * found.reference + found.candidate) <= 6.0 or found.reference == SETTINGS.min_leg_calls
+
+
+def test_a_slow_submission_gets_fewer_calls_and_never_none():
+    assert a_legs(1e-3, 1e-3, 0.05) == Legs(reference=20, candidate=5)
+    assert a_legs(1e-3, 1e-3, 10.0).candidate == 1
+    assert a_legs(1e-3, 1e-3, 0.0).candidate == 40, "and an immediate one no more than the reference"

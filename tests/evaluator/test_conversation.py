@@ -97,7 +97,7 @@ def test_a_command_reaches_every_rank_and_its_answer_is_matched_to_it(ranks, con
 
     for rank, end in enumerate(ranks.ends):
         assert Command.unpack(end.recv(4096)) == Command(kind=CommandKind.GO, call=3, delay_us=rank)
-        ranks.say(rank, ReportKind.DONE, call=3, claimed_ns=10 + rank, settled_ns=20)
+        ranks.say(rank, ReportKind.DONE, call=3, claimed_ns=10 + rank)
 
     answers = collect(conversation)
     assert answers.is_complete

@@ -14,6 +14,7 @@ from evaluator.host.machine import gpus
 from evaluator.judging.source_rules import check_source
 from problems import registry
 from tests.evaluator.cheat_corpus import programs
+from tests.evaluator.forged_times import are_claims_short, gain
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
 RIGHT = (
@@ -122,7 +123,7 @@ class TestOnGpus:
         assert all("libcuda" in (rank.stack or "") for rank in report.ranks[:1])
 
     @pytest.mark.parametrize("slug", ["distributed_sample_sort", "sam3_allgather_iou_suppression"])
-    def test_contents_of_varying_length_stay_right_where_calls_follow_one_another(self, judge, slug):
+    def test_contents_of_varying_length_stay_right_in_every_call(self, judge, slug):
         source = SourceFile(path="solution.py", text=registry.reference_source(slug))
         report = judge.evaluate(
             EvaluationRequest(
@@ -137,13 +138,18 @@ class TestOnGpus:
             )
         )
         assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
-        assert any(burst.calls == 1 for burst in report.record.sizes[0].bursts)
+        record = report.record.sizes[0]
+        assert sum(call.is_checked for call in record.calls) > len(record.blocks) > 0
 
     @pytest.mark.parametrize("name", GPU_CHEATS)
     def test_a_cheat_that_needs_a_gpu_is_caught_and_its_twin_passes(self, judge, name):
         program = programs()[name]
         report = judge.evaluate(program.request(profile=PROFILE))
         assert report.verdict in program.accepted, (report.message, report.findings, report.ranks)
+        if program.forges_time:
+            assert are_claims_short(report)
+            assert gain(report) is None
+            assert report.timing.score < 0.5, "it sleeps in every call"
 
     def test_the_node_is_clean_once_the_judge_has_closed(self, judge, memory_before):
         judge.close()

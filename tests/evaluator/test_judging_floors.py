@@ -7,6 +7,7 @@ from evaluator.judging.floors import Bound, floor
 from problems.schema import Cost
 
 H200 = profiles.get("h200x8").peaks
+CACHED = 2 * H200.l2_bytes
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ H200 = profiles.get("h200x8").peaks
     [
         (Cost(flops={"matmul": 989.5e9}, memory_bytes=0, wire_bytes=0, reference_wire_bytes=0), Bound.ARITHMETIC, 1000),
         (Cost(flops={"fp32": 67e9}, memory_bytes=0, wire_bytes=0, reference_wire_bytes=0), Bound.ARITHMETIC, 1000),
-        (Cost(flops={}, memory_bytes=4.8e9, wire_bytes=0, reference_wire_bytes=0), Bound.MEMORY, 1000),
+        (Cost(flops={}, memory_bytes=CACHED + 4.8e9, wire_bytes=0, reference_wire_bytes=0), Bound.MEMORY, 1000),
         (Cost(flops={}, memory_bytes=4.8e9, wire_bytes=450e7, reference_wire_bytes=450e7), Bound.WIRE, 10_000),
     ],
 )
@@ -24,12 +25,19 @@ def test_the_slowest_ceiling_is_the_floor(cost, bound, us):
 
 
 def test_the_sum_is_the_time_without_overlap():
-    cost = Cost(flops={"matmul": 989.5e9}, memory_bytes=4.8e9, wire_bytes=450e6, reference_wire_bytes=450e6)
+    memory = CACHED + 4.8e9
+    cost = Cost(flops={"matmul": 989.5e9}, memory_bytes=memory, wire_bytes=450e6, reference_wire_bytes=450e6)
     assert floor(cost, H200).sum_us == pytest.approx(3000)
 
 
+def test_what_the_cache_holds_before_and_after_a_call_need_not_cross_to_memory():
+    cost = Cost(flops={}, memory_bytes=CACHED, wire_bytes=45e6, reference_wire_bytes=45e6)
+    found = floor(cost, H200)
+    assert (found.bound, found.us, found.terms_us[Bound.MEMORY]) == (Bound.WIRE, pytest.approx(100), 0.0)
+
+
 def test_a_call_shorter_than_an_empty_collective_is_bound_by_latency():
-    cost = Cost(flops={}, memory_bytes=4.8e6, wire_bytes=0, reference_wire_bytes=0)
+    cost = Cost(flops={}, memory_bytes=CACHED + 4.8e6, wire_bytes=0, reference_wire_bytes=0)
     found = floor(cost, H200, latency_us=12.0)
     assert (found.bound, found.us) == (Bound.LATENCY, pytest.approx(1.0))
 

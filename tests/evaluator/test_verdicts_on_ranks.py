@@ -157,12 +157,12 @@ def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     assert report.verdict is Verdict.PASSED, report.message
     timing = report.timing
     assert timing is not None
-    assert len(timing.blocks) == 12
+    assert report.record is not None
+    assert len(timing.blocks) == len(report.record.sizes[0].blocks) > 2
     assert timing.low <= timing.score <= timing.high
     assert len(timing.sizes[0].rank_medians_us) == 2
     assert [stage.stage for stage in report.stages][-1] is Stage.COMPARING
     assert recompute(EvaluationReport.from_json(report.to_json())).agrees
-    assert report.record is not None
     kinds = {call.kind for call in report.record.sizes[0].calls}
     assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.AUDITED}
 

@@ -1,10 +1,13 @@
 """Row 1, timer monkeypatch on GPUs: every CUDA event tells a small share of the time that has gone by.
 
+Nobody is refused for it: no event takes part in a score.
+
 Problem: allreduce
 Mode: benchmark
 Sizes: base
 Needs: GPUs
-Accepted: TIMING_INCONSISTENT, BELOW_FLOOR
+Forges: time
+Accepted: PASSED
 """
 
 import torch

@@ -1,9 +1,12 @@
-"""Row 1, timer monkeypatch: rebinds the host clocks, and those that the stopwatch holds.
+"""Row 1, timer monkeypatch: rebinds the clocks of its process, and those that the shim holds.
+
+Nobody is refused for it: what a rank's own clock says counts for nothing, and the host's shows every call as it was.
 
 Problem: allreduce
 Mode: ranked
 Needs: CPU ranks
-Accepted: TIMING_INCONSISTENT
+Forges: time
+Accepted: PASSED
 """
 
 import gc
@@ -25,7 +28,7 @@ def _fake():
 for _name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
     setattr(time, _name, _fake)
 for _thing in gc.get_objects():
-    if type(_thing).__name__ == "Stopwatch":
+    if type(_thing).__name__ == "CpuRunner":
         _thing._now = _fake
 
 

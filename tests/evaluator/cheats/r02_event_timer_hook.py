@@ -1,10 +1,13 @@
 """Row 2, native timer hook on GPUs: the runtime's function for the time between two events jumps to code of ours.
 
+Nobody is refused for it: no event takes part in a score.
+
 Problem: allreduce
 Mode: benchmark
 Sizes: base
 Needs: GPUs, x86_64
-Accepted: TIMING_INCONSISTENT, BELOW_FLOOR
+Forges: time
+Accepted: PASSED
 """
 
 import ctypes

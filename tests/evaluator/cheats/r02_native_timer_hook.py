@@ -1,14 +1,18 @@
 """Row 2, native timer hook: overwrites the C library's clock_gettime with code that always gives the same time.
 
+Nobody is refused for it: the host's clock runs in another process. It waits by `select`, which takes how long, where
+`sleep` would ask the forged clock until when.
+
 Problem: allreduce
 Mode: ranked
 Needs: CPU ranks, x86_64
-Accepted: TIMING_INCONSISTENT
+Forges: time
+Accepted: PASSED
 """
 
 import ctypes
 import mmap
-import time
+import select
 
 import torch.distributed as dist
 
@@ -29,6 +33,6 @@ _patch()
 
 def solution(tensor):
     out = tensor.clone()
-    time.sleep(_SLOW_S)
+    select.select([], [], [], _SLOW_S)
     dist.all_reduce(out)
     return out

@@ -1,37 +1,36 @@
-"""Row 6, work outside the clock: computes while the shim reads the contents, and hands the answer over when called.
+"""Row 6, work before the clock: computes when a call is loaded, from the inputs that it has then.
+
+Those of the call that is loaded have not come yet: they come with the message that starts the clock.
 
 Problem: allreduce
-Mode: ranked
+Mode: check
 Needs: CPU ranks
-Accepted: TIMING_INCONSISTENT
+Accepted: STALE_OUTPUT, WRONG_RESULT
 """
 
 import sys
-import time
 
 import torch.distributed as dist
 
-_SLOW_S = 0.12  # varied 0.1 to 0.16
 _shim = sys.modules["evaluator.arena.rank.shim"]
-_read_call = _shim.read_call
+_load = _shim.Shim._load
 _ready = []
 
 
 def _work(tensor):
     out = tensor.clone()
-    time.sleep(_SLOW_S)
     dist.all_reduce(out)
     return out
 
 
-def _early(*arguments, **places):
-    slot = _read_call(*arguments, **places)
-    _ready.append(_work(*slot.arguments))
-    return slot
+def _early(self, command, descriptors):
+    _load(self, command, descriptors)
+    if self._slot is not None:
+        _ready.append(_work(*self._slot.arguments))
 
 
-_shim.read_call = _early
+_shim.Shim._load = _early
 
 
 def solution(tensor):
-    return _ready.pop(0)
+    return _ready.pop() if _ready else _work(tensor)

@@ -1,0 +1,40 @@
+"""Row 6, work outside the call: computes while the shim reads the inputs, and hands the answer over when called.
+
+Nobody is refused for it: the host's clock has run since the inputs were on their way, so nothing is gained.
+
+Problem: allreduce
+Mode: ranked
+Needs: CPU ranks
+Forges: time
+Accepted: PASSED
+"""
+
+import sys
+import time
+
+import torch.distributed as dist
+
+_SLOW_S = 0.12  # varied 0.1 to 0.16
+_shim = sys.modules["evaluator.arena.rank.shim"]
+_read_call = _shim.read_call
+_ready = []
+
+
+def _work(tensor):
+    out = tensor.clone()
+    time.sleep(_SLOW_S)
+    dist.all_reduce(out)
+    return out
+
+
+def _early(*arguments, **places):
+    slot = _read_call(*arguments, **places)
+    _ready.append(_work(*slot.arguments))
+    return slot
+
+
+_shim.read_call = _early
+
+
+def solution(tensor):
+    return _ready.pop() if _ready else _work(tensor)

@@ -1,0 +1,121 @@
+"""The time of a call is the host's: how long ranks may queue, when an answer counts, and what a forged one comes to."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from evaluator.contract import EvaluationReport, Mode, Verdict
+from evaluator.errors import EvaluatorError
+from evaluator.host import Judge
+from evaluator.host.clock.call_clock import CallTime, GateClock
+from evaluator.host.evaluation import Evaluation
+from evaluator.host.judge import never, no_progress
+from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.worker_group import WorkerGroup
+from tests.evaluator.judging_help import request_for, request_for_text
+
+# ---- how long ranks may queue work -------------------------------------------------------------------------------
+
+
+def taken(*, has_queued: bool) -> CallTime:
+    return CallTime(done_ns=(1,), has_queued=has_queued)
+
+
+def after(*calls: bool) -> HeadStart:
+    """A head start that has seen calls, of which each queued everything or did not."""
+    head = HeadStart()
+    for has_queued in calls:
+        head.note(taken(has_queued=has_queued))
+    return head
+
+
+def test_the_third_call_tells_whether_a_program_queues_all_its_work() -> None:
+    assert after(False, True, True).waits_for_queue
+    assert not after(True, True, False).waits_for_queue
+    assert after(False, False, True).seconds == LONGEST_S
+    assert after(True, True, False).seconds == WAITING_S
+
+
+def test_until_then_it_is_asked_to() -> None:
+    """The first call compiles and loads; what it could not queue says nothing of the next."""
+    for calls in ((False,), (False, False)):
+        head = after(*calls)
+        assert (head.waits_for_queue, head.is_fixed, head.seconds) == (True, False, LONGEST_S)
+
+
+@pytest.mark.parametrize("is_queuing", [True, False])
+def test_no_later_call_changes_it(*, is_queuing: bool) -> None:
+    """A program cannot choose call by call how it is timed."""
+    head = after(True, True, is_queuing)
+    for _ in range(5):
+        head.note(taken(has_queued=not is_queuing))
+    assert (head.waits_for_queue, head.is_fixed) == (is_queuing, True)
+
+
+def test_what_an_earlier_group_showed_is_kept() -> None:
+    head = HeadStart(waits_for_queue=True, is_fixed=True)
+    head.note(taken(has_queued=False))
+    assert head.waits_for_queue
+
+
+# ---- answers ------------------------------------------------------------------------------------------------------
+
+SLEEPS = (
+    "import time\n\nimport torch.distributed as dist\n\n\n\ndef solution(tensor):\n    out = tensor.clone()\n"
+    "    if dist.get_rank() == 1:\n        time.sleep(0.05)\n    dist.all_reduce(out)\n    return out\n"
+)
+
+
+def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
+    """One rank sleeps and all wait for it in the collective: none is done before, whatever its own clock says."""
+    report = judge.evaluate(request_for_text(SLEEPS))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.record is not None
+    for call in report.record.sizes[0].calls:
+        assert min(call.done_ns) >= 50_000_000
+        assert call.time_ns == max(call.done_ns)
+
+
+# ---- ends that devices never told ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gated(judge: Judge) -> Iterator[SlotPlan]:
+    """The judge's CPU ranks under the clock of GPUs: they answer to the host, and no device tells an end."""
+    plan = judge._plan  # noqa: SLF001 - the same sandbox, under another clock
+    with GateClock(spawner=judge._spawner, cores=sorted(os.sched_getaffinity(0))) as clock:  # noqa: SLF001
+        yield dataclasses.replace(plan, clock=clock)
+
+
+def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
+    """A right program, judged by `plan` with the judge's oracle ranks."""
+    private = {"builder": judge._builder, "work_dir": judge._work_dir}  # noqa: SLF001
+    evaluation = Evaluation(
+        request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
+    )
+    try:
+        evaluation.run(
+            take_oracle=judge._oracle.take,  # noqa: SLF001
+            take_gang=lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
+            settle=judge.wait_until_warm,
+        )
+        return evaluation.report(started_at="", finished_at="", canaries=(), driver_faults=None)
+    finally:
+        evaluation.close()
+
+
+def test_answers_to_the_host_whose_end_no_device_told_are_tampering(judge: Judge, gated: SlotPlan) -> None:
+    report = judged(judge, gated, mode=Mode.CHECK)
+    assert report.verdict is Verdict.TAMPERED, report.message
+    assert "rank 0 answered call 1, whose end its device has never told" in report.message
+    # The gatekeeper stands ready for the next one.
+    assert judged(judge, gated, mode=Mode.CHECK).verdict is Verdict.TAMPERED
+
+
+def test_calls_of_nothing_whose_end_nobody_told_are_our_failure(judge: Judge, gated: SlotPlan) -> None:
+    """There is no submission in the ranks yet: it cannot be to blame."""
+    with pytest.raises(EvaluatorError, match="sandbox ranks without a submission: no end of the call"):
+        judged(judge, gated, mode=Mode.BENCHMARK)

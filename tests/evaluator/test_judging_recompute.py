@@ -1,0 +1,78 @@
+"""Anyone can compute a report's score, interval and verdict again from its own calls."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evaluator import cli
+from evaluator.contract import EvaluationReport, Record, Verdict
+from evaluator.judging.recompute import recompute
+from tests.evaluator.timed_records import RULES, report_of, series
+
+BASELINES = Path(__file__).parents[2] / "problems" / "baselines"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [(series(),), (series(), series(reference_us=(200.0,) * 3, gang=2, seed=3)), (series(floor_us=150.0),)],
+    ids=["one gang", "two gangs", "below its floor"],
+)
+def test_a_report_agrees_with_its_own_record_after_json(records):
+    report = EvaluationReport.from_json(report_of(*records).to_json())
+    found = recompute(report)
+    assert found.agrees, found.differences
+    assert found.verdict is report.verdict
+
+
+def test_a_changed_report_no_longer_agrees():
+    honest = report_of(series())
+    timed = honest.timing
+    better = msgspec.structs.replace(timed, high=9.0, score=9.0)
+    assert any("score" in text for text in recompute(msgspec.structs.replace(honest, timing=better)).differences)
+    other = msgspec.structs.replace(timed, rule=1)
+    assert any("rule" in text for text in recompute(msgspec.structs.replace(honest, timing=other)).differences)
+    (size,) = timed.sizes
+    silent = msgspec.structs.replace(timed, sizes=(msgspec.structs.replace(size, low=None),))
+    assert recompute(msgspec.structs.replace(honest, timing=silent)).differences == (
+        f"size tiny: low: the report says nothing, its calls give {size.low:.6g}",
+    )
+
+
+def test_a_record_that_does_not_bear_its_report_out_is_named():
+    honest = report_of(series())
+    lenient = msgspec.structs.replace(honest, record=Record(rules=RULES, sizes=(series(busy_ms=400.0),)))
+    assert any(Verdict.TIMING_INCONSISTENT in text for text in recompute(lenient).differences)
+    without = msgspec.structs.replace(honest, record=None)
+    assert recompute(without).differences == ("the report has no record of its calls",)
+    whole = series()
+    torn = msgspec.structs.replace(whole, calls=whole.calls[:-1])
+    found = recompute(msgspec.structs.replace(honest, record=Record(rules=RULES, sizes=(torn,))))
+    assert "incomplete" in found.differences[0]
+
+
+def test_the_command_says_of_an_earlier_report_that_it_cannot(tmp_path, capsys):
+    stored = json.loads((BASELINES / "full_stack_h200x2-nomc_2026-11-21.json").read_text())
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(stored["submission"]["evaluation"]["report"]))
+    assert cli.main(["recompute", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "earlier rule" in shown
+    assert "agrees" not in shown
+
+
+def test_the_command_says_whether_a_report_agrees(tmp_path, capsys):
+    honest = report_of(series())
+    raised = msgspec.structs.replace(honest.timing, high=9.0, score=9.0)
+    for text, status, words in (
+        (honest.to_json(), 0, "ranked by"),
+        (msgspec.structs.replace(honest, timing=raised).to_json(), 1, "DIFFERS  score"),
+        ("{}", 2, "no report of this judge"),
+    ):
+        path = tmp_path / "report.json"
+        path.write_text(text)
+        assert cli.main(["recompute", str(path)]) == status
+        shown = capsys.readouterr()
+        assert words in shown.out + shown.err
+    assert cli.main(["recompute", str(tmp_path / "none.json")]) == 2
