@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
-from .results import Evaluation, Finding, OutputCheck, RankState, Report
+from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming
+
+_HOSTS_CLOCK = 2
+"""From this rule on the judge's clock takes the times; before, the ranks' own did."""
 
 MOST_CHARACTERS = 12_000
 """A compiler can say more than a model can use; what lies in the middle of a longer text is left out."""
@@ -116,11 +119,24 @@ def _rank(rank: RankState) -> Iterator[str]:
 def _times(report: Report) -> Iterator[str]:
     if report.timing is None:
         return
-    yield "\nMedian time of a call, the slowest rank counting:"
+    by_earlier_rule = report.timing.rule < _HOSTS_CLOCK
+    about = ", by the ranks' own clocks: not to be compared with times of today" if by_earlier_rule else ""
+    yield f"\nMedian time of a call, the slowest rank counting{about}:"
     for size in report.timing.sizes:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us
-        yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us{floor}"
+        speedup = f", speedup {size.score:.3f} ({size.low:.3f} to {size.high:.3f})" if size.score is not None else ""
+        yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us{speedup}{floor}"
+        yield from _beside_times(size)
+
+
+def _beside_times(size: SizeTiming) -> Iterator[str]:
+    """What was taken off, and what the published harness would have measured."""
+    if size.candidate_empty_us is not None and size.empty_us is not None:
+        yield f"  less {size.candidate_empty_us:.1f} and {size.empty_us:.1f} us that an empty call takes"
+    if size.looped_us is not None and size.baseline_looped_us is not None:
+        looped = f"submission {size.looped_us:.1f} us, reference {size.baseline_looped_us:.1f} us"
+        yield f"  back to back on unchanging inputs: {looped}; ranks nothing"
 
 
 def _indented(text: str) -> str:

@@ -117,21 +117,35 @@ class TimeSummary(Result, frozen=True, kw_only=True):
 
 
 class SizeTiming(Result, frozen=True, kw_only=True):
-    """Submission (`candidate`) and reference (`baseline`) side by side at one size."""
+    """Submission (`candidate`) and reference (`baseline`) side by side at one size, by the judge's clock.
+
+    Times are less what an empty call takes: `candidate_empty_us` and `empty_us`. A program that forges what surrounds
+    a call could gain `forgeable_us` at most. `looped_us` and `baseline_looped_us` are calls back to back on unchanging
+    inputs, as the published harness times them; they rank nothing. What was timed by rule 1 has none of these.
+    """
 
     size: str
     candidate: TimeSummary
     baseline: TimeSummary
     ratios: tuple[float, ...] = ()
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
     floor_us: float | None = None
+    empty_us: float | None = None
+    candidate_empty_us: float | None = None
+    forgeable_us: float | None = None
+    looped_us: float | None = None
+    baseline_looped_us: float | None = None
 
 
 class Timing(Result, frozen=True, kw_only=True):
-    """The speedup over the reference with its interval."""
+    """The speedup over the reference with its interval; scores of different rules do not compare."""
 
     score: float
     low: float
     high: float
+    rule: int = 1
     sizes: tuple[SizeTiming, ...] = ()
 
 
@@ -157,6 +171,14 @@ class BuildResult(Result, frozen=True, kw_only=True):
     log: str = ""
 
 
+class Sighting(Result, frozen=True, kw_only=True):
+    """A hardware path that a submission uses, and what shows it."""
+
+    primitive: str
+    witness: str
+    detail: str
+
+
 class Report(Result, frozen=True, kw_only=True):
     """The judge's record of an evaluation."""
 
@@ -171,7 +193,7 @@ class Report(Result, frozen=True, kw_only=True):
     timing: Timing | None = None
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[str, ...] = ()
+    primitives: tuple[Sighting, ...] = ()
     environment: dict[str, str] = {}
 
 
@@ -214,6 +236,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     score: float | None
     score_low: float | None
     score_high: float | None
+    score_rule: int | None = None
     queued_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -307,6 +330,7 @@ class Figures(Result, frozen=True, kw_only=True):
     correct_at_k: Estimate | None
     fast: tuple[SpeedEstimate, ...]
     geomean_speedup: float | None
+    score_rule: int | None = None
     verdicts: dict[str, int]
     cost_usd: float | None = None
     tokens: int | None = None
@@ -374,6 +398,7 @@ class Attempt(Result, frozen=True, kw_only=True):
     score: float | None
     score_low: float | None
     score_high: float | None
+    score_rule: int | None = None
     submission_id: str | None
     evaluation_id: str | None
 

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from evaluator.contract import Backend, Primitive, SandboxLevel, SlotState
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
-from portal.api.fields import AddressField, values_of
+from portal.api.fields import SCORE_RULE_HELP, AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from problems import registry
 from problems.schema import ArgumentKind, Placement, Problem, Scope, SizeName
@@ -180,7 +180,7 @@ class BoardRowOutput(serializers.Serializer[Any]):
     place = serializers.IntegerField(allow_null=True, help_text="Null on practice boards.")
     author = serializers.CharField()
     backend = serializers.ChoiceField(choices=values_of(Backend))
-    score = serializers.FloatField(help_text="Median speedup over the reference.")
+    score = serializers.FloatField(help_text="Speedup over the reference.")
     low = serializers.FloatField(help_text="Lower end of its interval, by which the board is ordered.")
     high = serializers.FloatField()
     overlaps_above = serializers.BooleanField(help_text="Whether it cannot be told from the entry above.")
@@ -193,6 +193,21 @@ class BoardRowOutput(serializers.Serializer[Any]):
     )
 
 
+class EarlierEntryOutput(serializers.Serializer[Any]):
+    """An entry whose score came about by an earlier rule: it has no place and compares with none of today's."""
+
+    author = serializers.CharField()
+    backend = serializers.ChoiceField(choices=values_of(Backend))
+    score = serializers.FloatField()
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    score_rule = serializers.IntegerField(source="rule", help_text=SCORE_RULE_HELP)
+    submitted_at = serializers.DateTimeField()
+    judged_at = serializers.DateTimeField()
+    submission_id = serializers.UUIDField()
+    is_source_public = serializers.BooleanField()
+
+
 class BoardOutput(serializers.Serializer[Any]):
     """A part of a problem's board on a profile."""
 
@@ -202,10 +217,15 @@ class BoardOutput(serializers.Serializer[Any]):
     backend = serializers.CharField(allow_null=True)
     primitive = serializers.CharField(allow_null=True)
     is_ranked_by_speed = serializers.BooleanField()
+    score_rule = serializers.IntegerField(help_text="The rule that every score of `entries` came by.")
     total = serializers.IntegerField(help_text="Entries on the whole board, all backends and primitives together.")
     next = serializers.URLField(allow_null=True, help_text="The next part.")
     previous = serializers.URLField(allow_null=True, help_text="The part before.")
     entries = BoardRowOutput(many=True)
+    earlier = EarlierEntryOutput(
+        many=True,
+        help_text="Entries that earlier rules scored, the last judged first, at most 50; in no order by speed.",
+    )
 
 
 class SlotOutput(serializers.Serializer[Any]):

@@ -24,7 +24,7 @@ from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import NodeView, node_views, online_slots
-from portal.ranking.queries import BoardKey, board_page, boards_of
+from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
 from problems import registry
@@ -87,10 +87,12 @@ class Leaderboard(Endpoint):
             "backend": key.backend,
             "primitive": key.primitive,
             "is_ranked_by_speed": profile.is_ranked_by_speed,
+            "score_rule": key.rule,
             "total": boards_of(problem.slug).get(profile.name, 0),
             "next": _part(request, after=page.after),
             "previous": _part(request, before=page.before),
             "entries": page.rows,
+            "earlier": earlier_entries(key),
         }
 
 

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from evaluator.contract import Verdict
 
 URI = {"type": "string", "format": "uri"}
+SCORE_RULE_HELP = "By which rule the score came about; scores of different rules do not compare."
 
 
 def values_of(members: Iterable[StrEnum]) -> list[str]:

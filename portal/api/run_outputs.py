@@ -8,7 +8,7 @@ from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode
 from portal.accounts.models import Invitation, InvitationState, Organisation, Role
-from portal.api.fields import URI, AddressField, CountField, PageField, VerdictField, values_of
+from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CountField, PageField, VerdictField, values_of
 from portal.runs.models import (
     Attempt,
     AttemptState,
@@ -80,6 +80,10 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     supported_correct_at_1 = EstimateOutput(help_text="Over the supported problems only.")
     fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p.")
     geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
+    score_rule = serializers.IntegerField(
+        help_text="The rule that the speedups came by: the earliest of all, until every score is by a later one."
+    )
+    other_scores = serializers.IntegerField(help_text="Scores by other rules, which the speedups leave out.")
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
     primitives = serializers.DictField(
         child=serializers.IntegerField(), help_text="On how many of the solved problems a correct sample uses each."
@@ -145,6 +149,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     score = serializers.FloatField(allow_null=True)
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
+    score_rule = serializers.SerializerMethodField(help_text=SCORE_RULE_HELP)
     submission = serializers.SerializerMethodField(help_text="Null where the text alone decided.")
     submission_id = serializers.UUIDField(allow_null=True)
     evaluation_id = serializers.UUIDField(allow_null=True)
@@ -155,6 +160,10 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     has_trajectory = serializers.BooleanField()
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    def get_score_rule(self, attempt: Attempt) -> int | None:
+        """As its evaluation has it."""
+        return attempt.evaluation.score_rule if attempt.evaluation is not None else None
 
     @extend_schema_field({**URI, "type": ["string", "null"]})
     def get_submission(self, attempt: Attempt) -> str | None:

@@ -190,7 +190,7 @@ class Attempts(_Runs):
         wanted = self.query()
         run = queries.get_run(viewer(request), run_id)
         narrowed = {name: wanted[name] for name in ("problem", "verdict", "state", "sample") if name in wanted}
-        return run.attempts.filter(**narrowed)
+        return run.attempts.filter(**narrowed).select_related("evaluation")
 
     @operation(
         "addAttempt",

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage
-from portal.api.fields import URI, AddressField, VerdictField, values_of
+from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
 
@@ -23,9 +23,10 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     state = serializers.ChoiceField(choices=values_of(State))
     verdict = VerdictField(help_text="Null until it has ended.")
     message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")
-    score = serializers.FloatField(allow_null=True, help_text="Median speedup over the reference.")
+    score = serializers.FloatField(allow_null=True, help_text="Speedup over the reference.")
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
+    score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
     queued_at = serializers.DateTimeField()

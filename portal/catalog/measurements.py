@@ -1,13 +1,14 @@
 """Measurements that ship with the problems: baselines and ceilings per profile, and the public references' times apart.
 
 `problems/baselines/<profile>.json` is what `python -m evaluator baseline` writes. A file `public_references_*.json`
-beside it holds times of somebody else's references on somebody else's inputs; it is never a baseline.
+beside it holds times of somebody else's references on somebody else's inputs; it is never a baseline. A file
+`published_against_ours_*.json` holds how fast those ran beside ours, on our inputs.
 """
 
 from functools import cache
 from pathlib import Path
 
-from evaluator.contract import Baseline, BaselineTable, Message
+from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Message
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, stored
 from problems import registry
@@ -34,6 +35,35 @@ class PublicReferences(Message, frozen=True, kw_only=True):
     left_out: dict[str, str]
     ceilings: MeasuredCeilings
     median_us: dict[str, float]
+
+
+class Ratio(Message, frozen=True, kw_only=True):
+    """Our reference's time over another program's, with its interval."""
+
+    score: float
+    low: float
+    high: float
+
+
+class PublishedAgainstOurs(Message, frozen=True, kw_only=True):
+    """The published references beside ours, by slug; `score_rule` says how they were timed."""
+
+    what: str
+    profile: str
+    measured_at: str
+    score_rule: int
+    environment: dict[str, str]
+    caveat: str
+    left_out: dict[str, str]
+    ratios: dict[str, Ratio]
+
+
+@cache
+def published_against_ours(*, folder: Path = FOLDER) -> PublishedAgainstOurs | None:
+    """The newest comparison of published references with ours; None where there is none."""
+    files = folder.glob("published_against_ours_*.json")
+    tables = [PublishedAgainstOurs.from_json(path.read_bytes()) for path in files]
+    return max(tables, key=lambda table: table.measured_at, default=None)
 
 
 @cache
@@ -71,7 +101,12 @@ def ceilings(profile: str) -> Ceilings | None:
 
 
 def best_measured_profile(names: list[str], *, folder: Path = FOLDER) -> str:
-    """The last of `names` with measured times, our baselines counting more than public references; else the last."""
-    ours = [name for name in names if baselines(name, folder=folder) is not None]
+    """The last of `names` with measured times; else the last.
+
+    Our baselines count more than public references, and those by the present rule more than earlier ones.
+    """
+    tables = {name: baselines(name, folder=folder) for name in names}
+    ours = [name for name, table in tables.items() if table is not None]
+    present = [name for name, table in tables.items() if table is not None and table.rule == SCORE_RULE]
     public = [name for name in names if public_references(name, folder=folder) is not None]
-    return (ours or public or names)[-1]
+    return (present or ours or public or names)[-1]

@@ -10,6 +10,7 @@ from typing import Protocol
 import plotly.graph_objects as go
 from django.urls import reverse
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Peaks, Profile
@@ -201,7 +202,8 @@ def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
         source = "side by side with the best entry"
     elif baseline is not None and table is not None:
         reference_us, is_primed = baseline.median_us, baseline.is_primed
-        source = f"baseline of {table.measured_at[:10]}" + (", contents met before" if is_primed else "")
+        rule = "" if table.rule == SCORE_RULE else ", by the earlier rule"
+        source = f"baseline of {table.measured_at[:10]}{rule}" + (", contents met before" if is_primed else "")
     else:
         reference_us, source = None, ""
     return Point(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from evaluator.contract import SizeTiming, Timing
-from evaluator.judging.statistics import interval
+from evaluator.judging.statistics import Interval, median_interval
 
 
 class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ def size_times(timing: Timing) -> tuple[SizeTime, ...]:
 
 
 def _size_time(size: SizeTiming) -> SizeTime:
-    found = interval(size.ratios)
+    found = _interval(size)
     return SizeTime(
         size=size.size,
         time_us=size.candidate.median_us,
@@ -42,6 +42,13 @@ def _size_time(size: SizeTiming) -> SizeTime:
         low=found.low,
         high=found.high,
     )
+
+
+def _interval(size: SizeTiming) -> Interval:
+    """As the report has it; reports of the first rule leave it to the blocks."""
+    if size.score is None or size.low is None or size.high is None:
+        return median_interval(size.ratios)
+    return Interval(score=size.score, low=size.low, high=size.high)
 
 
 def to_stored(times: Iterable[SizeTime]) -> list[Any]:

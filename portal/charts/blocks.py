@@ -5,6 +5,9 @@ import plotly.graph_objects as go
 from evaluator.contract import Timing
 from portal.charts.figures import base_layout
 
+MOST_TICKS = 13
+"""More numbers of blocks than these run into each other."""
+
 
 def _level(count: int, value: float, *, name: str, dash: str) -> go.Scatter:
     return go.Scatter(
@@ -47,11 +50,11 @@ def block_ratios(timing: Timing) -> go.Figure:
     figure = go.Figure(
         data=[
             band,
-            _level(count, timing.score, name="score (median)", dash="solid"),
+            _level(count, timing.score, name="score", dash="solid"),
             _level(count, 1.0, name="reference", dash="dot"),
             points,
         ],
         layout=base_layout(x_title="Block", y_title="Speedup over the reference"),
     )
-    figure.update_xaxes(range=[0.5, count + 0.5], dtick=1)
+    figure.update_xaxes(range=[0.5, count + 0.5], tick0=1, dtick=-(-count // MOST_TICKS))
     return figure

@@ -1,13 +1,14 @@
 """How the times of an evaluation spread: every timed call of submission and reference, and what they come to."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from evaluator.contract import Record, SizeTiming, TimeSummary
+from evaluator.judging.timing import NetSeries
 from portal.charts.figures import base_layout
 
 MOST_CALLS = 480
@@ -24,27 +25,28 @@ class Series:
     reference: tuple[float, ...] = ()
 
 
-def timed_calls(record: Record | None) -> dict[str, list[Series]]:
-    """The timed calls of a record by size, a series for each gang of ranks; empty where the report holds none."""
-    found: dict[str, list[Series]] = {}
+def timed_calls(record: Record | None) -> dict[str, Series]:
+    """The net times of a record's timed calls by size, gang after gang; empty where the report holds none."""
+    found: dict[str, list[NetSeries]] = {}
     for size in record.sizes if record else ():
-        calls = {call.number: call for call in size.calls}
-        ours = [calls[number].longest_ns for block in size.blocks for number in block if number in calls]
-        theirs = [call.longest_ns for block in size.reference for call in block]
-        if ours:
-            series = Series(submission=_thinned(ours), reference=_thinned(theirs))
-            found.setdefault(size.size, []).append(series)
-    return found
+        if record and size.blocks:
+            found.setdefault(size.size, []).append(NetSeries(size, record.rules))
+    # A record that lacks calls is no reason to show nothing else.
+    with contextlib.suppress(ValueError):
+        return {size: _series(gangs) for size, gangs in found.items()}
+    return {}
 
 
-def _counted(series: Sequence[Series], size: SizeTiming) -> Series:
-    """The series that the timing is of: the slower gang's counts, and the report does not say which that was."""
-    return min(series, key=lambda each: abs(median(each.submission) - size.candidate.median_us), default=Series())
+def _series(gangs: Sequence[NetSeries]) -> Series:
+    return Series(
+        submission=_thinned([time for net in gangs for block in net.candidate for time in block]),
+        reference=_thinned([time for net in gangs for block in net.reference for time in block]),
+    )
 
 
-def _thinned(times_ns: Sequence[int]) -> tuple[float, ...]:
-    every = max(1, -(-len(times_ns) // MOST_CALLS))
-    return tuple(round(time / 1e3, 2) for time in times_ns[::every])
+def _thinned(times_us: Sequence[float]) -> tuple[float, ...]:
+    every = max(1, -(-len(times_us) // MOST_CALLS))
+    return tuple(round(time, 2) for time in times_us[::every])
 
 
 class _Row(NamedTuple):
@@ -56,16 +58,15 @@ class _Row(NamedTuple):
     calls: tuple[float, ...]
 
 
-def times_spread(size: SizeTiming, calls: Sequence[Series]) -> go.Figure:
+def times_spread(size: SizeTiming, calls: Series) -> go.Figure:
     """Every timed call at one size, the median with 10 % and 90 %, and the submission's median on every rank.
 
     Args:
         size: what was measured.
-        calls: the size's series, as of `timed_calls`; without any its summaries stand alone.
+        calls: the size's, as of `timed_calls`; without any its summaries stand alone.
     """
-    held = _counted(calls, size)
-    ours = _Row("submission", 0, size.candidate, held.submission)
-    theirs = _Row("reference", 1, size.baseline, held.reference)
+    ours = _Row("submission", 0, size.candidate, calls.submission)
+    theirs = _Row("reference", 1, size.baseline, calls.reference)
     figure = go.Figure(
         data=[
             *_points(theirs, tone="text-faint"),

@@ -11,7 +11,7 @@ from evaluator.hardware import profiles
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
 from portal.catalog.highlighting import highlight_lines
-from portal.catalog.measurements import best_measured_profile, public_references
+from portal.catalog.measurements import best_measured_profile, public_references, published_against_ours
 from portal.catalog.queries import get_problem, switch
 from portal.charts.figures import figure_data
 from portal.ranking import queries as ranking
@@ -56,6 +56,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "switch": switch(slug),
         "statement": registry.statement(slug),
         "revision": registry.revision(slug),
+        **_published(slug),
         "reference": list(highlight_lines(registry.reference_source(slug), language="python")),
         "diagrams": [diagram(hop) for hop in problem.hops],
         "sizes": _sizes(problem),
@@ -66,6 +67,22 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)
+
+
+def _published(slug: str) -> dict[str, Any]:
+    """How fast the published reference of the same problem ran beside ours; empty where nobody measured it."""
+    table = published_against_ours()
+    ratio = table.ratios.get(slug) if table is not None else None
+    if table is None or ratio is None:
+        return {}
+    return {
+        "published": table,
+        "published_ratio": ratio,
+        "published_range": (
+            min(each.score for each in table.ratios.values()),
+            max(each.score for each in table.ratios.values()),
+        ),
+    }
 
 
 def _roofline(

@@ -21,10 +21,11 @@ _RUNS_AT_ONCE = 20
 """Runs whose figures are worked out together: as many as their attempts fit into memory."""
 
 _SCORE = (
-    column("score", Kind.NUMBER, "median speedup over the reference, measured side by side"),
-    column("score_low", Kind.NUMBER, "lower end of its interval (about 96 %)"),
+    column("score", Kind.NUMBER, "speedup over the reference, measured side by side"),
+    column("score_low", Kind.NUMBER, "lower end of its interval (95 %; by rule 1 about 96 %)"),
     column("score_high", Kind.NUMBER, "upper end of its interval"),
 )
+_RULE = "by which rule the score came about; scores of different rules do not compare"
 _ATTEMPT_COLUMNS = (
     column("run", Kind.TEXT, "id of the run", identifier("run_id")),
     column("key", Kind.TEXT, "the attempt's key in its run"),
@@ -35,6 +36,12 @@ _ATTEMPT_COLUMNS = (
     column("state", Kind.TEXT, "pending or ended"),
     column("verdict", Kind.TEXT, "one-word outcome", lambda attempt: attempt.verdict or None),
     *_SCORE,
+    column(
+        "score_rule",
+        Kind.INTEGER,
+        _RULE,
+        lambda attempt: attempt.evaluation.score_rule if attempt.evaluation is not None else None,
+    ),
     column("message", Kind.TEXT, "the outcome in a sentence"),
     column("tokens_in", Kind.INTEGER, "as declared"),
     column("tokens_out", Kind.INTEGER, "as declared"),
@@ -56,7 +63,7 @@ def attempts_of(run: Run) -> Table:
         name=f"run-{run.pk}",
         meaning="The attempts of one run with their results.",
         columns=_ATTEMPT_COLUMNS,
-        entries=lambda: _in_chunks(run.attempts.order_by("problem", "sample", "step")),
+        entries=lambda: _in_chunks(run.attempts.select_related("evaluation").order_by("problem", "sample", "step")),
     )
 
 
@@ -69,7 +76,7 @@ def _public_runs() -> QuerySet[Run]:
 
 
 def _attempts() -> Iterator[Attempt]:
-    chosen = Attempt.objects.filter(run__in=_public_runs())
+    chosen = Attempt.objects.filter(run__in=_public_runs()).select_related("evaluation")
     return _in_chunks(chosen.order_by("run", "problem", "sample", "step"))
 
 
@@ -96,7 +103,9 @@ def _runs() -> Iterator[_RunEntry]:
 
 def _leaderboards() -> Iterator[Standing]:
     chosen = Standing.objects.filter(author__is_active=True).select_related("author", "evaluation__submission")
-    return _in_chunks(chosen.order_by("problem", "profile", "backend", "-score_low", "submitted_at", "id"))
+    return _in_chunks(
+        chosen.order_by("problem", "profile", "backend", "-score_rule", "-score_low", "submitted_at", "id")
+    )
 
 
 def _evaluations() -> Iterator[Evaluation]:
@@ -136,7 +145,7 @@ TABLES = {
     for table in (
         Table(
             name="leaderboards",
-            meaning="People's standings: their best accepted evaluation per problem, revision, profile, backend.",
+            meaning="People's standings: their best accepted evaluation per problem, revision, profile, backend, rule.",
             columns=(
                 column("problem", Kind.TEXT, "slug of the problem"),
                 column("problem_revision", Kind.TEXT, "hash of what decides its judging"),
@@ -144,6 +153,7 @@ TABLES = {
                 column("backend", Kind.TEXT, "what it is written in"),
                 column("author", Kind.TEXT, "public name", "author.username"),
                 *_SCORE,
+                column("score_rule", Kind.INTEGER, _RULE),
                 column("submitted_at", Kind.MOMENT, "when it was submitted"),
                 column("submission", Kind.TEXT, "id of the submission", identifier("evaluation.submission_id")),
                 column("evaluation", Kind.TEXT, "id of the evaluation", identifier("evaluation_id")),
@@ -194,6 +204,7 @@ TABLES = {
                     "over solved problems, best sample each",
                     "figures.geomean_speedup",
                 ),
+                column("score_rule", Kind.INTEGER, f"of its speedups: {_RULE}", "figures.score_rule"),
                 column("cost_usd", Kind.NUMBER, "sum over attempts, or as declared for the run", "figures.cost_usd"),
                 column("tokens", Kind.INTEGER, "sum over attempts", "figures.tokens"),
             ),
@@ -220,6 +231,7 @@ TABLES = {
                 column("mode", Kind.TEXT, "check, benchmark or ranked"),
                 column("verdict", Kind.TEXT, "one-word outcome"),
                 *_SCORE,
+                column("score_rule", Kind.INTEGER, _RULE),
                 column("message", Kind.TEXT, "the outcome in a sentence"),
                 column(
                     "source_digest",

@@ -30,7 +30,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     context = {
         "profile": profile,
         "total": total,
-        "models": model_board(model_profile.name)[:HEAD_ROWS] if runs else [],
+        "models": [row for row in model_board(model_profile.name) if row.figures.is_ranked][:HEAD_ROWS] if runs else [],
         "model_profile": model_profile,
         "run_count": runs.get(model_profile.name, 0),
         "published": published.RESULTS[:HEAD_ROWS],

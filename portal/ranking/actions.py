@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, F, Max
 
-from evaluator.contract import EvaluationReport
+from evaluator.contract import SCORE_RULE, EvaluationReport
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import size_times, to_stored
@@ -28,7 +28,7 @@ def update_standing(evaluation: Evaluation) -> bool:
     """
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
         return False
-    if evaluation.score is None or evaluation.score_low is None or evaluation.score_high is None:
+    if None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
         return False
     if evaluation.submission.is_attempt:
         return False  # it belongs to a model's run, never to a person's board
@@ -51,6 +51,7 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
         "problem_revision": evaluation.problem_revision,
         "profile": evaluation.profile,
         "backend": submission.backend,
+        "score_rule": evaluation.score_rule,
     }
     low: float = evaluation.score_low  # type: ignore[assignment]  # the caller has looked
     values = {
@@ -88,6 +89,7 @@ def _renew_sizes(standing: Standing) -> None:
             problem_revision=standing.problem_revision,
             profile=standing.profile,
             backend=standing.backend,
+            score_rule=standing.score_rule,
             size=time.size,
             score=time.score,
             score_low=time.low,
@@ -104,6 +106,7 @@ def _renew_board(standing: Standing, *, is_new: bool) -> None:
         "problem": standing.problem,
         "problem_revision": standing.problem_revision,
         "profile": standing.profile,
+        "score_rule": standing.score_rule,
     }
     board, _ = Board.objects.select_for_update().get_or_create(**place)
     if is_new:
@@ -134,7 +137,7 @@ def _is_record(low: float, *, previous: float | None, profile: str) -> bool:
 
 def renew_person(author_id: int, *, profile: str) -> None:
     """Derive an author's row among the people of a profile anew."""
-    rows = Standing.objects.filter(author_id=author_id, profile=profile)
+    rows = Standing.objects.filter(author_id=author_id, profile=profile, score_rule=SCORE_RULE)
     best: dict[str, tuple[float, float]] = {}
     reached: list[datetime] = []
     known = {problem.slug for problem in registry.problems()}
@@ -163,13 +166,15 @@ def renew_person(author_id: int, *, profile: str) -> None:
 
 @cache
 def catalog_digest() -> str:
-    """What the present revisions of all problems come to: rows derived under another digest are out of date."""
-    revisions = "".join(f"{problem.slug} {registry.revision(problem.slug)}\n" for problem in registry.problems())
+    """What the rule and the present revisions of all problems come to: rows derived under another are out of date."""
+    revisions = f"rule {SCORE_RULE}\n" + "".join(
+        f"{problem.slug} {registry.revision(problem.slug)}\n" for problem in registry.problems()
+    )
     return hashlib.sha256(revisions.encode()).hexdigest()[:16]
 
 
 def is_rebuild_needed() -> bool:
-    """Whether problems changed since people were counted, or standings are older than what is derived from them."""
+    """Whether rule or problems changed since people were counted, or standings lack what is derived from them."""
     if PersonStanding.objects.exclude(catalog_digest=catalog_digest()).exists():
         return True
     return Standing.objects.exists() and not Board.objects.exists()
@@ -177,7 +182,8 @@ def is_rebuild_needed() -> bool:
 
 def recount_boards(author: User) -> None:
     """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
-    for place in Standing.objects.filter(author=author).values("problem", "problem_revision", "profile").distinct():
+    of_board = ("problem", "problem_revision", "profile", "score_rule")
+    for place in Standing.objects.filter(author=author).values(*of_board).distinct():
         left = Standing.objects.filter(**place, author__is_active=True)
         best = left.aggregate(count=Count("id"), low=Max("score_low"))
         Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])

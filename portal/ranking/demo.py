@@ -19,7 +19,7 @@ from django.core.management.color import no_style
 from django.db import connection, models, transaction
 from django.db.models import Max
 
-from evaluator.contract import Backend, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
@@ -159,7 +159,12 @@ def has_real_submissions() -> bool:
 
 def _recount() -> None:
     for board in Board.objects.all():
-        place = {"problem": board.problem, "problem_revision": board.problem_revision, "profile": board.profile}
+        place = {
+            "problem": board.problem,
+            "problem_revision": board.problem_revision,
+            "profile": board.profile,
+            "score_rule": board.score_rule,
+        }
         left = Standing.objects.filter(**place, author__is_active=True)
         best = left.aggregate(best=Max("score_low"))["best"]
         Board.objects.filter(pk=board.pk).update(entries=left.count(), record_low=best)
@@ -272,6 +277,7 @@ def _evaluation(attempt: _Attempt) -> dict[str, Any]:
         "score": attempt.score if is_scored else None,
         "score_low": attempt.low if is_scored else None,
         "score_high": attempt.high if is_scored else None,
+        "score_rule": SCORE_RULE if is_scored else None,
         "primitives": _primitives(attempt) if attempt.verdict is Verdict.PASSED else [],
     }
 
@@ -289,12 +295,13 @@ def _write_ranking(ranking: _Ranking) -> None:
 
 def _new_boards(ranking: _Ranking) -> Iterator[dict[str, Any]]:
     """The boards that there were none of; one that people stand on already takes the invented entries as well."""
-    held = {(board.problem, board.problem_revision, board.profile): board for board in Board.objects.all()}
+    present = Board.objects.filter(score_rule=SCORE_RULE)
+    held = {(board.problem, board.problem_revision, board.profile): board for board in present}
     for (slug, profile), (entries, low) in ranking.boards.items():
         revision = registry.revision(slug)
         board = held.get((slug, revision, profile))
         if board is None:
-            place = {"problem": slug, "problem_revision": revision, "profile": profile}
+            place = {"problem": slug, "problem_revision": revision, "profile": profile, "score_rule": SCORE_RULE}
             yield {**place, "entries": entries, "record_low": low}
         else:
             board.entries += entries
@@ -308,6 +315,7 @@ def _place(attempt: _Attempt) -> dict[str, Any]:
         "problem_revision": registry.revision(attempt.problem.slug),
         "profile": attempt.profile.name,
         "backend": attempt.backend,
+        "score_rule": SCORE_RULE,
     }
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.size_times import SizeTime
 from portal.ranking.models import Board, Standing
@@ -51,11 +52,13 @@ def _current() -> dict[str, str]:
 
 
 def _current_boards(slugs: Iterable[str] | None = None) -> QuerySet[Board]:
-    """The boards with entries of the problems as they are now."""
+    """The boards with entries of the problems as they are now, by the present rule."""
     current = _current()
     chosen = current if slugs is None else {slug: current[slug] for slug in slugs}
     # A revision is a hash of its own problem's files: no other problem has it.
-    return Board.objects.filter(problem_revision__in=list(chosen.values()), profile__in=list(profiles()), entries__gt=0)
+    return Board.objects.filter(
+        problem_revision__in=list(chosen.values()), profile__in=list(profiles()), score_rule=SCORE_RULE, entries__gt=0
+    )
 
 
 def entry_counts() -> dict[str, int]:
@@ -109,6 +112,7 @@ def _first(*, is_ranked_by_speed: bool) -> Subquery:
         problem=OuterRef("problem"),
         problem_revision=OuterRef("problem_revision"),
         profile=OuterRef("profile"),
+        score_rule=OuterRef("score_rule"),
         author__is_active=True,
     )
     return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])

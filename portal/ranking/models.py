@@ -8,12 +8,17 @@ from portal.submissions.models import Evaluation
 
 
 class Standing(models.Model):
-    """An author's best accepted ranked evaluation per problem, problem revision, profile and backend."""
+    """An author's best accepted ranked evaluation per problem, problem revision, profile, backend and rule of scoring.
+
+    Scores of two rules never stand in one order: a board is of one rule, and `evaluator.contract.SCORE_RULE` is the
+    present one.
+    """
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="standings")
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
+    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
     backend = models.CharField(max_length=20)
     evaluation = models.ForeignKey(Evaluation, on_delete=models.CASCADE, related_name="standings")
     score = models.FloatField()
@@ -26,15 +31,19 @@ class Standing(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=("author", "problem", "problem_revision", "profile", "backend"), name="one_standing_per_author"
+                fields=("author", "problem", "problem_revision", "profile", "backend", "score_rule"),
+                name="one_standing_per_author",
             ),
         )
         indexes = (
             models.Index(
-                fields=("problem", "problem_revision", "profile", "-score_low", "submitted_at", "id"),
+                fields=("problem", "problem_revision", "profile", "score_rule", "-score_low", "submitted_at", "id"),
                 name="board_by_speed",
             ),
-            models.Index(fields=("problem", "problem_revision", "profile", "submitted_at", "id"), name="board_by_time"),
+            models.Index(
+                fields=("problem", "problem_revision", "profile", "score_rule", "submitted_at", "id"),
+                name="board_by_time",
+            ),
             models.Index(fields=("-submitted_at", "-id"), name="standings_newest_first"),
         )
 
@@ -55,6 +64,7 @@ class SizeStanding(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
+    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
     backend = models.CharField(max_length=20)
     size = models.CharField(max_length=20)
     score = models.FloatField()
@@ -66,7 +76,16 @@ class SizeStanding(models.Model):
         constraints = (models.UniqueConstraint(fields=("standing", "size"), name="one_row_per_standing_and_size"),)
         indexes = (
             models.Index(
-                fields=("problem", "problem_revision", "profile", "size", "-score_low", "submitted_at", "id"),
+                fields=(
+                    "problem",
+                    "problem_revision",
+                    "profile",
+                    "score_rule",
+                    "size",
+                    "-score_low",
+                    "submitted_at",
+                    "id",
+                ),
                 name="board_by_size",
             ),
         )
@@ -76,17 +95,20 @@ class SizeStanding(models.Model):
 
 
 class Board(models.Model):
-    """A board that has or had entries: how many, and the score that a record has to beat."""
+    """A board of one rule that has or had entries: how many, and the score that a record has to beat."""
 
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
+    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
     entries = models.PositiveIntegerField(default=0, help_text="Standings of authors whose account is open.")
     record_low = models.FloatField(null=True, blank=True, help_text="Lower end of the record's interval.")
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=("problem", "problem_revision", "profile"), name="one_row_per_board"),
+            models.UniqueConstraint(
+                fields=("problem", "problem_revision", "profile", "score_rule"), name="one_row_per_board"
+            ),
         )
 
     def __str__(self) -> str:
@@ -105,6 +127,7 @@ class Record(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
+    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
     backend = models.CharField(max_length=20)
     score = models.FloatField()
     score_low = models.FloatField()
@@ -123,7 +146,7 @@ class Record(models.Model):
 
 
 class PersonStanding(models.Model):
-    """What one author has reached on one profile over all problems at their present revisions."""
+    """What one author has reached on one profile over all problems at their present revisions, by the present rule."""
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="person_standings")
     profile = models.CharField(max_length=40)
@@ -131,7 +154,9 @@ class PersonStanding(models.Model):
     faster = models.PositiveSmallIntegerField(help_text="Problems whose whole interval lies above 1.")
     mean_score = models.FloatField(help_text="Geometric mean of the best speedup per problem solved.")
     reached_at = models.DateTimeField(help_text="When the last of these entries was submitted.")
-    catalog_digest = models.CharField(max_length=16, help_text="The problems' revisions that this was counted under.")
+    catalog_digest = models.CharField(
+        max_length=16, help_text="The rule and the problems' revisions that this was counted under."
+    )
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("author", "profile"), name="one_row_per_person_and_profile"),)

@@ -5,11 +5,13 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
 from portal.ranking.paging import Order, part
+from portal.ranking.queries import EarlierEntry, read_earlier
 from portal.refusals import Refusal
 from problems import registry
 
@@ -77,10 +79,19 @@ def totals_of(person: User) -> list[PersonStanding]:
 
 
 def entries_of(person: User) -> list[Standing]:
-    """The standings of `person` at the problems' present revisions, the newest first, up to `ENTRIES_SHOWN`."""
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
-    found = Standing.objects.filter(author=person, problem_revision__in=current)
+    """What of `person` stands on boards of the present rule, the newest first, up to `ENTRIES_SHOWN`."""
+    found = _present_standings(person).filter(score_rule=SCORE_RULE)
     return list(found.select_related("evaluation__submission").order_by("-submitted_at", "-id")[:ENTRIES_SHOWN])
+
+
+def earlier_entries_of(person: User) -> tuple[EarlierEntry, ...]:
+    """What of `person` earlier rules scored, at the problems' present revisions."""
+    return read_earlier(_present_standings(person))
+
+
+def _present_standings(person: User) -> QuerySet[Standing]:
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    return Standing.objects.filter(author=person, problem_revision__in=current)
 
 
 def _row(person: PersonStanding, place: int) -> PersonRow:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored
@@ -69,7 +70,10 @@ class BoardPage:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardKey:
-    """Which board, and which of its entries: None means all backends, all sizes together, any primitives."""
+    """Which board, and which of its entries: None means all backends, all sizes together, any primitives.
+
+    A board is of one rule of scoring: entries of two never stand in one order.
+    """
 
     problem: str
     profile: str
@@ -77,6 +81,7 @@ class BoardKey:
     backend: str | None = None
     size: str | None = None
     primitive: str | None = None
+    rule: int = SCORE_RULE
 
     @property
     def is_narrowed(self) -> bool:
@@ -144,10 +149,80 @@ def _order(key: BoardKey) -> Order[Mapping[str, Any]]:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class EarlierEntry:
+    """An entry whose score came about by an earlier rule: it has no place, and compares with no entry of today."""
+
+    author: str
+    backend: str
+    profile: str
+    problem: str
+    score: float
+    low: float
+    high: float
+    rule: int
+    submitted_at: datetime
+    judged_at: datetime
+    submission_id: uuid.UUID
+    is_source_public: bool
+
+
+EARLIER_SHOWN = 50
+
+
+def earlier_entries(key: BoardKey) -> tuple[EarlierEntry, ...]:
+    """The entries of a board that earlier rules scored, the last judged first, up to `EARLIER_SHOWN`."""
+    chosen = Standing.objects.filter(problem=key.problem, problem_revision=key.revision, profile=key.profile)
+    if key.backend is not None:
+        chosen = chosen.filter(backend=key.backend)
+    return read_earlier(chosen)
+
+
+def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
+    """Those that earlier rules scored, of open accounts, the last judged first, up to `EARLIER_SHOWN`."""
+    found = standings.filter(score_rule__lt=SCORE_RULE, author__is_active=True)
+    ordered = found.select_related("author", "evaluation__submission").order_by("-evaluation__finished_at", "-id")
+    return tuple(_earlier(standing) for standing in ordered[:EARLIER_SHOWN])
+
+
+def earlier_records_of(problem_slug: str, *, profile: str) -> tuple[EarlierEntry, ...]:
+    """The records of a board under earlier rules, the last one first, up to `EARLIER_SHOWN`."""
+    found = Record.objects.filter(
+        problem=problem_slug,
+        problem_revision=registry.revision(problem_slug),
+        profile=profile,
+        score_rule__lt=SCORE_RULE,
+        author__is_active=True,
+    )
+    ordered = found.select_related("author", "evaluation__submission").order_by("-reached_at", "-id")
+    return tuple(_earlier(record) for record in ordered[:EARLIER_SHOWN])
+
+
+def _earlier(row: Standing | Record) -> EarlierEntry:
+    submission = row.evaluation.submission
+    return EarlierEntry(
+        author=row.author.username,
+        backend=row.backend,
+        profile=row.profile,
+        problem=row.problem,
+        score=row.score,
+        low=row.score_low,
+        high=row.score_high,
+        rule=row.score_rule,
+        submitted_at=submission.created_at,
+        judged_at=row.evaluation.finished_at or submission.created_at,
+        submission_id=submission.pk,
+        is_source_public=submission.visibility == Visibility.PUBLIC,
+    )
+
+
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
     rows = Board.objects.filter(
-        problem=problem_slug, problem_revision=revision or registry.revision(problem_slug), entries__gt=0
+        problem=problem_slug,
+        problem_revision=revision or registry.revision(problem_slug),
+        score_rule=SCORE_RULE,
+        entries__gt=0,
     )
     found = dict(rows.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
@@ -159,20 +234,21 @@ def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> 
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
-    """The records of a board at the problem's present revision, the first one first."""
+    """The records of a board at the problem's present revision by the present rule, the first one first."""
     found = Record.objects.filter(
         problem=problem_slug,
         problem_revision=registry.revision(problem_slug),
         profile=profile,
+        score_rule=SCORE_RULE,
         author__is_active=True,
     )
     return tuple(found.select_related("author", "evaluation__submission").order_by("reached_at", "id"))
 
 
 def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
-    """The records of all boards at the problems' present revisions, the newest first."""
+    """The records of all boards at the problems' present revisions by the present rule, the newest first."""
     current = [registry.revision(problem.slug) for problem in registry.problems()]
-    found = Record.objects.filter(problem_revision__in=current, author__is_active=True)
+    found = Record.objects.filter(problem_revision__in=current, score_rule=SCORE_RULE, author__is_active=True)
     if profile is not None:
         found = found.filter(profile=profile)
     return found.select_related("author", "evaluation__submission").order_by(*RECORDS_ORDER)
@@ -206,13 +282,13 @@ _OF_STANDING = (
 
 def latest_entries(count: int) -> list[Standing]:
     """The standings that were submitted last, of authors whose account is open."""
-    found = Standing.objects.filter(author__is_active=True).select_related("author", "evaluation")
-    return list(found.order_by("-submitted_at", "-id")[:count])
+    found = Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True)
+    return list(found.select_related("author", "evaluation").order_by("-submitted_at", "-id")[:count])
 
 
 def _entries(key: BoardKey) -> QuerySet[Any, Any]:
     """The rows of a board in its order: standings, or their rows at one size."""
-    chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile}
+    chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile, "score_rule": key.rule}
     if key.backend is not None:
         chosen["backend"] = key.backend
     # Closed accounts are few: leaving them out is much cheaper than asking for every entry whether its account is open.

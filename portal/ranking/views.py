@@ -71,6 +71,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "edges": _edges(page.rows),
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
+        "earlier": queries.earlier_entries(key),
     }
     return render(request, "ranking/board.html", context)
 
@@ -135,6 +136,8 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
         "person": found,
         "totals": people.totals_of(found),
         "entries": people.entries_of(found),
+        "earlier": people.earlier_entries_of(found),
+        "own_name": request.user.get_username(),
         "titles": _titles(),
     }
     return render(request, "ranking/person.html", context)
@@ -168,6 +171,8 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
         "profile": profiles.get(name),
         "choices": [(choice, entries.get(choice.name, 0)) for choice in choices],
         "records": list(reversed(found)),
+        "earlier": queries.earlier_records_of(slug, profile=name),
+        "own_name": request.user.get_username(),
         "figure": _record_figure(found) if found else None,
     }
     return render(request, "ranking/problem_records.html", context)

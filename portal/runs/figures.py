@@ -14,7 +14,9 @@ problems. It says how much the figure would move with other problems of the same
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from evaluator.contract import SCORE_RULE
 
 _Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
@@ -22,10 +24,14 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What one sample of one problem came to; `score` is the speedup of a correct one, `primitives` what it used."""
+    """What one sample of one problem came to.
+
+    `score` is the speedup of a correct one, `rule` how it came about, `primitives` what the sample used.
+    """
 
     verdict: str
     score: float | None = None
+    rule: int = SCORE_RULE
     primitives: tuple[str, ...] = ()
 
     @property
@@ -89,6 +95,25 @@ def estimate(successes: Sequence[tuple[int, int]], *, k: int, problems: int) -> 
 
 Samples = Mapping[str, Sequence[Sample]]
 """The samples of each problem, by slug."""
+
+
+def rule_of(samples: Samples) -> int:
+    """The earliest rule that any score came by; the present one where there is no score."""
+    rules = [sample.rule for found in samples.values() for sample in found if sample.score is not None]
+    return min([SCORE_RULE, *rules])
+
+
+def scores(samples: Samples) -> int:
+    """How many samples have a score."""
+    return sum(sample.score is not None for found in samples.values() for sample in found)
+
+
+def scored_by(samples: Samples, rule: int) -> dict[str, tuple[Sample, ...]]:
+    """The samples without the scores of other rules: speedups of two rules are never put together."""
+    return {
+        slug: tuple(sample if sample.rule == rule else replace(sample, score=None) for sample in found)
+        for slug, found in samples.items()
+    }
 
 
 def correct_at(samples: Samples, *, k: int, problems: int) -> Estimate:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evaluator.contract import Verdict
+from evaluator.contract import SCORE_RULE, Verdict
 from portal.runs.figures import geometric_mean
 from portal.runs.models import Run
 from problems import registry
@@ -15,7 +15,8 @@ class Progress:
     `solved` counts problems with an attempt that passed in any mode, `faster` those of them with a speedup above 1.
     `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards;
     `speedup_all` is that over all problems of the benchmark, where one without a faster program counts as 1: its user
-    keeps the reference. Both are None until a program was timed. `cost_usd` is what all attempts so far had cost.
+    keeps the reference. Both are None until a program was timed. Speedups are by one rule: the earliest that any of the
+    run's came by. `cost_usd` is what all attempts so far had cost.
     """
 
     step: int
@@ -29,16 +30,21 @@ class Progress:
 
 def progress(run: Run) -> list[Progress]:
     """An agentic run step by step; checks count as passing attempts, since they are what the agent saw."""
-    rows = run.attempts.order_by("step").values_list("step", "problem", "verdict", "score", "cost_usd")
+    rows = list(
+        run.attempts.order_by("step").values_list(
+            "step", "problem", "verdict", "score", "cost_usd", "evaluation__score_rule"
+        )
+    )
+    earliest = min((rule for *_, rule in rows if rule is not None), default=SCORE_RULE)
     problems = len(registry.problems())
     solved: set[str] = set()
     best: dict[str, float] = {}
     cost, has_cost = 0.0, False
     by_step: dict[int, Progress] = {}
-    for count, (step, problem, verdict, score, spent) in enumerate(rows, start=1):
+    for count, (step, problem, verdict, score, spent, rule) in enumerate(rows, start=1):
         if verdict == Verdict.PASSED:
             solved.add(problem)
-            if score is not None and score > 0:
+            if score is not None and score > 0 and rule == earliest:
                 best[problem] = max(score, best.get(problem, score))
         if spent is not None:
             cost, has_cost = cost + spent, True

@@ -19,7 +19,7 @@ from portal.refusals import Refusal
 from problems import registry
 from problems.schema import Problem
 
-VERSION = "pkb-prompt-1"
+VERSION = "pkb-prompt-2"
 
 _COMPILE = (
     "`from utils.cuda_helpers import compile_cuda_extension`: `compile_cuda_extension(name, cuda_src, "
@@ -131,7 +131,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str) -> Prompt:
         backend=backend.value,
         profile=profile_name,
         example=example,
-        text=render_to_string("prompts/v1.txt", context).strip() + "\n",
+        text=render_to_string("prompts/v2.txt", context).strip() + "\n",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
-from evaluator.contract import Mode
+from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
@@ -114,6 +114,9 @@ class RunFigures:
     `faster` counts problems with a sample faster than the reference; `primitives` says on how many of the solved
     problems a correct sample uses each. `fast` is fast_p@1 over `CURVE`. The geometric
     mean is over solved problems, each with its best sample. Costs are the attempts' sum, or what the run declared.
+
+    Speedups are those of one rule, `score_rule`: the earliest that any of the run's scores came by, until all have been
+    judged again. `other_scores` counts the scores of other rules, which are left out.
     """
 
     problems: int
@@ -131,6 +134,13 @@ class RunFigures:
     cost_usd: float | None
     tokens: int | None
     samples: Mapping[str, tuple[Sample, ...]]
+    score_rule: int
+    other_scores: int
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it may stand beside others: its speedups are by the present rule."""
+        return self.score_rule == SCORE_RULE
 
     def fast_at(self, p: float, *, k: int = 1) -> Estimate:
         """fast_p@k at any p."""
@@ -214,7 +224,17 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
     rows = (
         Attempt.objects.filter(run__in=runs)
         .order_by("run", "problem", "sample", "step")
-        .values_list("run", "problem", "sample", "mode", "state", "verdict", "score", "evaluation__primitives")
+        .values_list(
+            "run",
+            "problem",
+            "sample",
+            "mode",
+            "state",
+            "verdict",
+            "score",
+            "evaluation__primitives",
+            "evaluation__score_rule",
+        )
     )
     found: dict[uuid.UUID, dict[str, tuple[Sample, ...]]] = {}
     for (run, problem, _), steps in groupby(rows, key=lambda row: row[:3]):
@@ -223,7 +243,7 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="")
         if last and is_known:
-            sample = Sample(verdict=last[5], score=last[6], primitives=tuple(last[7] or ()))
+            sample = Sample(verdict=last[5], score=last[6], primitives=tuple(last[7] or ()), rule=last[8] or SCORE_RULE)
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found
@@ -231,7 +251,9 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
 
 def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:
     slugs = {problem.slug for problem in registry.problems()}
-    counted = {slug: found for slug, found in samples.items() if slug in slugs}
+    of_problems = {slug: found for slug, found in samples.items() if slug in slugs}
+    rule = figures.rule_of(of_problems)
+    counted = figures.scored_by(of_problems, rule)
     total = len(slugs)
     judged, supported_total = _supported(run, counted)
     best = figures.best_scores(counted)
@@ -251,6 +273,8 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),
         samples=counted,
+        score_rule=rule,
+        other_scores=figures.scores(of_problems) - figures.scores(counted),
     )
 
 
@@ -286,7 +310,10 @@ class ModelRow:
 
 
 def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
-    """The published runs on `profile`, by correct@1, then fast_p@1, the earlier first; without quarantined ones."""
+    """The published runs on `profile`, by correct@1, then fast_p@1, the earlier first; without quarantined ones.
+
+    Those whose speedups are by an earlier rule come last, whatever they came to: they stand in no order with the rest.
+    """
     runs = list(
         Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
             "model__organisation"
@@ -297,6 +324,7 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
     return sorted(
         rows,
         key=lambda row: (
+            not row.figures.is_ranked,
             -row.figures.correct_at_1.value,
             -row.fast.value,
             row.run.published_at or row.run.created_at,

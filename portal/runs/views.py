@@ -44,12 +44,14 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     profile = _known(request.GET.get("profile") or next(iter(used), "h200x8-nomc"), list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
-    named = [(str(row.run.model), row.figures) for row in rows]
+    ranked = [row for row in rows if row.figures.is_ranked]
+    named = [(str(row.run.model), row.figures) for row in ranked]
     context = {
         "profile": profiles()[profile],
         "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
         "p": p,
-        "rows": rows,
+        "rows": ranked,
+        "earlier": [row for row in rows if not row.figures.is_ranked],
         "total": len(queries.supported_problems(profile)),
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
         "published": published.RESULTS,
@@ -262,6 +264,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "runs": chosen,
         "pairs": [(name, run, figures[run.pk]) for name, run in zip("AB", chosen, strict=True)],
         "rows": rows,
+        "are_of_one_rule": left.score_rule == right.score_rule,
         "counts": [(word, sum(row.word == word for row in rows)) for word in words],
         **_figures([(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]),
     }

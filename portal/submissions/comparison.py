@@ -74,11 +74,16 @@ def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:
 
 
 def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]:
-    """Times of the sizes that both evaluations measured; on one profile only, other times do not compare."""
-    if old is None or new is None or old.profile != new.profile or old.problem_revision != new.problem_revision:
+    """Times of the sizes that both evaluations measured; those of other profiles, revisions or rules do not compare."""
+    if old is None or new is None or _setting(old) != _setting(new):
         return []
     before, after = _medians(latest_report(old)), _medians(latest_report(new))
     return [TimePair(size=size, old_us=before[size], new_us=after[size]) for size in after if size in before]
+
+
+def _setting(evaluation: Evaluation) -> tuple[str, str, int | None]:
+    """Only times of one setting compare."""
+    return evaluation.profile, evaluation.problem_revision, evaluation.score_rule
 
 
 def reference_bundle(slug: str) -> SourceBundle:

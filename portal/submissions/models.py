@@ -113,9 +113,12 @@ class Evaluation(models.Model):
 
     verdict = models.CharField(max_length=30, blank=True, choices=[(v.value, v.value) for v in Verdict])
     message = models.TextField(blank=True)
-    score = models.FloatField(null=True, blank=True, help_text="Median speedup over the reference.")
+    score = models.FloatField(null=True, blank=True, help_text="Speedup over the reference.")
     score_low = models.FloatField(null=True, blank=True)
     score_high = models.FloatField(null=True, blank=True)
+    score_rule = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
+    )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
 
     class Meta:

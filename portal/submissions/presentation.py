@@ -3,11 +3,21 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from django.utils.safestring import SafeString
 
-from evaluator.contract import EvaluationReport, SourceBundle, Stage, Timing, Verdict
+from evaluator.contract import (
+    SCORE_RULE,
+    ClockKind,
+    EvaluationReport,
+    Record,
+    SourceBundle,
+    Stage,
+    Timing,
+    Verdict,
+)
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
@@ -16,7 +26,7 @@ from portal.catalog.highlighting import highlight_lines, language_of
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.figures import figure_data
-from portal.charts.spread import timed_calls, times_spread
+from portal.charts.spread import Series, timed_calls, times_spread
 from portal.submissions.error_maps import error_maps
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
@@ -139,15 +149,33 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
     calls = timed_calls(report.record)
     return {
         "timing": timing,
+        "is_timed_by_host": timing.rule == SCORE_RULE,
+        "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
+        "queued": _queued(report.record, timing),
+        "has_looped": any(size.looped_us is not None for size in timing.sizes),
         "figure": figure_data(block_ratios(timing)),
         "spreads": [
-            (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, ()))))
+            (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, Series()))))
             for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        "block_rows": list(zip(timing.blocks, *(size.ratios for size in timing.sizes), strict=False)),
+        "block_rows": list(zip_longest(timing.blocks, *(size.ratios for size in timing.sizes))),
         **_roofline(evaluation, timing),
     }
+
+
+@dataclass(frozen=True)
+class Queued:
+    """Whether all work of a call was queued behind the gate before it opened; None where the report does not say."""
+
+    submission: bool | None = None
+    reference: bool | None = None
+
+
+def _queued(record: Record | None, timing: Timing) -> list[Queued]:
+    """Of every size of the timing."""
+    found = {size.size: Queued(size.queues, size.reference_queues) for size in (record.sizes if record else ())}
+    return [found.get(size.size, Queued()) for size in timing.sizes]
 
 
 def _findings(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:

@@ -290,7 +290,7 @@ def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
 def rejudged_pairs() -> QuerySet[Evaluation]:
     """Finished evaluations before which the same submission was judged in the same mode on the same profile.
 
-    Each carries `old_verdict`, `old_score`, `old_revision` of the one before; the newest first.
+    Each carries `old_verdict`, `old_score`, `old_rule`, `old_revision` of the one before; the newest first.
     """
     earlier = (
         Evaluation.objects.filter(
@@ -301,13 +301,14 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
             queued_at__lt=OuterRef("queued_at"),
         )
         .order_by("-queued_at")
-        .values("verdict", "score", "problem_revision")
+        .values("verdict", "score", "score_rule", "problem_revision")
     )
     return (
         Evaluation.objects.filter(state=State.FINISHED)
         .annotate(
             old_verdict=Subquery(earlier.values("verdict")[:1]),
             old_score=Subquery(earlier.values("score")[:1]),
+            old_rule=Subquery(earlier.values("score_rule")[:1]),
             old_revision=Subquery(earlier.values("problem_revision")[:1]),
         )
         .exclude(old_verdict=None)

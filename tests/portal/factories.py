@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from evaluator.contract import (
+    SCORE_RULE,
     Backend,
     Delivery,
     EvaluationReport,
@@ -48,13 +49,18 @@ def evaluation_of(submission: Submission) -> Evaluation:
 
 
 def report_on(
-    evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, low: float = 1.0, primitives: Sequence[Primitive] = ()
+    evaluation: Evaluation,
+    *,
+    verdict: Verdict = Verdict.PASSED,
+    low: float = 1.0,
+    rule: int = SCORE_RULE,
+    primitives: Sequence[Primitive] = (),
 ) -> EvaluationReport:
-    """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide."""
+    """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide, by `rule`."""
     submission = evaluation.submission
     timing = None
     if verdict is Verdict.PASSED and evaluation.mode != Mode.CHECK:
-        timing = Timing(score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=())
+        timing = Timing(score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=(), rule=rule)
     return EvaluationReport(
         evaluation_id=str(evaluation.pk),
         problem=submission.problem,

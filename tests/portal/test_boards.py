@@ -4,13 +4,15 @@ from datetime import timedelta
 
 import pytest
 
+from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
 from portal.dispatcher.dispatching import dispatch_once
 from portal.ranking import actions as ranking
-from portal.ranking.models import Standing
-from portal.ranking.queries import board, profiles_with_entries
+from portal.ranking.models import Board, PersonStanding, Standing
+from portal.ranking.queries import BoardKey, board, earlier_entries, latest_records, profiles_with_entries
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
+from problems import registry
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +107,64 @@ def test_an_older_revision_is_an_archive_of_its_own(alice, node, now):
     ranking.rebuild_standings()
     assert names() == []
     assert names(revision="0123456789abcdef") == ["alice"]
+
+
+EARLIER = SCORE_RULE - 1
+
+
+def earlier(profile="h200x8-nomc"):
+    key = BoardKey(problem="allreduce", profile=profile, revision=registry.revision("allreduce"))
+    return [(entry.author, entry.low) for entry in earlier_entries(key)]
+
+
+def test_entries_of_two_rules_never_stand_in_one_order(alice, bob, node, now):
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    enter(bob, node, now, low=1.0)
+    [row] = board("allreduce", profile="h200x8-nomc")
+    assert (row.place, row.author, row.overlaps_above) == (1, "bob", False)
+    assert earlier() == [("alice", 5.0)]
+
+
+def test_a_worse_score_by_the_present_rule_stands_beside_a_better_one_by_the_earlier(alice, node, now):
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    enter(alice, node, now, low=1.0)
+    assert [row.low for row in board("allreduce", profile="h200x8-nomc")] == [1.0]
+    assert earlier() == [("alice", 5.0)]
+
+
+def test_a_late_report_by_the_earlier_rule_moves_nobody(alice, bob, node, now):
+    enter(bob, node, now, low=1.0)
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    assert names() == ["bob"]
+    assert [record.author for record in latest_records()] == [bob]
+    assert not PersonStanding.objects.filter(author=alice).exists()
+
+
+def test_the_first_entry_by_a_new_rule_is_a_first_entry(alice, bob, node, now):
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    enter(bob, node, now, low=1.0)
+    [record] = latest_records()
+    assert (record.author, record.previous_low, record.score_rule) == (bob, None, SCORE_RULE)
+    assert Board.objects.get(score_rule=SCORE_RULE).record_low == 1.0
+
+
+def test_what_is_derived_anew_keeps_rules_apart(alice, bob, node, now):
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    enter(bob, node, now, low=1.0)
+    assert ranking.rebuild_standings() == 2
+    assert (names(), earlier()) == (["bob"], [("alice", 5.0)])
+    assert [person.author for person in PersonStanding.objects.all()] == [bob]
+
+
+def test_people_counted_under_another_rule_are_counted_anew(alice, node, now, monkeypatch):
+    enter(alice, node, now, low=5.0)
+    assert not ranking.is_rebuild_needed()
+    monkeypatch.setattr(ranking, "SCORE_RULE", SCORE_RULE + 1)
+    ranking.catalog_digest.cache_clear()
+    assert ranking.is_rebuild_needed()
+    ranking.rebuild_standings()
+    assert not PersonStanding.objects.exists()
+    ranking.catalog_digest.cache_clear()
 
 
 def test_profiles_with_entries_are_named_in_their_order(alice, bob, node, now):

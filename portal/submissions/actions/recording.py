@@ -128,6 +128,7 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         score=timing.score if timing else None,
         score_low=timing.low if timing else None,
         score_high=timing.high if timing else None,
+        score_rule=timing.rule if timing else None,
         primitives=[found.value for found in primitives.names(report.primitives)],
         lease=None,
         lease_expires_at=None,

@@ -3,6 +3,7 @@
 import pytest
 from django.utils import timezone
 
+from evaluator.contract import SCORE_RULE
 from portal.catalog.models import ProblemSwitch
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
@@ -64,13 +65,13 @@ def test_nodes_are_shown_without_their_keys(anonymous):
     assert not [name for name in shown if "key" in name]
 
 
-def _judged(author, node):
+def _judged(author, node, **report):
     """An accepted evaluation of a new submission, recorded as a node's delivery is."""
     evaluation = evaluation_of(submit(author))
     Evaluation.objects.filter(pk=evaluation.pk).update(
         state=State.RUNNING, lease=f"lease-{evaluation.pk}", node=node, slot_index=0
     )
-    actions.record_delivery(delivery_of(evaluation), now=timezone.now())
+    actions.record_delivery(delivery_of(evaluation, **report), now=timezone.now())
     return evaluation
 
 
@@ -127,5 +128,17 @@ def test_me_shows_the_token_and_the_share_of_the_queue(alice, alices):
 def test_the_number_of_queries_does_not_grow_with_the_board(anonymous, alice, bob, node, django_assert_max_num_queries):
     _judged(alice, node)
     _judged(bob, node)
-    with django_assert_max_num_queries(2):
+    with django_assert_max_num_queries(3):
         anonymous.get("/api/v1/problems/allreduce/leaderboard/?profile=cpux2")
+
+
+def test_entries_by_an_earlier_rule_stand_apart(anonymous, alice, bob, node):
+    evaluation = _judged(alice, node, rule=SCORE_RULE - 1)
+    _judged(bob, node)
+    body = anonymous.get("/api/v1/problems/allreduce/leaderboard/?profile=cpux2").json()
+    assert (body["score_rule"], body["total"]) == (SCORE_RULE, 1)
+    assert [row["author"] for row in body["entries"]] == ["bob"]
+    assert [(row["author"], row["score_rule"]) for row in body["earlier"]] == [("alice", SCORE_RULE - 1)]
+    address = f"/api/v1/submissions/{evaluation.submission_id}/evaluations/{evaluation.pk}/"
+    actions.set_visibility(evaluation.submission, visibility="public", by=alice)
+    assert anonymous.get(address).json()["score_rule"] == SCORE_RULE - 1

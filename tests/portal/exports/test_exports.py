@@ -11,6 +11,7 @@ from django.core.cache import cache
 from django.core.management import call_command
 from django.utils import timezone
 
+from evaluator.contract import SCORE_RULE
 from portal.api import export_views
 from portal.exports import files, tables
 from portal.runs import actions
@@ -159,3 +160,10 @@ def test_somebody_without_a_token_fetches_only_so_often(anonymous, alices, publi
     problem_of(refused, status=429)
     assert int(refused["Retry-After"]) > 60
     assert len(rows_of(alices)) == 1
+
+
+def test_every_table_with_scores_says_by_which_rule(anonymous, alice, published, node):
+    files.make(now=timezone.now())
+    for name in ("runs", "attempts", "evaluations"):
+        (row,) = rows_of(anonymous, f"/api/v1/exports/{name}/?format=jsonl")
+        assert row["score_rule"] == SCORE_RULE, name

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from evaluator import contract
 from evaluator.contract import (
+    SCORE_RULE,
     Backend,
     Delivery,
     EvaluationReport,
@@ -104,20 +105,37 @@ def lease(submission: Submission, at: Node, *, state: str = State.RUNNING, stage
     return evaluation
 
 
-def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",)) -> Timing:
+def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), rule: int = SCORE_RULE) -> Timing:
     blocks = tuple(score + 0.01 * (index - 6) for index in range(12))
     ordered = sorted(blocks)
     median = (ordered[5] + ordered[6]) / 2
     candidate = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
     baseline = TimeSummary(median_us=100.0, p10_us=95.0, p90_us=110.0, calls=240)
+    by_the_host = {
+        "score": median,
+        "low": ordered[2],
+        "high": ordered[9],
+        "empty_us": 20.0,
+        "candidate_empty_us": 21.0,
+        "forgeable_us": 5.0,
+    }
     timings = tuple(
-        SizeTiming(size=size, candidate=candidate, baseline=baseline, ratios=blocks, rank_medians_us=(79.0, 80.0))
+        SizeTiming(
+            size=size,
+            candidate=candidate,
+            baseline=baseline,
+            ratios=blocks,
+            rank_medians_us=(79.0, 80.0),
+            **(by_the_host if rule == SCORE_RULE else {}),
+        )
         for size in sizes
     )
-    return Timing(score=median, low=ordered[2], high=ordered[9], blocks=blocks, sizes=timings)
+    return Timing(score=median, low=ordered[2], high=ordered[9], blocks=blocks, sizes=timings, rule=rule)
 
 
-def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25) -> EvaluationReport:
+def report(
+    evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25, rule: int = SCORE_RULE
+) -> EvaluationReport:
     submission = evaluation.submission
     is_timed = verdict is Verdict.PASSED and evaluation.mode != "check"
     is_wrong = verdict is Verdict.WRONG_RESULT
@@ -165,7 +183,9 @@ def report(evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: 
         findings=(Finding(verdict=verdict, message=message, rank=0, size="tiny", file="solution.py", line=7),),
         stages=tuple(StageTime(stage=stage, seconds=0.5) for stage in Stage),
         sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
-        timing=timing(score, sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED]) if is_timed else None,
+        timing=timing(score, sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED], rule=rule)
+        if is_timed
+        else None,
         ranks=ranks,
         build=contract.BuildResult(
             succeeded=False, seconds=3.1, cached=False, command="nvcc x.cu", log="x.cu(3): error"
@@ -189,12 +209,13 @@ def judged(
     mode: str = "ranked",
     problem: str = "allreduce",
     profile: str = "cpux2",
+    rule: int = SCORE_RULE,
 ) -> Submission:
     """A submission whose evaluation ended with `verdict`, through the same action that hears from nodes."""
     submission = submit(author, visibility=visibility, mode=mode, problem=problem, profile=profile)
     evaluation = lease(submission, at)
     delivery = Delivery(
-        lease=evaluation.lease or "", node=at.name, report=report(evaluation, verdict=verdict, score=score)
+        lease=evaluation.lease or "", node=at.name, report=report(evaluation, verdict=verdict, score=score, rule=rule)
     )
     assert actions.record_delivery(delivery, timezone.now())
     return submission

@@ -2,7 +2,7 @@
 
 from django.urls import reverse
 
-from evaluator.contract import SourceBundle, SourceFile, Verdict
+from evaluator.contract import SCORE_RULE, SourceBundle, SourceFile, Verdict
 from portal.submissions.comparison import compare
 from tests.portal.pages import scenes
 
@@ -80,3 +80,11 @@ def test_a_running_stage_says_how_long_it_usually_takes(as_alice, alice, local):
     page = as_alice.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
     assert "of about 0.5 s" in page
     assert "usually about 5 s" in page
+
+
+def test_times_by_two_rules_are_not_compared(as_alice, alice, local):
+    scenes.judged(alice, local, score=1.25, rule=SCORE_RULE - 1)
+    new = scenes.judged(alice, local, score=1.5)
+    page = as_alice.get(address(new)).content.decode()
+    assert "timed by the earlier rule, so their times and speedups do not compare" in page
+    assert "Times as fast" not in page

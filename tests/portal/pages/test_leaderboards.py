@@ -11,6 +11,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
 from portal.ranking import demo, published, queries, views
 from portal.ranking.actions import is_rebuild_needed, rebuild_standings
@@ -335,3 +336,21 @@ def test_invented_rows_are_what_judging_would_have_derived(invented):
     Evaluation.objects.update(finished_at=F("queued_at"))
     rebuild_standings()
     assert derived() == before
+
+
+def test_entries_by_an_earlier_rule_have_no_place_on_any_page(as_alice, alice, bob, local):
+    scenes.judged(alice, local, score=5.0, rule=SCORE_RULE - 1)
+    scenes.judged(bob, local, score=1.25)
+    board, earlier = page(as_alice, BOARD, profile="cpux2").split('id="earlier"')
+    assert "/people/bob/" in rows_of(board)
+    assert "/people/alice/" not in rows_of(board)
+    assert "timed by the earlier rule, " in rows_of(earlier)
+    assert "/people/alice/" in rows_of(earlier)
+    assert "/people/alice/" not in page(as_alice, "/leaderboards/people/", profile="cpux2").split("<main")[1]
+    records, before = page(as_alice, "/problems/allreduce/records/", profile="cpux2").split('id="earlier"')
+    assert "bob" in rows_of(records)
+    assert "alice" not in rows_of(records)
+    assert "/people/alice/" in rows_of(before)
+    entries, own = page(as_alice, "/leaderboards/people/alice/").split('id="earlier"')
+    assert "No accepted entry" in entries
+    assert "timed by the earlier rule, " in own

@@ -1,5 +1,7 @@
 """What anonymous readers see."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -171,3 +173,19 @@ def test_the_node_page_costs_a_fixed_number_of_queries(client, local, django_ass
         scenes.node(name=name)
     with django_assert_num_queries(len(few)):
         client.get("/nodes/")
+
+
+def test_a_problem_says_how_fast_its_published_reference_ran_beside_ours(client, db):
+    text = " ".join(client.get("/problems/gather/").content.decode().split())
+    assert "ran at <strong>0.81 times the speed of this one</strong> (0.80 to 0.82)" in text
+    assert "on h200x2-nomc on 2026-11-22, with torch 2.11.0+cu130" in text
+    assert "The earlier rule timed them" in text
+    assert "published benchmark's own reference" not in client.get("/problems/grad_acc_loss/").content.decode()
+
+
+def test_the_docs_say_and_show_what_is_timed(client, db):
+    page = client.get("/docs/").content.decode()
+    assert 'id="timed"' in page
+    title, description = (re.search(rf'<{tag} id="clock-[a-z]+">([^<]+)<', page)[1] for tag in ("title", "desc"))
+    assert "What is timed" in title
+    assert "gates" in description

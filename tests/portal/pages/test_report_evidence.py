@@ -4,6 +4,7 @@ import msgspec
 from django.utils import timezone
 
 from evaluator.contract import (
+    SCORE_RULE,
     Audit,
     AuditedWork,
     Canary,
@@ -14,7 +15,7 @@ from evaluator.contract import (
     RankState,
     Record,
     SizeRecord,
-    SlotKind,
+    Timing,
     Verdict,
     Wire,
     WorkKind,
@@ -61,21 +62,91 @@ def test_a_hang_shows_each_ranks_collectives_on_the_page_and_in_the_api(as_alice
     assert answer["ranks"][0]["collectives"][0]["operation"] == "all_reduce"
 
 
-def test_claimed_times_stand_beside_what_the_hosts_clock_saw(as_alice, alice, local):
-    submission = scenes.submit(alice)
-    timing = scenes.timing(sizes=("tiny", "base"))
-    bursts = {"burst_us": 103.0, "burst_band_us": 171.0}
+def timed_by_host(timing: Timing) -> Timing:
+    """The same with what the present rule says besides; the second size was not run back to back."""
+    looped = ({"looped_us": 71.0, "baseline_looped_us": 95.0}, {})
     sizes = tuple(
-        msgspec.structs.replace(size, gap_us=540.0, band_us=1250.0, outside_us=900.0, outside_band_us=2250.0, **found)
-        for size, found in zip(timing.sizes, (bursts, {}), strict=True)
+        msgspec.structs.replace(
+            size,
+            score=1.25,
+            low=1.21,
+            high=1.29,
+            empty_us=61.0,
+            candidate_empty_us=64.0,
+            forgeable_us=38.0,
+            claimed_us=78.0,
+            **more,
+        )
+        for size, more in zip(timing.sizes, looped, strict=False)
     )
-    deliver(submission, local, timing=msgspec.structs.replace(timing, sizes=sizes))
-    assert cells(page_of(as_alice, submission), "Claimed times and the host's clock") == [
-        "Claimed 80.0 µs 80.0 µs",
-        "From its end to the answer 540 µs at most 1.25 ms 540 µs at most 1.25 ms",
-        "All but the claim, since contents could be read 900 µs at most 2.25 ms 900 µs at most 2.25 ms",
-        "Each further call in a burst 103 µs at most 171 µs not judged",
+    return msgspec.structs.replace(timing, sizes=sizes, rule=SCORE_RULE)
+
+
+def gated(*sizes: str) -> Record:
+    """A record of calls behind a gate; the submission waits for the device in the middle, the reference does not."""
+    return Record(
+        rules=profiles.get("h200x2-nomc").timing_rules(),
+        sizes=tuple(
+            SizeRecord(size=size, payload_bytes=1, floor_us=None, calls=(), queues=False, reference_queues=True)
+            for size in sizes
+        ),
+    )
+
+
+def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    deliver(
+        submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=gated("tiny", "base")
+    )
+    page = page_of(as_alice, submission)
+    assert cells(page, "What was taken off, and how calls began") == [
+        "Off the submission 64.0 µs 64.0 µs",
+        "Off the reference 61.0 µs 61.0 µs",
+        "Forging gains at most 38.0 µs 38.0 µs",
+        "Submission queued whole no no",
+        "Reference queued whole yes yes",
     ]
+    assert cells(page, "Back to back") == ["Submission 71.0 µs not run", "Reference 95.0 µs not run"]
+    assert cells(page, "Times per size")[0].startswith("tiny 240 calls 1.250 1.210 to 1.290 80.0 µs")
+    assert "earlier rule" not in page
+
+
+def test_no_page_shows_a_time_that_a_submissions_own_process_told(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    told = msgspec.structs.replace(timed_by_host(scenes.timing(sizes=("tiny",))).sizes[0], claimed_us=4321.0)
+    audit = Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
+    timing = msgspec.structs.replace(scenes.timing(), sizes=(told,))
+    deliver(submission, local, timing=timing, record=gated("tiny"), audit=audit)
+    page = page_of(as_alice, submission)
+    assert "4321" not in page
+    assert "4.32" not in page
+
+
+def test_ranks_on_processors_have_no_gate(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    rules = profiles.get("cpux2").timing_rules()
+    record = msgspec.structs.replace(gated("tiny"), rules=rules)
+    deliver(submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=record)
+    page = page_of(as_alice, submission)
+    assert len(cells(page, "What was taken off, and how calls began")) == 2
+    assert "queued whole" not in page
+
+
+def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    deliver(submission, local, timing=scenes.timing(rule=SCORE_RULE - 1))
+    page = page_of(as_alice, submission)
+    assert "Timed by the earlier rule" in page
+    assert "What was taken off" not in page
+
+
+def test_sizes_with_different_numbers_of_blocks_are_shown_whole(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    timing = timed_by_host(scenes.timing(sizes=("tiny", "base")))
+    tiny, base = timing.sizes
+    longer = msgspec.structs.replace(base, ratios=(*base.ratios, 1.777))
+    deliver(submission, local, timing=msgspec.structs.replace(timing, sizes=(tiny, longer)))
+    assert cells(page_of(as_alice, submission), "Ratios per block")[-1] == "13 1.777"
 
 
 def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, local):
@@ -95,7 +166,7 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         submission,
         local,
         canaries=(Canary(at="2026-11-21T02:00:00Z", is_full=True), Canary(at="2026-11-21T02:01:00Z", is_full=False)),
-        record=Record(rules=profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY), sizes=(size,)),
+        record=Record(rules=profiles.get("cpux2").timing_rules(), sizes=(size,)),
         audit=Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)),
     )
     page = page_of(as_alice, submission)
@@ -104,14 +175,14 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         "tiny 1 before 1980 MHz 3201 MHz 301 W 41 °C sw_power_cap"
     ]
     assert cells(page, "Bytes on the links") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
-    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 31.0 µs not told 1"]
+    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not told 1"]
 
 
 def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alice, local):
     submission = scenes.submit(alice)
     known = SizeRecord(size="base", payload_bytes=1, floor_us=None, calls=(), is_primed=True)
     other = SizeRecord(size="large", payload_bytes=1, floor_us=None, calls=())
-    rules = profiles.get("cpux2").timing_rules(SlotKind.HOST_MEMORY)
+    rules = profiles.get("cpux2").timing_rules()
     deliver(submission, local, record=Record(rules=rules, sizes=(known, other)))
     assert "At base the reference met each call's contents once" in page_of(as_alice, submission)
 

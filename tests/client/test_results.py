@@ -1,0 +1,107 @@
+"""What the client reads of a judge's report, and how it says it."""
+
+import msgspec
+import pytest
+
+from evaluator.contract import (
+    SCORE_RULE,
+    EvaluationReport,
+    Mode,
+    Primitive,
+    Sighting,
+    SizeTiming,
+    TimeSummary,
+    Timing,
+    Verdict,
+    Witness,
+)
+from pkb.diagnosis import diagnosis
+from pkb.results import Evaluation, Report
+
+TIMES = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
+BY_THE_HOST = {
+    "score": 1.25,
+    "low": 1.21,
+    "high": 1.29,
+    "empty_us": 61.0,
+    "candidate_empty_us": 64.0,
+    "forgeable_us": 38.0,
+    "claimed_us": 4321.0,
+    "looped_us": 71.0,
+    "baseline_looped_us": 95.0,
+}
+
+
+def judged(rule: int, **size) -> Evaluation:
+    """A passed evaluation as the client holds it, its report as a judge writes it."""
+    timing = Timing(
+        score=1.25,
+        low=1.21,
+        high=1.29,
+        blocks=(1.25,),
+        sizes=(SizeTiming(size="base", candidate=TIMES, baseline=TIMES, ratios=(), rank_medians_us=(), **size),),
+        rule=rule,
+    )
+    report = EvaluationReport(
+        evaluation_id="1",
+        problem="allreduce",
+        revision="0",
+        source_digest="0",
+        backend="cuda",
+        profile="h200x2-nomc",
+        world_size=2,
+        mode=Mode.RANKED,
+        dtype="bfloat16",
+        verdict=Verdict.PASSED,
+        message="right",
+        timing=timing,
+        primitives=(Sighting(primitive=Primitive.TMA, witness=Witness.COMPILED, detail="seen"),),
+    )
+    return msgspec.convert(
+        {
+            **dict.fromkeys(("id", "url", "message"), "x"),
+            "profile": "h200x2-nomc",
+            "mode": "ranked",
+            "state": "finished",
+            "verdict": "PASSED",
+            "score": 1.25,
+            "score_low": 1.21,
+            "score_high": 1.29,
+            "score_rule": rule,
+            "queued_at": "2026-11-22T12:00:00Z",
+            "started_at": None,
+            "finished_at": None,
+            "report": msgspec.json.decode(report.to_json()),
+        },
+        Evaluation,
+    )
+
+
+def test_a_judges_report_is_read_whole():
+    report = judged(SCORE_RULE, **BY_THE_HOST).report
+    assert isinstance(report, Report)
+    assert report.primitives[0].primitive == "tma"
+    [size] = report.timing.sizes
+    assert (size.low, size.forgeable_us, size.looped_us) == (1.21, 38.0, 71.0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "submission 80.0 us, reference 80.0 us, speedup 1.250 (1.210 to 1.290)",
+        "less 64.0 and 61.0 us that an empty call takes",
+        "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; ranks nothing",
+    ],
+)
+def test_times_are_told_with_what_was_taken_off(words):
+    assert words in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
+
+
+def test_no_time_that_a_submissions_own_process_told_is_shown():
+    assert "4321" not in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
+
+
+def test_times_of_the_earlier_rule_are_called_so():
+    told = diagnosis(judged(SCORE_RULE - 1))
+    assert "by the ranks' own clocks: not to be compared with times of today" in told
+    assert "empty call" not in told
