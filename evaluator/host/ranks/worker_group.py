@@ -1,7 +1,8 @@
 """The ranks of one submission, seen from the host: start, reveal, ask, observe, end."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.arena import protocol
@@ -169,28 +170,37 @@ class WorkerGroup:
         seconds: float,
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
-        clock, call = self._plan.clock, commands[0][0].call
-        begun = time.monotonic_ns()
-        if clock is not None:
-            clock.begin(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
-        self._conversation.ask(commands)
+        call = commands[0][0].call
         try:
-            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+            with self._running_clock(opening, number=call, limit_s=seconds) as finish:
+                begun = time.monotonic_ns()
+                self._conversation.ask(commands)
+                reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+                if finish is not None:
+                    return reports, finish()
         except BaseException:
+            # Oracle ranks wait for the end too.
             self._sandbox.clock_page.give_up(call)
-            if clock is not None:
-                clock.abandon()
             raise
-        if clock is not None:
-            try:
-                return reports, clock.finish()
-            except UnseenEnd:
-                self._sandbox.clock_page.give_up(call)
-                raise
         return reports, CallTime(
             done_ns=tuple(at - begun for at in self.answered_at_ns),
             marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
         )
+
+    @contextmanager
+    def _running_clock(
+        self, opening: Opening, *, number: int, limit_s: float
+    ) -> Iterator[Callable[[], CallTime] | None]:
+        """Have a call on GPUs timed; gives what tells its time once all ranks have answered, None on CPU ranks."""
+        clock = self._plan.clock
+        if clock is None:
+            yield None
+            return
+        clock.begin(self._sandbox.clock_page, opening, number=number, limit_s=limit_s)
+        try:
+            yield clock.finish
+        finally:
+            clock.abandon()
 
     def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
         """Have every rank store what it returned in `call` once more, as it is now; raises GroupTrouble."""
