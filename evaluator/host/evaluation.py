@@ -257,7 +257,7 @@ class Evaluation:
             contents=self._contents,
             numbers=self._numbers,
             first_call_s=self._first_call_s(),
-            budget_s=self._settings.series_s * share / len(self._sizes),
+            budget_s=self._series_s * share / len(self._sizes),
             stages=self._stage,
         )
         for size in self._sizes:
@@ -304,6 +304,12 @@ class Evaluation:
         is_complete = is_built and self._request.backend is not Backend.TRITON
         may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
+
+    @property
+    def _series_s(self) -> float:
+        """How long the timed series of all sizes and groups may hold the ranks."""
+        is_ranked = self._plan.profile.is_ranked_by_speed
+        return self._settings.series_s if is_ranked else self._settings.practice_series_s
 
     @property
     def _second_share(self) -> float:

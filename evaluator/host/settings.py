@@ -38,7 +38,8 @@ class JudgeSettings:
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
-        series_s: the timed series of all sizes and groups of ranks hold them for about so long at most.
+        series_s: the timed series of all sizes and groups of ranks hold them for about so long at most; on a practice
+            board, where times are indicative, for `practice_series_s`.
         full_checks: at least so many timed calls per size are compared in full (all, on a practice board), and one in
             ten, unless comparing would take longer than `checks_s`; then fewer, down to `least_checks`.
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
@@ -68,6 +69,7 @@ class JudgeSettings:
     min_leg_calls: int = 2
     max_leg_calls: int = 20
     series_s: float = 6.0
+    practice_series_s: float = 1.5
     practice_min_leg_calls: int = 3
     practice_max_leg_calls: int = 8
     full_checks: int = 8
