@@ -41,6 +41,9 @@ _LEAST_BLOCKS = 3
 _WATCHED_EVERY = 2
 """Looking at every process takes milliseconds, so it is done around one block in so many."""
 
+_RECENT_CALLS = 5
+"""So many of the calls before the first leg tell how long one takes."""
+
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """Back to back on unchanging inputs the submission runs for about so long, and so often at most."""
 
@@ -233,11 +236,12 @@ class SizeRun:
             settings = replace(
                 settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
             )
-        slowest_ns = max(call.time_ns for call in self._at_size.records[-2:])
+        # The fastest: a few slow calls, of a busy host or on purpose, must not decide how many are timed.
+        fastest_ns = min(call.time_ns for call in self._at_size.records[-_RECENT_CALLS:])
         return legs(
             self._speed.call_s,
             self._speed.turn_s,
-            slowest_ns * 1e-9,
+            fastest_ns * 1e-9,
             budget_s=rig.budget_s,
             settings=settings,
         )
