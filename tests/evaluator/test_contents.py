@@ -145,6 +145,11 @@ def test_twelve_blocks_of_legs_fit_into_the_budget():
         assert 12 * turn_s * (2 * found.reference + found.candidate) <= 6.0 or found.reference == SETTINGS.min_leg_calls
 
 
+def test_a_submission_that_is_a_little_slower_has_as_many_calls_as_the_reference():
+    assert a_legs(1e-3, 0.02, 0.02).candidate == 2 * a_legs(1e-3, 0.02, 0.02).reference
+    assert a_legs(1e-3, 0.02, 0.2).candidate < 2 * a_legs(1e-3, 0.02, 0.2).reference
+
+
 def test_a_slow_submission_gets_fewer_calls_and_never_none():
     assert a_legs(1e-3, 1e-3, 0.05) == Legs(reference=20, candidate=5)
     assert a_legs(1e-3, 1e-3, 10.0).candidate == 1

@@ -84,6 +84,8 @@ class Legs:
 def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
     """Legs of about `leg_s` of reference time each, of which 12 blocks fit into `budget_s` as far as calls allow.
 
+    A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
+
     Args:
         reference_s: what a call of the reference takes.
         turn_s: what it holds the ranks for, with the inputs made for it.
@@ -94,5 +96,7 @@ def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: flo
     block_s = budget_s / _PLANNED_BLOCKS
     most = min(settings.max_leg_calls, round(block_s / (4 * max(turn_s, 1e-9))))
     calls = max(settings.min_leg_calls, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
-    candidate_turn_s = max(1e-9, candidate_s + max(0.0, turn_s - reference_s))
-    return Legs(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / candidate_turn_s))))
+    longer_s = candidate_s - reference_s
+    if longer_s <= turn_s:
+        return Legs(reference=calls, candidate=2 * calls)
+    return Legs(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / (turn_s + longer_s)))))
