@@ -28,20 +28,11 @@ def is_plain_tensor(value: Any) -> bool:
     return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
 
 
-def begin(values: Sequence[Any]) -> list[torch.Tensor]:
-    """Queue the sums over the bits of every plain tensor, and leave out what has none; nothing is waited for."""
-    return [_bits(value, place) for place, value in enumerate(values) if _is_known(value)]
-
-
-def finish(sums: Sequence[torch.Tensor]) -> int:
-    """The fingerprint as a signed 64-bit number; waits for the device."""
-    total = sum(int(one.item()) for one in sums) & (2**64 - 1)
-    return total - 2**64 if total >= 2**63 else total
-
-
 def fingerprint(values: Sequence[Any]) -> int:
-    """Both steps at once."""
-    return finish(begin(values))
+    """The fingerprint of every plain tensor among `values` as a signed 64-bit number."""
+    total = sum(int(_bits(value, place).item()) for place, value in enumerate(values) if _is_known(value))
+    total &= 2**64 - 1
+    return total - 2**64 if total >= 2**63 else total
 
 
 def _is_known(value: Any) -> bool:

@@ -104,7 +104,6 @@ class Profile:
 
     Attributes:
         sizes: the sizes that each mode judges.
-        blocks: number of A B B A blocks per size in a timed mode.
         is_ranked_by_speed: False for practice boards, where correctness orders and times are indicative.
         sandbox: the level that ranked public work demands.
         multicast: whether NVLink multicast may be used.
@@ -120,7 +119,6 @@ class Profile:
     process_group: str
     backends: tuple[Backend, ...]
     sizes: dict[Mode, tuple[str, ...]]
-    blocks: int
     is_ranked_by_speed: bool
     sandbox: SandboxLevel
     multicast: bool
@@ -192,7 +190,6 @@ def _practice(world_size: int) -> Profile:
         process_group="gloo",
         backends=(Backend.PYTORCH,),
         sizes={Mode.CHECK: ("tiny",), Mode.BENCHMARK: ("tiny",), Mode.RANKED: ("tiny",)},
-        blocks=12,
         is_ranked_by_speed=False,
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
@@ -213,7 +210,6 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         process_group="nccl",
         backends=tuple(Backend),
         sizes={Mode.CHECK: ("tiny", "base"), Mode.BENCHMARK: ("base", "large"), Mode.RANKED: ("base", "large")},
-        blocks=12,
         is_ranked_by_speed=True,
         sandbox=SandboxLevel.FULL,
         multicast=multicast,

@@ -369,8 +369,8 @@ def test_two_groups_take_turns_at_one_clock(clock: GateClock, clock_page: ClockP
     other = ClockPage()
     try:
         for number in (3, 4):
-            a_call(clock, clock_page, page, number)
-            a_call(clock, other, Page(other.descriptor), number)
+            assert a_call(clock, clock_page, page, number).has_queued
+            assert a_call(clock, other, Page(other.descriptor), number).has_queued
     finally:
         other.close()
 
