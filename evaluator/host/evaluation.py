@@ -37,8 +37,9 @@ from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
-from evaluator.host.ranks.oracle_group import OracleGroup
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
@@ -84,7 +85,7 @@ class Evaluation:
         self._gang: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
         self._has_held_ranks = False
-        self._oracle: OracleGroup | None = None
+        self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
@@ -106,11 +107,13 @@ class Evaluation:
     def run(
         self,
         *,
-        take_oracle: Callable[[], OracleGroup],
-        take_gang: Callable[[], WorkerGroup],
-        settle: Callable[[], None],
+        take_trusted: Callable[[], TrustedRanks],
+        waiting: WaitingGroups,
+        prepare_next: Callable[[], None],
     ) -> None:
-        """Judge, stage by stage; `settle` returns once nothing is starting beside the gangs that were taken.
+        """Judge, stage by stage, in groups out of those that are `waiting`.
+
+        `prepare_next` is called once this evaluation has its groups.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -119,7 +122,8 @@ class Evaluation:
         try:
             self._check_source()
             self._build()
-            self._start(take_oracle, take_gang, settle)
+            self._start(take_trusted, waiting)
+            prepare_next()
             self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
             self._run_second_gang()
             self._conclude()
@@ -198,19 +202,19 @@ class Evaluation:
         if verdicts.decide_before_ranks(self._evidence.findings) is not None:
             raise Ended
 
-    def _start(
-        self, take_oracle: Callable[[], OracleGroup], take_gang: Callable[[], WorkerGroup], settle: Callable[[], None]
-    ) -> None:
+    def _start(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
         with self._stage(Stage.STARTING, "waiting for the ranks"):
-            self._oracle = take_oracle()
+            self._trusted = take_trusted()
             self._has_held_ranks = True
-            self._gang = take_gang()
+            self._gang = waiting.take()
             if self._second_share:
                 # Where none was waiting, it starts while the first gang imports and is verified.
-                self._second = take_gang()
+                self._second = waiting.take()
+                self._second.start_ranks()
             self._gang.wait_until_ready(cancelled=self._cancelled)
             if self._request.mode.is_timed:
-                settle()
+                # Nothing starts beside a measurement.
+                waiting.wait_until_ready()
 
     def _import(self) -> Bare:
         """Measure what beginning and end of a call take for the present group, then let it import the submission."""
@@ -223,9 +227,9 @@ class Evaluation:
 
     def _bare(self) -> Bare:
         """Calls of nothing in both kinds of ranks, in turn; nothing of the submission is in its ranks yet."""
-        group, oracle, world_size = self._ready_gang(), self._ready_oracle(), self._plan.profile.world_size
+        group, trusted, world_size = self._ready_gang(), self._ready_trusted(), self._plan.profile.world_size
         head = HeadStart(waits_for_queue=True, is_fixed=True)
-        oracle.warm_up()
+        trusted.oracle.warm_up()
         pairs = [
             (
                 group.bare(
@@ -234,12 +238,12 @@ class Evaluation:
                     seconds=self._settings.call_limit_s,
                     cancelled=self._cancelled,
                 ).longest_ns,
-                oracle.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
+                trusted.reference.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
             )
             for number in range(_BARE_CALLS)
         ]
-        sandbox_ns, oracle_ns = zip(*pairs, strict=True)
-        return Bare(sandbox_ns=sandbox_ns, oracle_ns=oracle_ns)
+        sandbox_ns, reference_ns = zip(*pairs, strict=True)
+        return Bare(sandbox_ns=sandbox_ns, reference_ns=reference_ns)
 
     def _run_sizes(self, bare: Bare, *, gang: int, share: float) -> None:
         """All calls at all sizes in the present group, which has a `share` of the evaluation's budget."""
@@ -248,7 +252,7 @@ class Evaluation:
             dtype=self._dtype,
             key=self._key,
             plan=self._plan,
-            oracle=self._ready_oracle(),
+            trusted=self._ready_trusted(),
             group=self._ready_gang(),
             gang=gang,
             bare=bare,
@@ -382,10 +386,10 @@ class Evaluation:
             raise EvaluatorError("there is no gang")
         return self._gang
 
-    def _ready_oracle(self) -> OracleGroup:
-        if self._oracle is None:
-            raise EvaluatorError("there are no oracle ranks")
-        return self._oracle
+    def _ready_trusted(self) -> TrustedRanks:
+        if self._trusted is None:
+            raise EvaluatorError("there are no trusted ranks")
+        return self._trusted
 
     # ---- the report -------------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_oracle import KeptOracle
-from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import bubblewrap, doctor
@@ -46,13 +46,13 @@ def never() -> bool:
 
 
 class Judge:
-    """Judges for one slot, one evaluation at a time; keeps oracle ranks and the next gang warm.
+    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next gang warm.
 
     A context manager; `close` ends every process it started.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Find out what this machine can enforce, and start oracle ranks and a gang in the background.
+        """Find out what this machine can enforce, and start trusted ranks and a gang in the background.
 
         Raises:
             EvaluatorError: the machine cannot judge for the profile under these settings.
@@ -68,7 +68,7 @@ class Judge:
         self._builder = Builder(settings)
         self._spawner = Spawner()
         self._clock: GateClock | None = None
-        self._oracle = KeptOracle(self._start_oracle)
+        self._trusted = KeptRanks(self._start_trusted)
         self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
         try:
             shares = shares_for(self.profile)
@@ -90,7 +90,7 @@ class Judge:
                 kept=lambda: self._waiting.folders,
                 seconds=settings.clean_s,
             )
-            self._oracle.start()
+            self._trusted.start()
             self._waiting.refill()
         except BaseException:
             self.close()
@@ -104,7 +104,7 @@ class Judge:
     @property
     def quarantine(self) -> str:
         """Why this slot must not take further work; empty while it is clean."""
-        return self._unclean or self._oracle.wrong
+        return self._unclean or self._trusted.wrong
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -141,22 +141,22 @@ class Judge:
                 cancelled=cancelled,
             )
             started_at = _now()
-            self._oracle.forget_canaries()
+            self._trusted.forget_canaries()
             try:
                 self._refuse_in_quarantine()
-                evaluation.run(take_oracle=self._oracle.take, take_gang=self._waiting.take, settle=self.wait_until_warm)
+                evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
             except EvaluatorError as error:
                 logger.warning("evaluation %s: our failure: %s", request.evaluation_id, error)
                 evaluation.fail(error)
-                self._oracle.drop()
+                self._trusted.drop()
             finally:
                 self._end(evaluation)
             return evaluation.report(
                 started_at=started_at,
                 finished_at=_now(),
-                canaries=tuple(self._oracle.canaries),
+                canaries=tuple(self._trusted.canaries),
                 driver_faults=self._health.driver_faults,
             )
 
@@ -165,9 +165,9 @@ class Judge:
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
-        """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
+        """End the trusted ranks and any waiting gang, and remove what this judge kept on disk."""
         self._waiting.close()
-        self._oracle.close()
+        self._trusted.close()
         if self._clock is not None:
             self._clock.close()
         self._spawner.close()
@@ -192,8 +192,8 @@ class Judge:
         finally:
             shutil.rmtree(private, ignore_errors=True)
 
-    def _start_oracle(self) -> OracleGroup:
-        return OracleGroup(
+    def _start_trusted(self) -> TrustedRanks:
+        return TrustedRanks(
             self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
         )
 
@@ -206,8 +206,20 @@ class Judge:
         is_second = self.profile.vigilance.second_gang_share if share is None else share
         return 2 if is_second else 1
 
+    def _prepare_next(self) -> None:
+        """Have the next evaluation's groups import, on processors that the present one does not use."""
+        if self.settings.warm and self._plan.shares.sandbox:
+            self._keep_waiting(self._waiting.prepare)
+
+    def _keep_waiting(self, step: Callable[[], None]) -> None:
+        """Whatever becomes of this step, the present evaluation has its verdict; the next is told if it fails too."""
+        try:
+            step()
+        except EvaluatorError as error:
+            logger.warning("no gang waits for the next evaluation: %s", error)
+
     def _end(self, evaluation: Evaluation) -> None:
-        """Clean up after an evaluation, and start further gangs only then: a start would disturb a measurement."""
+        """Clean up after an evaluation, and let the next one's ranks start only then: that takes the GPUs."""
         try:
             evaluation.close()
         except EvaluatorError as error:
@@ -216,15 +228,11 @@ class Judge:
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation)
         if self.settings.warm and not self.quarantine:
-            try:
-                self._waiting.refill()
-            except EvaluatorError as error:
-                # This evaluation has its verdict; the next one starts its own gang, and is told if that fails too.
-                logger.warning("no gang waits for the next evaluation: %s", error)
+            self._keep_waiting(self._waiting.refill)
 
     def _own_processes(self) -> list[int]:
-        """Every process of ours that lives between evaluations: oracle ranks, and gangs that saw no submission."""
-        return [*self._waiting.processes, *self._oracle.processes]
+        """Every process of ours that lives between evaluations: trusted ranks, and gangs that saw no submission."""
+        return [*self._waiting.processes, *self._trusted.processes]
 
     def _refuse_in_quarantine(self) -> None:
         if self.quarantine:
@@ -235,11 +243,11 @@ class Judge:
         try:
             self._unclean = "; ".join(self._health.leftovers())
             self._refuse_in_quarantine()
-            self._oracle.prove(is_full=evaluation.ended_badly)
+            self._trusted.prove(is_full=evaluation.ended_badly)
         except EvaluatorError as error:
             logger.error("evaluation %s: %s", evaluation.evaluation_id, error)  # noqa: TRY400 - it says all
             evaluation.fail(error)
-            self._oracle.drop()
+            self._trusted.drop()
 
 
 def _now() -> str:

@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +56,17 @@ def create(size: int, *, poison: bytes = b"") -> int:
             os.pwrite(descriptor, piece[: size - start], start)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
+
+
+def create_all(sizes: Sequence[int], *, poison: bytes) -> list[int]:
+    """A file for each of `sizes`, as `create` makes it."""
+    return [create(size, poison=poison) for size in sizes]
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close every one."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def take(descriptor: int, *, leading: int | None = None) -> int:

@@ -17,8 +17,8 @@ from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs, check_kinds, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
-from evaluator.host.ranks.oracle_group import OracleGroup
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import cpu_sets
 from evaluator.judging import timing
@@ -53,10 +53,10 @@ Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Bare:
-    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the oracle ranks."""
+    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the reference's."""
 
     sandbox_ns: tuple[int, ...] = ()
-    oracle_ns: tuple[int, ...] = ()
+    reference_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Rig:
     dtype: str
     key: bytes
     plan: SlotPlan
-    oracle: OracleGroup
+    trusted: TrustedRanks
     group: WorkerGroup
     gang: int
     bare: Bare
@@ -106,14 +106,14 @@ class SizeRun:
         self._size = size
         self._known = known
         with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
-            self._opened = rig.oracle.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
-            self._clock = ReferenceClock(rig.oracle, self._opened, rig.contents)
+            self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
+            self._clock = ReferenceClock(rig.trusted, self._opened, rig.contents)
             self._speed = self._open_reference()
         self._at_size = rig.evidence.open_size(size, self._opened.dims)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
             rig.group,
-            rig.oracle,
+            rig.trusted.oracle,
             opened=self._opened,
             evidence=rig.evidence,
             at_size=self._at_size,
@@ -127,7 +127,7 @@ class SizeRun:
         self._series = Series(
             speed=self._speed,
             bare_ns=rig.bare.sandbox_ns,
-            reference_bare_ns=rig.bare.oracle_ns,
+            reference_bare_ns=rig.bare.reference_ns,
         )
         self._wire: Wire | None = None
 
@@ -186,7 +186,7 @@ class SizeRun:
         times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
         with self._rig.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
             self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._rig.oracle.loop, times)
+            self._series.reference_looped_ns = _per_call(self._rig.trusted.reference.loop, times)
 
     def count_links(self) -> None:
         """A few calls like any other, around which the host reads the counters of the links."""

@@ -1,5 +1,6 @@
 """The sandbox of one submission: its folder, the ends of its ranks' channels, its processes."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -44,7 +45,7 @@ class RankSandbox:
     """
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
-        """Start it; its ranks get ready in the background. Raises EvaluatorError where it cannot be started."""
+        """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
         self._plan = plan
         self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
@@ -163,6 +164,11 @@ class RankSandbox:
     def launcher_text(self) -> str:
         """The head of what launcher and bubblewrap printed, without control characters."""
         return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
+
+    def fork_ranks(self) -> None:
+        """Let the launcher fork the ranks once it has imported what they need; where it has gone, that shows later."""
+        with contextlib.suppress(OSError):
+            self.exits.send(b"f")
 
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
         """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
