@@ -92,11 +92,20 @@ class OutputCheck(Message, frozen=True, kw_only=True):
     first_wrong: tuple[int, ...] | None = None
 
 
+class SizeMemory(Message, frozen=True, kw_only=True):
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission were seen to hold."""
+
+    total_bytes: int
+    judge_bytes: int
+    submission_bytes: int
+
+
 class SizeResult(Message, frozen=True, kw_only=True):
-    """What was run and compared at one size."""
+    """What was run and compared at one size; `memory` is of GPUs only."""
 
     size: str
     dims: dict[str, int]
     calls: int
     checked_calls: int
     outputs: tuple[OutputCheck, ...] = ()
+    memory: SizeMemory | None = None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from evaluator.contract import (
     Audit,
     Backend,
@@ -32,12 +34,15 @@ from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
+from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, Evidence
+from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -84,6 +89,7 @@ class Evaluation:
         self._numbers = itertools.count(1)
         self._gang: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
+        self._memory: GpuMemory | None = None
         self._has_held_ranks = False
         self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
@@ -221,6 +227,7 @@ class Evaluation:
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
             group = self._ready_gang()
             bare = self._bare() if self._request.mode.is_timed else Bare()
+            self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
             group.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
         return bare
@@ -256,6 +263,7 @@ class Evaluation:
             group=self._ready_gang(),
             gang=gang,
             bare=bare,
+            memory=self._seen_memory(),
             evidence=self._evidence,
             conduct=self._conduct,
             contents=self._contents,
@@ -361,12 +369,32 @@ class Evaluation:
         try:
             yield
         except GroupTrouble as trouble:
-            self._evidence.findings += self._blamed(findings_of(trouble, size=size), trouble)
+            found = self._blamed(findings_of(trouble, size=size), trouble)
+            self._evidence.findings += [self._with_memory(finding) for finding in found]
             self._evidence.ranks = rank_states(trouble.observations)
             raise Ended from trouble
+        except OutOfDeviceMemory as error:
+            self._evidence.findings.append(self._greed(error, size=size))
+            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            raise Ended from error
         except Ended:
             self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
             raise
+
+    def _with_memory(self, finding: Finding) -> Finding:
+        """A finding about memory with who held how much of the GPUs'."""
+        memory = self._memory.look() if self._memory is not None else None
+        if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
+            return finding
+        return msgspec.structs.replace(finding, message=f"{finding.message}; {gpu_memory.in_words(memory)}")
+
+    def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
+        """What speaks against a submission beside which the judge found no memory; our own lack of it is raised."""
+        memory = self._memory.look() if self._memory is not None else None
+        if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
+            raise error
+        message = f"the submission left too little memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
 
     def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
         """Without a sandbox a submission can kill what started its ranks: that is no failure of ours to be retried."""
@@ -385,6 +413,11 @@ class Evaluation:
         if self._gang is None:
             raise EvaluatorError("there is no gang")
         return self._gang
+
+    def _seen_memory(self) -> GpuMemory:
+        if self._memory is None:
+            raise EvaluatorError("nobody has looked at the memory of the GPUs")
+        return self._memory
 
     def _ready_trusted(self) -> TrustedRanks:
         if self._trusted is None:

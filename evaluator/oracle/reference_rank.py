@@ -99,6 +99,7 @@ class ReferenceRank(TrustedRank):
         """Take the reference of a problem, and give back the memory of what was open before."""
         self._slot.close()
         self._likenesses = ()
+        self.free_memory()
         package = registry.package(registry.get(message["problem"]).slug)
         self._reference = importlib.import_module(f"{package}.reference").solution
         return {}, []

@@ -49,13 +49,31 @@ class TrustedRank:
     def get_ready(self) -> None:
         """What there is to do once the process group stands."""
 
+    def own_bytes(self) -> int:
+        """Device memory that is held beside torch's allocator."""
+        return 0
+
+    def memory(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
+        """The device memory that this rank holds now, and the most since a size was opened; 0 on CPU ranks."""
+        if self._device.type != "cuda":
+            return {"bytes": 0, "peak_bytes": 0}, []
+        own = self.own_bytes()
+        now, peak = torch.cuda.memory_reserved(self._device), torch.cuda.max_memory_reserved(self._device)
+        return {"bytes": own + now, "peak_bytes": own + peak}, []
+
+    def free_memory(self) -> None:
+        """Give back what torch's allocator keeps for later, and count anew how much it takes."""
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self._device)
+
     def serve(self) -> None:
         """Join the process group, then answer until the host closes its end."""
         place = self._place
         channel = socket.socket(fileno=place.channel)
         join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
         self.get_ready()
-        handlers = self.commands()
+        handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})
         while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
             body, descriptors = self._answer(handlers, *message)
@@ -71,9 +89,14 @@ class TrustedRank:
         self._is_in_use = self._is_in_use or message["command"] == "open"
         try:
             return handlers[message["command"]](message, descriptors)
-        except Exception:  # noqa: BLE001 - whatever goes wrong here is the judge's failure and must reach the host
-            return {"error": traceback.format_exc()}, []
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here must reach the host
+            return {"error": traceback.format_exc(), "is_memory": _is_lack_of_memory(error)}, []
         finally:
             self._worked_at = time.monotonic()
             for descriptor in descriptors:
                 os.close(descriptor)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Whether the device had none left, by torch's word or the driver's."""
+    return isinstance(error, torch.OutOfMemoryError) or "CUDA_ERROR_OUT_OF_MEMORY" in str(error)

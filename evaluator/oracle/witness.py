@@ -76,6 +76,10 @@ class Witness:
         self._seen = {which: (area, places) for which, area, places, _ in wanted}
         return time.monotonic_ns() - seen_ns
 
+    def forget(self) -> None:
+        """The areas that were looked at are given back."""
+        self._seen = {}
+
     def unlike(self) -> list[int]:
         """Which of the areas, by their place in the list, hold something else now where samples were taken."""
         torch.cuda.synchronize(self._device)

@@ -107,7 +107,7 @@ WAITING = {1: GB, 2: GB}
 def test_what_is_on_a_gpu_speaks_against_it_only_where_the_driver_names_our_own(
     used: int, named: dict[int, int], words: str
 ) -> None:
-    state = GpuState(index=3, busy_percent=0, used_bytes=used, processes=named)
+    state = GpuState(index=3, busy_percent=0, total_bytes=140 * 10**9, used_bytes=used, processes=named)
     found = " ".join(on_gpu(state, ours={1, 2}, unowned_before=GB))
     assert (words in found) if words else not found
 

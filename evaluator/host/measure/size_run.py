@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from evaluator.contract import Audit, CallKind, CallRecord, SizeRecord, SlotKind, Stage, Wire
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
-from evaluator.host.measure import profiled_call
+from evaluator.host.measure import gpu_memory, profiled_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
+from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
@@ -66,6 +67,7 @@ class Rig:
     Attributes:
         gang: which group of the evaluation this is, from 1.
         bare: what beginning and end of a call take for it.
+        memory: looks at the GPUs since before it had a submission.
         first_call_s: extra time for the first call at a size.
         budget_s: how long the timed series of one size may hold the ranks.
         stages: enters a stage of the evaluation.
@@ -79,6 +81,7 @@ class Rig:
     group: WorkerGroup
     gang: int
     bare: Bare
+    memory: GpuMemory
     evidence: Evidence
     conduct: Conduct
     contents: Iterator[int]
@@ -147,6 +150,11 @@ class SizeRun:
         for number, kind in enumerate(check_kinds(calls, conduct=self._rig.conduct)):
             with self._rig.stages(Stage.VERIFYING, f"{self._size}: call {number + 1} of {calls}", number / calls):
                 self._caller.call(verify=True, kind=kind)
+        self.look_at_memory()
+
+    def look_at_memory(self) -> None:
+        """Note how much memory judge and submission hold; raises EvaluatorError."""
+        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._rig.memory.look())
 
     def warm_up(self) -> None:
         """Calls that only bring the program to its steady speed, as the reference had them; raises Ended."""
@@ -177,6 +185,7 @@ class SizeRun:
                         busy_ns=rig.group.busy_ns if is_watched else None,
                     )
         series.gpus += nvml.readings(rig.plan.gpus, moment="after")
+        self.look_at_memory()
         series.processes = rig.group.count_processes()
 
     def loop(self) -> None:

@@ -11,6 +11,10 @@ from evaluator.oracle import messages
 Replies = list[tuple[messages.Body, list[int]]]
 
 
+class OutOfDeviceMemory(EvaluatorError):
+    """A trusted rank's device had no memory left."""
+
+
 class TrustedLine:
     """The channels of all ranks of one role, in their order.
 
@@ -98,7 +102,8 @@ class TrustedLine:
         if reply is None:
             raise EvaluatorError(f"{who} ended during {doing!r}: {self._log_text()}")
         if "error" in reply[0]:
-            raise EvaluatorError(f"{who} failed during {doing!r}: {reply[0]['error']}")
+            kind = OutOfDeviceMemory if reply[0]["is_memory"] else EvaluatorError
+            raise kind(f"{who} failed during {doing!r}: {reply[0]['error']}")
         return reply
 
     def close(self) -> None:

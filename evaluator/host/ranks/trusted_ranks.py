@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
@@ -25,6 +26,14 @@ from evaluator.host.settings import JudgeSettings
 
 _ROOT = Path(__file__).parents[3]
 _LOG_BYTES = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldMemory:
+    """Device memory of one GPU that trusted ranks hold now, and the most since a size was opened."""
+
+    bytes: int
+    peak_bytes: int
 
 
 class TrustedRanks:
@@ -132,6 +141,16 @@ class TrustedRanks:
         """Point all ranks at a problem, size, dtype and secret; raises EvaluatorError."""
         self.reference.open(problem)
         return self.oracle.open_size(problem=problem, size=size, dtype=dtype, key=key)
+
+    def memory(self) -> tuple[HeldMemory, ...]:
+        """What they hold of every GPU, in the order of ranks; raises EvaluatorError."""
+        replies = [[body for body, _ in line.ask({"command": "memory"})] for line in self._lines]
+        return tuple(
+            HeldMemory(
+                bytes=sum(body["bytes"] for body in bodies), peak_bytes=sum(body["peak_bytes"] for body in bodies)
+            )
+            for bodies in zip(*replies, strict=True)
+        )
 
     @property
     def processes(self) -> list[int]:
