@@ -386,7 +386,7 @@ class Evaluation:
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding
-        return msgspec.structs.replace(finding, message=f"{finding.message}; {gpu_memory.in_words(memory)}")
+        return msgspec.structs.replace(finding, message=f"{gpu_memory.in_words(memory)}: {finding.message}")
 
     def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
         """What speaks against a submission beside which the judge found no memory; our own lack of it is raised."""

@@ -5,9 +5,9 @@
     python -m tests.problems.ranked --profile h200x2-nomc [--times 10] [--results FILE] [--seconds 540] [SLUG ...]
 
 Results are lines of JSON, one per judgement. A run goes on where the file ends: judgements of the same reference at the
-same sizes, timed by the same clock, are not repeated, whatever else of the judge has changed. Prints a line per judgement
-and a summary per problem: verdicts, intervals that hold 1.0, mean and standard deviation of the scores. Exits 1 where a
-reference did not pass.
+same sizes, timed by the same clock, are not repeated, whatever else of the judge has changed. Prints a line per
+judgement and a summary per problem: verdicts, intervals that hold 1.0, mean and standard deviation of the scores.
+Exits 1 where a reference did not pass.
 """
 
 import argparse

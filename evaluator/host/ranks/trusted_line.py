@@ -1,5 +1,6 @@
 """One role of the trusted ranks, seen from the host: the same command to each, one reply from each."""
 
+import os
 import selectors
 import socket
 import time
@@ -69,12 +70,16 @@ class TrustedLine:
             for channel, message, files in zip(self._channels, commands, descriptors, strict=True):
                 messages.send(channel, message, files)
         except OSError as error:
-            raise EvaluatorError(f"a rank of the {self._role} has gone: {error}; {self._log_text()}") from error
+            raise EvaluatorError(f"{self._role} rank has gone: {error}; {self._log_text()}") from error
 
     def collect(self, doing: str, *, seconds: float | None = None) -> Replies:
-        """One reply from every rank; raises EvaluatorError where one fails, ends, or is silent for too long."""
+        """One reply from every rank; raises EvaluatorError where one fails, ends, or is silent for too long.
+
+        Where memory was wanting, the other ranks are heard out: they can be asked again.
+        """
         limit_s = self._seconds if seconds is None else seconds
         replies: dict[int, tuple[messages.Body, list[int]]] = {}
+        wanting: OutOfDeviceMemory | None = None
         start = time.monotonic()
         deadline, awake_until = start + limit_s, start + self._attentive_s if self._is_ready else start
         with selectors.DefaultSelector() as selector:
@@ -86,11 +91,19 @@ class TrustedLine:
                 if not ready and now < awake_until:
                     continue
                 if not ready:
-                    raise EvaluatorError(f"the ranks of the {self._role} did not answer {doing!r} within {limit_s:g} s")
+                    raise EvaluatorError(f"the {self._role} ranks did not answer {doing!r} within {limit_s:g} s")
                 for key, _ in ready:
-                    replies[key.data] = self._receive(key.data, doing)
+                    try:
+                        replies[key.data] = self._receive(key.data, doing)
+                    except OutOfDeviceMemory as error:
+                        wanting, replies[key.data] = error, ({}, [])
                     self.answered_at_ns[key.data] = time.monotonic_ns()
                     selector.unregister(key.fileobj)
+        if wanting is not None:
+            for _, descriptors in replies.values():
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            raise wanting
         return [replies[number] for number in range(self.ranks)]
 
     def _receive(self, number: int, doing: str) -> tuple[messages.Body, list[int]]:
