@@ -20,7 +20,7 @@ from evaluator.contract import (
     Witness,
 )
 from evaluator.hardware.profiles import Profile
-from evaluator.judging import collectives
+from evaluator.judging import collectives, source_paths
 from problems.schema import Problem
 
 MAX_BYTES = 512 * 1024
@@ -40,6 +40,7 @@ def check_source(
     """
     return (
         *_check_limits(bundle),
+        *_check_paths(bundle),
         *_check_support(problem, bundle, backend=backend, profile=profile, mode=mode),
         *_check_entry(problem, bundle),
         *(_check_collectives(bundle, backend=backend) if mode is Mode.RANKED else ()),
@@ -70,6 +71,16 @@ def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
     if size > MAX_BYTES:
         message = f"the submission has {size:,} bytes; the limit is {MAX_BYTES:,} for all files together"
         yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
+
+
+def _check_paths(bundle: SourceBundle) -> Iterator[Finding]:
+    for path, fault in source_paths.faults([file.path for file in bundle.files]):
+        yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=f"{clipped(path)}: {fault}")
+
+
+def clipped(path: str) -> str:
+    """A path from a submission, fit to be shown."""
+    return ascii(path)[:120]
 
 
 def _check_support(

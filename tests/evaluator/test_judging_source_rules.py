@@ -101,3 +101,32 @@ def test_library_collectives_inside_solution_are_forbidden_outside_backend_pytor
 def test_setting_up_with_objects_and_barriers_is_allowed():
     text = OPENING + "def solution(tensor):\n    dist.barrier()\n    dist.all_gather_object([], 1)\n    return tensor\n"
     assert check(text, backend=Backend.CUDA, profile="h200x8") == []
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("a.py", "a.py/b.py"),
+        ("A.py", "a.py/b.py"),
+        ("a.py", "A.PY"),
+        ("x" * 253 + ".py",),
+        ("\u00e9" * 120 + ".py",),
+        ("\ud800.py",),
+        ("../a.py",),
+        ("/a.py",),
+        ("a/./b.py",),
+        ("",),
+        ("a\x1b[31m.py",),
+    ],
+    ids=ascii,
+)
+def test_paths_that_cannot_be_written_side_by_side_are_refused_before_anything_is_written(paths):
+    found = check("def solution(tensor):\n    return tensor\n", more=[(path, "") for path in paths])
+    assert [verdict for verdict, _ in found] == [Verdict.LIMIT_EXCEEDED]
+
+
+def test_folders_of_several_files_are_fine():
+    assert (
+        check("def solution(tensor):\n    return tensor\n", more=[("a/b.py", ""), ("a/c/d.cu", ""), ("ab.py", "")])
+        == []
+    )
