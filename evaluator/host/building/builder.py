@@ -49,7 +49,7 @@ from evaluator.judging import primitives
 from problems import registry
 
 _CALL = "compile_cuda_extension"
-_TRITON_KERNEL = re.compile(r"^\s*@(?:triton\.)?jit\b", re.MULTILINE)
+_TRITON_KERNEL = re.compile(r"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
 _KEPT = 200
 """So many builds stay in the cache; the longest unused go first."""
 
