@@ -1,8 +1,8 @@
 """The time of a call, as the groups of ranks ask for it: by a gatekeeper on GPUs, by messages on CPU ranks."""
 
 import contextlib
+import fcntl
 import json
-import mmap
 import os
 import signal
 import socket
@@ -63,11 +63,15 @@ class Opening:
 
 
 class ClockPage:
-    """The page through which the calls of one group of ranks are timed; ranks get its descriptor."""
+    """The page through which the calls of one group of ranks are timed; ranks get its descriptor.
+
+    Nobody can resize it under those who have it mapped.
+    """
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("clock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.descriptor, protocol.CLOCK_PAGE_BYTES)
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
     def close(self) -> None:
         """Give the host's descriptor back."""
