@@ -51,7 +51,7 @@ def descendants(pid: int) -> list[int]:
 def cpu_ticks(pid: int) -> int:
     """User and system time that a process has used, in clock ticks; 0 where it is gone."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
     except OSError:
         return 0
     return int(fields[11]) + int(fields[12])
@@ -70,15 +70,20 @@ def _is_dead(status: str) -> bool:
 
 def _status(pid: int) -> str:
     try:
-        return (_PROC / str(pid) / "status").read_text()
+        return (_PROC / str(pid) / "status").read_text(errors="replace")
     except OSError:
         return ""
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of a process's state after its name, which is any bytes that it likes; raises OSError."""
+    return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
 
 
 def parent_of(pid: int) -> int | None:
     """The process that started `pid`, or that took it over; None where it is gone."""
     try:
-        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int(_stat(pid)[1])
     except OSError:
         return None
 
@@ -86,7 +91,7 @@ def parent_of(pid: int) -> int | None:
 def ticks_with_children(pid: int) -> int:
     """As `cpu_ticks`, with that of the children it has waited for."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
     except OSError:
         return 0
     return sum(map(int, fields[11:15]))
