@@ -80,11 +80,11 @@ def test_cause_is_told_from_consequence(
     assert (finding.verdict, finding.rank) == (verdict, rank)
 
 
-def test_our_shims_failure_while_loading_is_not_the_authors() -> None:
+def test_a_shims_failure_while_loading_is_no_failure_of_ours_once_a_submission_shares_its_process() -> None:
     observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
     incidents = (exited(1, SHIM_FAILED << 8, 1.0),)
     (finding,) = findings_of(GroupTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
-    assert finding.verdict is Verdict.JUDGE_FAILURE
+    assert finding.verdict is Verdict.RUNTIME_ERROR
 
 
 def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:

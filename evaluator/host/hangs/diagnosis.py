@@ -138,12 +138,16 @@ def _ended(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
 
 
 def _shim_failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
-    """Our shim met an exception: while it loads contents that is our fault, after the call it is what was returned."""
+    """Our shim met an exception, or something left with its exit code: with a submission in the process, who can tell?
+
+    After a call it is what was returned; before one what the submission did to the process, memory that it holds, say.
+    """
     headline = _headline(_observed(cause.rank, trouble).log)
     if trouble.doing.startswith(CALL):
         verdict, what = Verdict.RUNTIME_ERROR, "what the solution returned could not be taken"
     else:
-        verdict, what = Verdict.JUDGE_FAILURE, "the judge's own code failed on the rank"
+        verdict = _more_exactly(headline)
+        what = "the rank could not go on in the process that the submission runs in"
     message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 

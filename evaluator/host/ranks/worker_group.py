@@ -146,14 +146,13 @@ class WorkerGroup:
         """A call of nothing, while there is no submission: what beginning and end take.
 
         Raises:
-            GroupTrouble: not every rank answered.
-            EvaluatorError: a device has not told the end; nobody but us was there to hinder it.
+            EvaluatorError: a rank did not answer, or a device has not told the end; nobody but us was there.
         """
         command = Command(kind=CommandKind.BARE, call=call)
         try:
             return self._timed([(command, ())] * len(self._workers), opening, seconds=seconds, cancelled=cancelled)[1]
-        except UnseenEnd as unseen:
-            raise EvaluatorError(f"sandbox ranks without a submission: {unseen}") from unseen
+        except (UnseenEnd, GroupTrouble) as trouble:
+            raise EvaluatorError(f"sandbox ranks without a submission: {trouble}") from trouble
 
     def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
         """Run the submission `times` times back to back on the inputs of the last call.
