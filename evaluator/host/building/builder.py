@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import (
+    Backend,
     BuildResult,
     EvaluationRequest,
     Finding,
@@ -277,7 +278,15 @@ class Builder:
 
 
 def is_needed(request: EvaluationRequest) -> bool:
-    """Whether a submission has anything that can be built ahead."""
+    """Whether a submission has anything that can be built ahead, and is judged on GPUs for which to build it.
+
+    Where a node lacks the compiler, backends that need it are refused by name before; one that does not need it, and
+    names it all the same, is not built.
+    """
+    if profiles.get(request.profile).gpu is None:
+        return False
+    if request.backend is Backend.PYTORCH and not has_toolchain():
+        return False
     return _wants_cuda(request) or _wants_triton(request)
 
 
@@ -295,6 +304,15 @@ def _triton_version() -> str:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def has_toolchain() -> bool:
+    """Whether CUDA can be compiled on this node."""
+    try:
+        toolchain()
+    except EvaluatorError:
+        return False
+    return True
 
 
 @functools.cache
