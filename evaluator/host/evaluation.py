@@ -29,17 +29,17 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
-from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, Evidence
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
-from evaluator.host.measure.references import new_opening
+from evaluator.host.measure.references import ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
@@ -57,8 +57,39 @@ _BARE_CALLS, _BARE_NUMBERS = 15, 2**31
 """Calls of nothing per group before its submission is revealed, and from where their numbers run."""
 
 _BAD_ENDS = frozenset(
-    {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
+    {
+        Verdict.CRASHED,
+        Verdict.DEADLOCK,
+        Verdict.JUDGE_ERROR,
+        Verdict.JUDGE_FAILURE,
+        Verdict.OUT_OF_MEMORY,
+        Verdict.TAMPERED,
+        Verdict.TIMEOUT,
+    }
 )
+
+
+_FOR_THE_AUTHOR = (
+    "the judge met an error of its own while it handled this submission, and its node is well; the operator has the log"
+)
+_MESSAGE_CHARACTERS = 300
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong in short: tracebacks of trusted processes are for the operator's log alone."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_MESSAGE_CHARACTERS]
+
+
+@contextmanager
+def _without_the_submission() -> Iterator[None]:
+    """What fails inside is the node's: nothing of the submission is in the processes that it is about."""
+    try:
+        yield
+    except (EvaluationCancelled, NodeTrouble):
+        raise
+    except EvaluatorError as error:
+        raise NodeTrouble(str(error)) from error
 
 
 class Evaluation:
@@ -83,6 +114,8 @@ class Evaluation:
         self._progress = progress
         self._cancelled = cancelled
         self._evidence = Evidence()
+        self._afterwards: list[Finding] = []
+        self._is_in_play = False
         self._deadline = time.monotonic() + plan.settings.evaluation_s
         self._key = secrets.token_bytes(32)
         self._contents = itertools.count()
@@ -126,6 +159,8 @@ class Evaluation:
             EvaluatorError: a failure of ours.
         """
         try:
+            self._check_request()
+            self._is_in_play = True
             self._check_source()
             self._build()
             self._start(take_trusted, waiting)
@@ -153,9 +188,41 @@ class Evaluation:
         """Whether a rank crashed or hung, or the judge failed: what it used is then looked at more closely."""
         return any(finding.verdict in _BAD_ENDS for finding in self._evidence.findings)
 
-    def fail(self, error: EvaluatorError) -> None:
-        """Note a failure of ours."""
-        self._evidence.findings.append(Finding(verdict=Verdict.JUDGE_FAILURE, message=str(error)))
+    @property
+    def is_in_play(self) -> bool:
+        """Whether bytes of the submission are being handled, so that they may be what our error comes from."""
+        return self._is_in_play
+
+    @property
+    def awaits_proof(self) -> bool:
+        """Whether an error of ours under this submission decides: unless the node itself turns out to be ill."""
+        return self._decided().verdict is Verdict.JUDGE_ERROR
+
+    def fail(self, error: Exception, *, is_nodes: bool) -> None:
+        """Note an error of ours; a verdict that stands already stays, with the error beside it.
+
+        Args:
+            error: what went wrong.
+            is_nodes: whether the node showed by itself that it is ill; else the submission is what the error goes with.
+        """
+        if is_nodes:
+            found = Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
+        else:
+            found = Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
+        if is_nodes and self._evidence.findings and self.awaits_proof:
+            self._evidence.findings = [found]
+        elif self._evidence.findings:
+            self._afterwards.append(found)
+        else:
+            self._evidence.findings.append(found)
+
+    def rehearse(self, trusted: TrustedRanks) -> None:
+        """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
+        for size in self._sizes:
+            opened = trusted.open_size(
+                problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
+            )
+            ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
 
     def close(self) -> None:
         """End the gang; raises EvaluatorError where something of it stays."""
@@ -173,19 +240,22 @@ class Evaluation:
         with self._evidence.stage(stage):
             yield
 
+    def _check_request(self) -> None:
+        """Whether this slot can judge it at all; nothing of the submission is looked at."""
+        request = self._request
+        if request.profile != self._plan.profile.name:
+            raise NodeTrouble(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
+        try:
+            self._problem = registry.get(request.problem)
+        except registry.UnknownProblem as error:
+            raise NodeTrouble(str(error)) from error
+
     def _check_source(self) -> None:
         """What can be said without running anything."""
         request = self._request
         with self._stage(Stage.PREPARING, "reading the source"):
-            if request.profile != self._plan.profile.name:
-                raise EvaluatorError(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
-            try:
-                problem = registry.get(request.problem)
-            except registry.UnknownProblem as error:
-                raise EvaluatorError(str(error)) from error
-            self._problem = problem
             found = source_rules.check_source(
-                problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
+                self._problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
             )
             if self._plan.profile.gpu is not None:
                 found += backends.missing(request.source, backend=request.backend, node=backends.Node.this())
@@ -209,7 +279,7 @@ class Evaluation:
             raise Ended
 
     def _start(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
-        with self._stage(Stage.STARTING, "waiting for the ranks"):
+        with self._stage(Stage.STARTING, "waiting for the ranks"), _without_the_submission():
             self._trusted = take_trusted()
             self._has_held_ranks = True
             self._gang = waiting.take()
@@ -226,7 +296,9 @@ class Evaluation:
         """Measure what beginning and end of a call take for the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
             group = self._ready_gang()
-            bare = self._bare() if self._request.mode.is_timed else Bare()
+            # A second group may have been disturbed while the first ran the submission.
+            with contextlib.nullcontext() if self._records else _without_the_submission():
+                bare = self._bare() if self._request.mode.is_timed else Bare()
             self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
             group.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
@@ -404,7 +476,7 @@ class Evaluation:
         message = "the process that started the ranks ended; without a sandbox the submission can bring that about"
         return tuple(
             Finding(verdict=Verdict.CRASHED, message=message, size=finding.size)
-            if finding.verdict is Verdict.JUDGE_FAILURE
+            if finding.verdict is Verdict.JUDGE_ERROR
             else finding
             for finding in findings
         )
@@ -437,10 +509,7 @@ class Evaluation:
         """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
         evidence, request = self._evidence, self._request
         self._progress(Stage.REPORTING, "writing the report", None)
-        decided = verdicts.decide(
-            evidence.findings
-            or [Finding(verdict=Verdict.JUDGE_FAILURE, message="the evaluation ended without a result")]
-        )
+        decided = self._decided()
         return EvaluationReport(
             evaluation_id=request.evaluation_id,
             problem=request.problem,
@@ -453,7 +522,7 @@ class Evaluation:
             dtype=self._dtype,
             verdict=decided.verdict,
             message=decided.message,
-            findings=tuple(evidence.findings),
+            findings=(*evidence.findings, *self._afterwards),
             stages=evidence.stage_times(),
             sizes=tuple(at_size.result() for at_size in evidence.sizes),
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
@@ -471,6 +540,12 @@ class Evaluation:
             environment=self._environment(),
             started_at=started_at,
             finished_at=finished_at,
+        )
+
+    def _decided(self) -> Finding:
+        """The finding that decides; without any, it was our error."""
+        return verdicts.decide(
+            self._evidence.findings or [Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)]
         )
 
     def _record(self) -> Record | None:

@@ -4,13 +4,14 @@ import logging
 import shutil
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
@@ -21,6 +22,7 @@ from evaluator.host.machine.health import Health
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -32,6 +34,8 @@ from evaluator.host.sandbox.workplace import Workplace
 from evaluator.host.settings import JudgeSettings
 
 logger = logging.getLogger(__name__)
+
+_ERROR_LOG_CHARACTERS = 64 * 1024
 
 ReportProgress = Callable[[Stage, str, float | None], None]
 
@@ -62,6 +66,7 @@ class Judge:
         self.profile = profiles.get(settings.profile)
         self._turn = threading.Lock()
         self._unclean = ""
+        self._errors: list[str] = []
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
         self._user = SlotUser.take(settings.users)
@@ -126,7 +131,9 @@ class Judge:
             cancelled: asked often; once true, the evaluation ends and cleans up.
 
         Returns:
-            The report; a failure of ours is the verdict JUDGE_FAILURE, never an exception.
+            The report; a failure of ours is a verdict, never an exception: JUDGE_FAILURE where the node showed by
+            itself that it is ill, JUDGE_ERROR where the submission was in play and the node is well. `error_log` has
+            what our code said then.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -142,14 +149,17 @@ class Judge:
             )
             started_at = _now()
             self._trusted.forget_canaries()
+            self._errors = []
             try:
                 self._refuse_in_quarantine()
                 evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
-            except EvaluatorError as error:
-                logger.warning("evaluation %s: our failure: %s", request.evaluation_id, error)
-                evaluation.fail(error)
+            except (NodeTrouble, OutOfDeviceMemory) as error:
+                self._note(evaluation, error, is_nodes=True)
+                self._trusted.drop()
+            except Exception as error:  # noqa: BLE001 - the one rule: whatever goes wrong of ours is told apart here
+                self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
                 self._trusted.drop()
             finally:
                 self._end(evaluation)
@@ -159,6 +169,11 @@ class Judge:
                 canaries=tuple(self._trusted.canaries),
                 driver_faults=self._health.driver_faults,
             )
+
+    @property
+    def error_log(self) -> str:
+        """What our own code said in the last evaluation, for the operator alone; empty where nothing went wrong."""
+        return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
     def wait_until_warm(self) -> None:
         """Return once the gangs that wait for an evaluation have started; one that does not is ended."""
@@ -222,9 +237,11 @@ class Judge:
         """Clean up after an evaluation, and let the next one's ranks start only then: that takes the GPUs."""
         try:
             evaluation.close()
-        except EvaluatorError as error:
+        except (EvaluatorError, OSError) as error:
             self._unclean = str(error)
-            evaluation.fail(error)
+            self._note(evaluation, error, is_nodes=False)
+        if evaluation.awaits_proof and not self.quarantine:
+            self._rehearse(evaluation)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation)
         if self.settings.warm and not self.quarantine:
@@ -239,15 +256,39 @@ class Judge:
             raise EvaluatorError(f"this slot is not clean and takes no further work: {self.quarantine}")
 
     def _prove_clean(self, evaluation: Evaluation) -> None:
-        """After an evaluation that held ranks: nothing of it is left, and the devices still work."""
+        """After an evaluation that held ranks: nothing of it is left, and the devices still work.
+
+        What it left does not show that the node was ill before; the driver and the canary do.
+        """
+        self._unclean = "; ".join(self._health.leftovers())
+        if self._unclean:
+            self._note(evaluation, EvaluatorError(self._unclean), is_nodes=self._health.is_driver_ill)
+            self._trusted.drop()
+            return
         try:
-            self._unclean = "; ".join(self._health.leftovers())
-            self._refuse_in_quarantine()
             self._trusted.prove(is_full=evaluation.ended_badly)
         except EvaluatorError as error:
-            logger.error("evaluation %s: %s", evaluation.evaluation_id, error)  # noqa: TRY400 - it says all
-            evaluation.fail(error)
+            self._note(evaluation, error, is_nodes=True)
             self._trusted.drop()
+
+    def _rehearse(self, evaluation: Evaluation) -> None:
+        """After an error of ours: can this node judge the problem without the submission? If not, the node is ill.
+
+        New oracle ranks prove that their devices work, and go as far as a call of the reference at every size. What the
+        judge lacks for that by itself, memory say, is never the submission's.
+        """
+        try:
+            self._trusted.drop()
+            evaluation.rehearse(self._trusted.take())
+        except Exception as error:  # noqa: BLE001 - nothing of the submission is left that it could come from
+            self._note(evaluation, error, is_nodes=True)
+            self._trusted.drop()
+
+    def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
+        """Keep an error of ours for the operator, and have the evaluation say so where it has no verdict yet."""
+        self._errors.append("".join(traceback.format_exception(error)))
+        logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
+        evaluation.fail(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

@@ -87,9 +87,10 @@ class Node:
         self._running[lease] = assignment
         try:
             self._tell(assignment, Stage.PREPARING, "the node has taken the work")
-            report = self._slots[assignment.slot].judge(
+            judged = self._slots[assignment.slot].judge(
                 assignment, progress=self._teller(assignment), cancelled=lambda: self._must_end(lease)
             )
+            report = judged.report
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
@@ -97,7 +98,13 @@ class Node:
             if is_returned:
                 report = failure_report(request, "the node was stopped by its operator")
             self._outbox.deliver(
-                Delivery(lease=lease, node=self._settings.name, report=report, is_returned=is_returned)
+                Delivery(
+                    lease=lease,
+                    node=self._settings.name,
+                    report=report,
+                    is_returned=is_returned,
+                    error_log=judged.error_log,
+                )
             )
         finally:
             del self._running[lease]

@@ -62,7 +62,7 @@ ALIVE = Standing.IN_COLLECTIVE
         ([raised(0, 1.0, "RuntimeError: can't allocate memory")], (ALIVE, ALIVE), Verdict.OUT_OF_MEMORY, 0),
         ([raised(0, 1.0, "RuntimeError: CUDA error: an illegal memory access")], (ALIVE, ALIVE), Verdict.CRASHED, 0),
         ([exited(1, SHIM_FAILED << 8, 1.0)], (ALIVE, Standing.ENDED), Verdict.RUNTIME_ERROR, 1),
-        ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_FAILURE, None),
+        ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_ERROR, None),
         ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
         ([STALLED], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),

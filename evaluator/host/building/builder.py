@@ -27,7 +27,7 @@ from evaluator.contract import (
     Sighting,
     Verdict,
 )
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building import builder_process, disassembly
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
@@ -310,7 +310,7 @@ def has_toolchain() -> bool:
     """Whether CUDA can be compiled on this node."""
     try:
         toolchain()
-    except EvaluatorError:
+    except NodeTrouble:
         return False
     return True
 
@@ -320,13 +320,13 @@ def toolchain() -> str:
     """What a build depends on beside its source: versions of nvcc, host compiler, torch and Python.
 
     Raises:
-        EvaluatorError: one of them is missing on this node.
+        NodeTrouble: one of them is missing on this node.
     """
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     try:
         said = [_version(nvcc), _version("g++"), importlib.metadata.version("torch")]
     except (OSError, subprocess.SubprocessError, importlib.metadata.PackageNotFoundError) as error:
-        raise EvaluatorError(f"this node cannot compile CUDA: {error}") from error
+        raise NodeTrouble(f"this node cannot compile CUDA: {error}") from error
     return "\n".join([*said, str(sysconfig.get_config_var("SOABI"))])
 
 

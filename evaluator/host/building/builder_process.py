@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
@@ -62,11 +62,11 @@ def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
     """`command` under resource limits, on at most `limits.cores` of this process's cores.
 
     Raises:
-        EvaluatorError: util-linux (prlimit, taskset) is not installed.
+        NodeTrouble: util-linux (prlimit, taskset) is not installed.
     """
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
-        raise EvaluatorError("the builder needs prlimit and taskset (util-linux) on this node")
+        raise NodeTrouble("the builder needs prlimit and taskset (util-linux) on this node")
     cores = sorted(os.sched_getaffinity(0))[-limits.cores :]
     return [
         *(taskset, "--cpu-list", ",".join(map(str, cores))),

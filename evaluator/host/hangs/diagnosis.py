@@ -27,7 +27,7 @@ _FAULT_WORDS = (
 _ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _FAILURES = {
-    Failure.START: Verdict.JUDGE_FAILURE,
+    Failure.START: Verdict.JUDGE_ERROR,  # no channel takes it once a submission is there
     Failure.IMPORT: Verdict.IMPORT_ERROR,
     Failure.ENTRY: Verdict.IMPORT_ERROR,
     Failure.RAISED: Verdict.RUNTIME_ERROR,
@@ -44,7 +44,7 @@ def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ..
         return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.SANDBOX_ENDED:
         message = "the sandbox ended while its ranks were still at work"
-        return (Finding(verdict=Verdict.JUDGE_FAILURE, message=message, size=size),)
+        return (Finding(verdict=Verdict.JUDGE_ERROR, message=message, size=size),)
     if cause.kind is IncidentKind.VIOLATION:
         message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
         return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
