@@ -41,13 +41,15 @@ from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
+from evaluator.host.process.aside import Aside, AsideLimitExceeded
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
+from evaluator.judging import profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
+from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
 
 DEFAULT_DTYPE = "bfloat16"
@@ -101,6 +103,7 @@ class Evaluation:
         *,
         plan: SlotPlan,
         builder: Builder,
+        aside: Aside,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
@@ -108,6 +111,7 @@ class Evaluation:
         self._request = request
         self._plan = plan
         self._builder = builder
+        self._aside = aside
         self._work_dir = work_dir
         self._built: Built | None = None
         self._settings = plan.settings
@@ -254,17 +258,24 @@ class Evaluation:
         """What can be said without running anything."""
         request = self._request
         with self._stage(Stage.PREPARING, "reading the source"):
-            found = source_rules.check_source(
-                self._problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
-            )
+            reading = self._read_source()
+            found = reading.findings
             if self._plan.profile.gpu is not None:
                 found += backends.missing(request.source, backend=request.backend, node=backends.Node.this())
         self._evidence.findings += found
-        self._evidence.warnings += source_rules.warnings(request.source, backend=request.backend, mode=request.mode)
-        if self._plan.profile.gpu is not None:
-            self._primitives = primitives.in_source(request.source, collectives=collectives.COLLECTIVES)
+        self._evidence.warnings += reading.warnings
+        self._primitives = reading.primitives
         if verdicts.decide_before_ranks(found) is not None:
             raise Ended
+
+    def _read_source(self) -> SourceReading:
+        """What the text shows, read in a process that can be ended."""
+        seconds = self._conduct.within(self._settings.reading_s)
+        try:
+            text = self._aside.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
+        except AsideLimitExceeded as exceeded:
+            raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
+        return SourceReading.from_json(text)
 
     def _build(self) -> None:
         """Compile what the submission will ask for, before any rank is held."""
@@ -301,7 +312,7 @@ class Evaluation:
                 bare = self._bare() if self._request.mode.is_timed else Bare()
             self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
-            group.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
+            group.import_submission(seconds=self._conduct.within(self._settings.import_s), cancelled=self._cancelled)
         return bare
 
     def _bare(self) -> Bare:

@@ -19,6 +19,7 @@ from evaluator.host.evaluation import Evaluation
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
+from evaluator.host.process.aside import Aside
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -72,6 +73,7 @@ class Judge:
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
+        self._aside = Aside(self._spawner)
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)
         self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
@@ -143,6 +145,7 @@ class Judge:
                 request,
                 plan=self._plan,
                 builder=self._builder,
+                aside=self._aside,
                 work_dir=self._work_dir,
                 progress=progress,
                 cancelled=cancelled,
@@ -185,6 +188,7 @@ class Judge:
         self._trusted.close()
         if self._clock is not None:
             self._clock.close()
+        self._aside.close()
         self._spawner.close()
         self._workplace.close()
         if self._user is not None:

@@ -149,7 +149,7 @@ class Caller:
     def loop(self, times: int) -> int:
         """The submission `times` times back to back on the inputs of the last call, in ns; raises GroupTrouble."""
         self._check_whether_to_go_on()
-        limit_s = self._limit_s * max(1, times // 10)
+        limit_s = self._conduct.within(self._limit_s * max(1, times // 10))
         return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._conduct.cancelled)
 
     def _draw(self, kind: CallKind) -> Content:
@@ -219,7 +219,7 @@ class Caller:
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
         number = next(self._numbers)
-        limit_s = self._limit_s + (0.0 if self._has_called else self._first_call_s)
+        limit_s = self._conduct.within(self._limit_s + (0.0 if self._has_called else self._first_call_s))
         delays = self._delays(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         is_on_device = self._opened.slots is SlotKind.DEVICE_MEMORY
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
@@ -372,7 +372,8 @@ class Caller:
         time.sleep(_LATE_S)
         targets = self._targets(b"")
         try:
-            self._group.store(outcome.record.number, targets, seconds=self._limit_s, cancelled=self._conduct.cancelled)
+            limit_s = self._conduct.within(self._limit_s)
+            self._group.store(outcome.record.number, targets, seconds=limit_s, cancelled=self._conduct.cancelled)
             headers = [outputs.read_header(target) for target in targets]
             compared = self._compare(content, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:
