@@ -8,6 +8,7 @@ from pathlib import Path
 from evaluator.errors import EvaluatorError
 
 _PROC = Path("/proc")
+_SHOWN, _LONGEST_PAUSE_S = 20, 0.1
 
 
 def namespace_of(pid: int) -> str | None:
@@ -97,14 +98,25 @@ def ticks_with_children(pid: int) -> int:
     return sum(map(int, fields[11:15]))
 
 
-def wait_until_gone(members: Callable[[], list[int]], *, seconds: float) -> None:
+def wait_until_gone(members: Callable[[], list[int]], *, patience_s: float, most_s: float) -> None:
     """Return once `members()` is empty.
 
+    Taking large mappings of many processes down takes the kernel long; that is waited for as long as they become fewer.
+
     Raises:
-        EvaluatorError: some are still there after `seconds`; the node is not clean.
+        EvaluatorError: none has ended for `patience_s`, or some are left after `most_s`; the node is not clean.
     """
-    deadline = time.monotonic() + seconds
-    while left := members():
-        if time.monotonic() > deadline:
-            raise EvaluatorError(f"processes {left} of an ended evaluation are still there after {seconds:g} s")
-        time.sleep(0.005)
+    start = progress_at = time.monotonic()
+    fewest, pause_s = len(left := members()), 0.005
+    while left:
+        now = time.monotonic()
+        if now - progress_at > patience_s or now - start > most_s:
+            shown = ", ".join(map(str, left[:_SHOWN]))
+            raise EvaluatorError(
+                f"{len(left)} processes of an ended evaluation are still there after {now - start:.0f} s: {shown}"
+            )
+        time.sleep(pause_s)
+        # Looking at hundreds of processes takes the processor from the kernel that takes them down.
+        pause_s = min(_LONGEST_PAUSE_S, 1.5 * pause_s)
+        if len(left := members()) < fewest:
+            fewest, progress_at = len(left), time.monotonic()

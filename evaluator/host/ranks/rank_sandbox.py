@@ -7,8 +7,9 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluator.arena import protocol
@@ -21,8 +22,12 @@ from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.sandbox import bubblewrap
+from evaluator.host.settings import JudgeSettings
 
 _MARKER = "PKB_GANG"
+_PROCESSES_OF_A_CPU_RANK = 256
+"""With their threads. One that has a gigabyte of shared memory mapped takes the kernel up to 0.17 s to end (2 cores,
+22 November 2026)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +59,9 @@ class RankSandbox:
         self._layout = bubblewrap.layout(plan.confinement, private=self._private)
         self._is_confined = plan.confinement.level is not SandboxLevel.NONE
         self._marker = f"{_MARKER}={self._private.name}"
-        self._group = bubblewrap.new_group(plan.confinement, plan.settings, shares=plan.shares, name=self._private.name)
+        self._group = bubblewrap.new_group(
+            plan.confinement, _limited(plan), shares=plan.shares, name=self._private.name
+        )
         inherited: list[int] = []
         try:
             self._start(inherited, spawner)
@@ -191,6 +198,12 @@ class RankSandbox:
         self.clock_page.close()
         self.processes.close()
         shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _limited(plan: SlotPlan) -> JudgeSettings:
+    """The slot's settings; ranks without GPUs need far fewer threads, and every process takes time to end."""
+    most = plan.profile.world_size * _PROCESSES_OF_A_CPU_RANK if plan.profile.device == "cpu" else sys.maxsize
+    return replace(plan.settings, processes=min(plan.settings.processes, most))
 
 
 def _memory_file(name: str, size: int) -> int:
