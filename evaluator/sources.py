@@ -64,7 +64,7 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _decoded(name: str, raw: bytes) -> str:
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
     if "\0" in text:

@@ -1,6 +1,9 @@
 """A submission's Python files as trees, each parsed once, within limits."""
 
 import ast
+import codecs
+import io
+import tokenize
 from dataclasses import dataclass, field
 
 from evaluator.contract import Finding, SourceBundle, SourceFile, Verdict
@@ -24,6 +27,8 @@ def parse(bundle: SourceBundle) -> ParsedSource:
     for file in bundle.files:
         if not file.path.endswith(".py"):
             continue
+        if (words := _other_encoding(file.text)) is not None:
+            return _refused(Verdict.IMPORT_ERROR, words, file)
         try:
             trees[file.path] = ast.parse(file.text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -33,6 +38,21 @@ def parse(bundle: SourceBundle) -> ParsedSource:
             message = f"the Python files have more than {MAX_PARTS:,} names, numbers and operators together"
             return _refused(Verdict.LIMIT_EXCEEDED, message, file)
     return ParsedSource(trees=trees)
+
+
+def _other_encoding(text: str) -> str | None:
+    """What is wrong where not everybody reads `text` as UTF-8: an import obeys a coding cookie, a reader does not."""
+    if text.startswith("\ufeff"):
+        return "the file begins with a byte order mark; save it without"
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
+    except SyntaxError as error:
+        return f"the file says that it is written in something else than UTF-8: {error.msg}"
+    return (
+        None
+        if codecs.lookup(encoding).name == "utf-8"
+        else f"the file says that it is written in {encoding}; only UTF-8 is taken"
+    )
 
 
 def _refused(verdict: Verdict, message: str, file: SourceFile, *, line: int | None = None) -> ParsedSource:

@@ -193,3 +193,19 @@ def test_a_source_with_more_parts_than_are_looked_at_is_over_a_limit():
     nested += " " * 90 + "return " + "+".join(["x"] * 1_500) + "\n"
     nested += "".join(" " * depth + f"f{depth}(tensor)\n" for depth in range(89, 0, -1))
     assert check(nested, backend=Backend.CUDA, profile="h200x2-nomc") == [(Verdict.LIMIT_EXCEEDED, None)]
+
+
+@pytest.mark.parametrize(
+    "cookie", ["utf-7", "raw_unicode_escape", "latin-1", "rot13", "no-such-coding", "utf8-sig", "utf_16"]
+)
+@pytest.mark.parametrize("before", ["", "\n", "#!/usr/bin/python\n", "\x0c \t\n"])
+def test_a_cookie_that_says_anything_but_utf8_is_refused_in_every_file(cookie, before):
+    text = f"{before}# -*- coding: {cookie} -*-\n"
+    body = "def solution(tensor):\n    return tensor\n"
+    assert check(text + body) == [(Verdict.IMPORT_ERROR, None)]
+    assert check(body, more=[("helper.py", text)]) == [(Verdict.IMPORT_ERROR, None)]
+
+
+@pytest.mark.parametrize("head", ["# coding: utf-8\n", "# vim: fileencoding=UTF8\n", "x = 1\n\n# coding: utf-7\n", ""])
+def test_a_cookie_that_says_utf8_or_is_none_is_fine(head):
+    assert check(head + "def solution(tensor):\n    return tensor\n") == []

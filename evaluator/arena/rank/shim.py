@@ -6,6 +6,7 @@ What this process says is a claim. It knows its own rank's inputs and nothing of
 import array
 import contextlib
 import faulthandler
+import importlib.machinery
 import importlib.util
 import mmap
 import os
@@ -211,6 +212,7 @@ class Shim:
         _take_built_kernels()
         path = Path(self._place.source) / "solution.py"
         sys.path.insert(0, self._place.source)
+        _read_as_checked(self._place.source)
         try:
             self._solution = _entry_point(path)
         except Failed:
@@ -323,10 +325,25 @@ def _blamed() -> Iterator[None]:
         raise Failed(Failure.RAISED, _author_traceback()) from error
 
 
+class _CheckedText(importlib.machinery.SourceFileLoader):
+    """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+        """The code of a file's bytes."""
+        text = bytes(data).decode("utf-8")
+        return compile(text, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+def _read_as_checked(folder: str) -> None:
+    """Have every module in `folder` imported through `_CheckedText`."""
+    finder = importlib.machinery.FileFinder(folder, (_CheckedText, [".py"]))
+    sys.path_importer_cache[folder] = finder
+
+
 def _entry_point(path: Path) -> Callable[..., Any]:
     if not path.is_file():
         raise Failed(Failure.ENTRY, "the submission has no solution.py")
-    spec = importlib.util.spec_from_file_location("solution", path)
+    spec = importlib.util.spec_from_file_location("solution", path, loader=_CheckedText("solution", str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
