@@ -136,11 +136,12 @@ def _import_error(message: str, *, file: str, line: int | None = None) -> Findin
 
 
 def _check_signature(problem: Problem, tree: ast.Module) -> Iterator[Finding]:
+    if _may_be_bound_otherwise(tree):
+        return  # the import will tell
     definition = _solution_definition(tree)
     if definition is None:
-        if not _binds_solution(tree):
-            message = f"there is no function called solution; expected {problem.signature}"
-            yield _import_error(message, file=SourceBundle.ENTRY)
+        message = f"there is no function called solution; expected {problem.signature}"
+        yield _import_error(message, file=SourceBundle.ENTRY)
         return
     if isinstance(definition, ast.AsyncFunctionDef):
         yield _import_error("solution must not be async", file=SourceBundle.ENTRY, line=definition.lineno)
@@ -163,14 +164,35 @@ def _solution_definition(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctio
     return found
 
 
-def _binds_solution(tree: ast.Module) -> bool:
-    """Whether any statement could bind the name: an assignment, an import, or something inside if, try or with."""
-    return any(
-        _assigns_solution(node)
-        or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == "solution")
-        for statement in tree.body
-        for node in _module_scope(statement)
-    )
+_DYNAMIC = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__setattr__", "modules"})
+"""Names by which a module's names can be bound without a binding that the text shows."""
+
+
+def _may_be_bound_otherwise(tree: ast.Module) -> bool:
+    """Whether `solution` may be something else than functions defined at module level, as far as the text shows."""
+    plain = {id(statement) for statement in tree.body if _is_function(statement)}
+    in_scope = (node for statement in tree.body for node in _module_scope(statement) if id(node) not in plain)
+    return any(map(_binds_solution, in_scope)) or any(map(_is_dynamic, ast.walk(tree)))
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _binds_solution(node: ast.AST) -> bool:
+    """Whether `node` by itself binds the name, or unbinds it."""
+    if isinstance(node, ast.Name):
+        return node.id == "solution" and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0]) in ("solution", "*")
+    return "solution" in (getattr(node, "name", None), getattr(node, "rest", None))
+
+
+def _is_dynamic(node: ast.AST) -> bool:
+    """Whether `node` can bind names of the module from elsewhere."""
+    if isinstance(node, ast.Global):
+        return "solution" in node.names
+    return getattr(node, "id", None) in _DYNAMIC or getattr(node, "attr", None) in _DYNAMIC
 
 
 def _module_scope(statement: ast.AST) -> Iterator[ast.AST]:
@@ -181,6 +203,14 @@ def _module_scope(statement: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             waiting.extend(ast.iter_child_nodes(node))
+        else:
+            waiting.extend(getattr(node, "decorator_list", ()))
+            waiting.extend(default for default in _defaults(node) if default is not None)
+
+
+def _defaults(node: ast.AST) -> list[ast.expr | None]:
+    arguments = getattr(node, "args", None)
+    return [*arguments.defaults, *arguments.kw_defaults] if isinstance(arguments, ast.arguments) else []
 
 
 def _assigns_solution(statement: ast.AST) -> bool:

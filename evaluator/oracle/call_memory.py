@@ -203,4 +203,6 @@ def read_output(
     count = 1
     for extent in shape:
         count *= extent
-    return view_of(area, dtype=dtype, start=start, count=count).reshape(tuple(shape)).to(device)
+    tensor = view_of(area, dtype=dtype, start=start, count=count).reshape(tuple(shape)).to(device)
+    # Any byte but 0 is true; comparisons of torch take only 1 for equal to true.
+    return tensor.view(torch.uint8).ne(0) if dtype is torch.bool else tensor

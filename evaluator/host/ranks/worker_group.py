@@ -228,6 +228,7 @@ class WorkerGroup:
         watch = StallWatch(
             members=self._sandbox.processes.members,
             dump=self._observer.dump_stacks,
+            ranks=lambda: {worker.pid for worker in self._workers if worker.pid is not None},
             source=self._sandbox.source,
             start=time.monotonic(),
             patience_s=self._plan.settings.stall_s,
