@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
