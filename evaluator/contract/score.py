@@ -1,6 +1,15 @@
-"""The score of a submission, and the times that it rests on."""
+"""The score of a submission, the times that it rests on, and what counts as faster."""
 
 from evaluator.contract.message import Message
+
+
+def is_faster(low: float | None, *, than: float = 1.0) -> bool:
+    """Whether a speedup whose interval begins at `low` lies above `than` beyond doubt: its whole interval does.
+
+    `than` = 1 is the reference. Boards, people, models, runs, agents, exports and the API all mean this by "faster".
+    None, for a program that was not timed, is faster than nothing.
+    """
+    return low is not None and low > than
 
 
 class TimeSummary(Message, frozen=True, kw_only=True):

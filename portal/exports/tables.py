@@ -196,7 +196,9 @@ TABLES = {
                 column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
                 column("supported", Kind.INTEGER, "problems that the profile can judge", "figures.supported"),
                 column("solved", Kind.INTEGER, "problems with a sample that passed", "figures.solved"),
-                column("faster", Kind.INTEGER, "of these, with one faster than the reference", "figures.faster"),
+                column(
+                    "faster", Kind.INTEGER, "of these, with one whose whole interval lies above 1", "figures.faster"
+                ),
                 *_ESTIMATES,
                 column(
                     "geomean_speedup",

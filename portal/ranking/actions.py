@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, F, Max
 
-from evaluator.contract import SCORE_RULE, EvaluationReport
+from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import size_times, to_stored
@@ -156,7 +156,7 @@ def renew_person(author_id: int, *, profile: str) -> None:
         profile=profile,
         defaults={
             "solved": len(best),
-            "faster": sum(low > 1 for low, _ in best.values()) if by_speed else 0,
+            "faster": sum(is_faster(low) for low, _ in best.values()) if by_speed else 0,
             "mean_score": math.exp(sum(math.log(score) for _, score in best.values()) / len(best)),
             "reached_at": max(reached),
             "catalog_digest": catalog_digest(),

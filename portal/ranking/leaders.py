@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
-from evaluator.contract import SCORE_RULE
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.size_times import SizeTime
 from portal.ranking.models import Board, Standing
@@ -36,7 +36,7 @@ class Leader:
     @property
     def is_faster(self) -> bool:
         """Whether the reference is beaten beyond doubt: the whole interval lies above 1, on a board ranked by speed."""
-        return self.is_ranked_by_speed and self.low > 1
+        return self.is_ranked_by_speed and is_faster(self.low)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
         held = best.get(board.problem)
         if held is None or _reached(board) > _reached(held):
             best[board.problem] = board
-    unbeaten = {slug: board for slug, board in best.items() if _reached(board) <= 1}
+    unbeaten = {slug: board for slug, board in best.items() if not is_faster(_reached(board))}
     shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
     closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}
     every = registry.problems()

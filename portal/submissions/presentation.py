@@ -149,6 +149,7 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
     calls = timed_calls(report.record)
     return {
         "timing": timing,
+        "size_rows": list(zip(timing.sizes, size_times(timing), strict=True)),
         "is_timed_by_host": timing.rule == SCORE_RULE,
         "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
         "queued": _queued(report.record, timing),
