@@ -228,6 +228,9 @@ ACCEPT_WEAK_SANDBOX = env.bool("PKB_ACCEPT_WEAK_SANDBOX", default=IS_EMBEDDED)
 SUBMISSION_MAX_BYTES = 512 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+# Whether the kernels and reports that ship with the problems stand on the boards, marked as recorded elsewhere. Left
+# empty on a production site, `manage.py recorded` changes nothing; false removes them.
+RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 # How many requests one web process works on at a time; the others wait, and hold a socket alone while they do.
 WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)

@@ -16,6 +16,7 @@ from portal.refusals import Refusal
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
 MAX_LIVE_TOKENS = 20
+OWN_AUTHOR = "pkb"
 
 
 def sign_up(*, username: str, password: str, email: str = "") -> User:
@@ -33,6 +34,27 @@ def sign_up(*, username: str, password: str, email: str = "") -> User:
     except IntegrityError as error:
         raise _name_taken(username) from error
     return user
+
+
+def own_author() -> User:
+    """The account whose entries are this site's own; nobody can sign in with it.
+
+    Raises:
+        Refusal: somebody has signed up by its name (409).
+    """
+    author, is_new = User.objects.get_or_create(username=OWN_AUTHOR)
+    if is_new:
+        author.set_unusable_password()
+        author.save(update_fields=["password"])
+    if author.has_usable_password():
+        raise Refusal(
+            field="username",
+            value=OWN_AUTHOR,
+            message=f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in.",
+            remedy="Rename that account first.",
+            status=409,
+        )
+    return author
 
 
 def set_active(user: User, *, is_active: bool, by: User) -> None:

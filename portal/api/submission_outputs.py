@@ -27,6 +27,10 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
     score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
+    recorded_on = serializers.DateField(
+        allow_null=True, help_text="When it was judged elsewhere; null for what this site judged."
+    )
+    recorded_where = serializers.CharField(allow_blank=True, help_text="On what, then.")
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
     queued_at = serializers.DateTimeField()
