@@ -59,7 +59,8 @@ class PlaceOutput(serializers.Serializer[Any]):
     ahead = serializers.IntegerField(help_text="Evaluations that go before it.")
     total = serializers.IntegerField(help_text="Evaluations that wait on its profile.")
     expected_wait_s = serializers.FloatField(allow_null=True, help_text="Seconds; null where nothing is known.")
-    is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem.")
+    is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem or the queue.")
+    pause_reason = serializers.CharField(allow_blank=True, help_text="What the operator says of it.")
     has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
 
 
@@ -105,7 +106,7 @@ class EvaluationDetail(EvaluationBrief):
     @extend_schema_field(VerdictFactsOutput(allow_null=True))
     def get_facts(self, evaluation: Evaluation) -> Any:
         """As the submission's page says it."""
-        facts = verdict_facts(evaluation)
+        facts = verdict_facts(evaluation, self.context["live"].report)
         return VerdictFactsOutput(facts).data if facts else None
 
     @extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]})

@@ -190,7 +190,9 @@ def recount_boards(author: User) -> None:
 
 def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
     """The boards on which `standings` stand."""
-    return [dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()]
+    return [
+        dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()
+    ]
 
 
 def _recount(place: Mapping[str, Any]) -> None:

@@ -167,7 +167,7 @@ class ProfileSwitch(models.Model):
 
     profile = models.CharField(primary_key=True, max_length=40)
     is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
-    note = models.TextField(blank=True, help_text="Why, for other operators.")
+    note = models.TextField(blank=True, help_text="Why: shown to those whose submissions wait.")
 
     class Meta:
         verbose_name_plural = "profile switches"

@@ -15,7 +15,9 @@ from evaluator.contract import (
     Verdict,
     Witness,
 )
+from pkb.attempt_files import read_attempts
 from pkb.diagnosis import diagnosis
+from pkb.errors import UsageError
 from pkb.results import Evaluation, Figures, Report
 from pkb.run_commands import endings
 
@@ -129,3 +131,12 @@ def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
     )
     said = ", ".join(f"{number} {ending}" for ending, number in endings(figures).items())
     assert said == "1 PASSED, 2 pending, 84 never made"
+
+
+def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
+    (tmp_path / "attempts.jsonl").write_text('{"problem": "allreduce", "sample": "first"}\n')
+    with pytest.raises(
+        UsageError, match=r"line 1 is no attempt.*A line is a JSON object with problem and source"
+    ) as told:
+        list(read_attempts(tmp_path / "attempts.jsonl"))
+    assert "docs/" not in str(told.value)
