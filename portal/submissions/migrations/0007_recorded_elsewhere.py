@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("submissions", "0005_score_rule"),
+        ("submissions", "0006_errors_of_ours"),
     ]
 
     operations = [

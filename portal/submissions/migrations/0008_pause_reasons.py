@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("submissions", "0006_recorded_elsewhere"),
+        ("submissions", "0007_recorded_elsewhere"),
     ]
 
     operations = [

@@ -3,7 +3,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0004_webhooks_move_out"),
+        ("runs", "0005_errors_of_ours"),
     ]
 
     operations = [
