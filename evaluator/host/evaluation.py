@@ -312,7 +312,7 @@ class Evaluation:
                 waiting.wait_until_ready()
 
     def _time_reference_alone(self) -> None:
-        """The reference by itself, before the submission is where a rank can read it; later legs are held against it."""
+        """The reference by itself, before any rank can read the submission; later legs are held against it."""
         if self._request.mode is not Mode.RANKED:
             return
         trusted = self._ready_trusted()

@@ -10,7 +10,7 @@ from statistics import median, quantiles
 from evaluator.contract import SizeRecord
 
 SLOWER = 1.15
-"""Later legs whose median is so many times that of the calls before are looked at, where the middle halves are apart."""
+"""Later legs whose median is so many times that of the calls before are looked at, where middle halves are apart."""
 
 _LEAST_CALLS, _LEAST_NS = 4, 20_000
 
