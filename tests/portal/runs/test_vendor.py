@@ -260,7 +260,7 @@ def test_a_tree_of_solutions_becomes_a_run_and_says_what_it_could_not_match(alic
     numbers = {problem.slug: problem.number for problem in registry.problems()}
     files = {
         f"{folder}/99_gemm_allreduce_torch.py": line("gemm_allreduce")["source"],
-        f"{folder}/{numbers['allreduce']}_sum_over_ranks_torch.py": line()["source"],
+        f"{folder}/{numbers['tp_rms_norm']}_rms_norm_torch.py": line("tp_rms_norm")["source"],
         f"{folder}/{numbers['allgather']}_allgather_torch.py": line("allgather")["source"],
         f"{folder}/321_unheard_of_torch.py": "x = 1",
         f"{folder}/log.txt": "compiled",
@@ -273,7 +273,7 @@ def test_a_tree_of_solutions_becomes_a_run_and_says_what_it_could_not_match(alic
     assert {(entry["problem"], entry["by"]) for entry in body["matched"]} == {
         ("gemm_allreduce", "slug"),
         ("allgather", "slug"),
-        ("allreduce", "number"),
+        ("tp_rms_norm", "name"),
     }
     assert {entry["path"].split("/")[-1] for entry in body["unmatched"]} == {"321_unheard_of_torch.py", "log.txt"}
     run = body["run"]
