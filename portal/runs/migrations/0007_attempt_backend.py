@@ -15,7 +15,7 @@ def _take_from_runs(apps: Apps, _schema_editor: BaseDatabaseSchemaEditor) -> Non
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0004_webhooks_move_out")]
+    dependencies = [("runs", "0006_gpu_use")]
 
     operations = [
         migrations.AddField(

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("nodes", "0002_builders"),
-        ("submissions", "0005_score_rule"),
+        ("submissions", "0008_pause_reasons"),
     ]
 
     operations = [
