@@ -39,7 +39,7 @@ from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.sources import SourceError, read_source
 from problems import registry
-from problems.schema import Problem, SizeName
+from problems.schema import Problem, SizeName, UnknownRegime
 
 DEFAULT_PROFILE = "cpux2"
 
@@ -121,6 +121,9 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
     run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
+    run.add_argument(
+        "--regime", default="", metavar="NAME", help="calls of one of the problem's regimes alone (mode check)"
+    )
     run.add_argument("--dtype", help="torch name of the dtype for inputs marked `input` (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
     run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
@@ -151,6 +154,7 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
     refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
+    regime = _regime(options, problem)
     return EvaluationRequest(
         evaluation_id="local",
         problem=problem.slug,
@@ -161,7 +165,27 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
         mode=Mode(options.mode),
         sizes=tuple(options.size),
         dtype=options.dtype,
+        regime=regime,
     )
+
+
+def _regime(options: argparse.Namespace, problem: Problem) -> str:
+    """The regime that was asked for; raises UsageError where calls of it alone cannot be judged."""
+    name: str = options.regime
+    if not name:
+        return ""
+    if Mode(options.mode) is not Mode.CHECK:
+        raise UsageError(f"--regime {name} judges in mode check, not in {options.mode}: leave --mode out")
+    try:
+        regime = problem.regime(name)
+    except UnknownRegime as error:
+        raise UsageError(str(error)) from error
+    world_size = profiles.get(options.profile).world_size
+    if world_size < regime.least_world_size:
+        raise UsageError(
+            f"--regime {name} needs {regime.least_world_size} ranks, and {options.profile} has {world_size}"
+        )
+    return name
 
 
 def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:

@@ -47,6 +47,8 @@ def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> No
         (["run", "allreduce", "x.py", "--profile", "cpux3"], "no profile called 'cpux3'"),
         (["run", "allreduce", "x.py", "--size", "huge"], "invalid choice: 'huge'"),
         (["run", "allreduce", "x.py", "--mode", "fast"], "invalid choice: 'fast'"),
+        (["run", "allreduce", "x.py", "--regime", "wet"], "no regime called 'wet'; it has: tiny_values"),
+        (["run", "allreduce", "x.py", "--regime", "tiny_values", "--mode", "ranked"], "leave --mode out"),
         (["baseline", "nothing"], "no problem called 'nothing'"),
     ],
 )

@@ -26,6 +26,7 @@ from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, cpu_sets
 from evaluator.host.settings import JudgeSettings
 from evaluator.oracle import messages
+from problems.schema import Regime
 
 _ROOT = Path(__file__).parents[3]
 _LOG_BYTES = 8192
@@ -65,14 +66,15 @@ class PreparedInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What is drawn for a call: its number, and with `near` the call from which only a few elements differ."""
+    """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
     near: int | None = None
+    regime: Regime | None = None
 
     def as_message(self) -> messages.Body:
         """This content for the oracle ranks."""
-        return {"call": self.index, "near": self.near}
+        return {"call": self.index, "near": self.near, "regime": "" if self.regime is None else self.regime.name}
 
 
 @dataclass(frozen=True, kw_only=True)

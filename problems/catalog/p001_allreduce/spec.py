@@ -1,5 +1,6 @@
 """All-reduce (sum) of one matrix, described."""
 
+from problems.regimes import SUMMED_VALUES, exact_sums
 from problems.schema import (
     Argument,
     Cost,
@@ -88,4 +89,6 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
+    regimes=(*SUMMED_VALUES, exact_sums("out")),
+    invariants=("Tensors are contiguous.",),
 )
