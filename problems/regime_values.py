@@ -44,9 +44,7 @@ def _special(call: Call, name: str, tensor: Tensor) -> Tensor:
 
 
 def _exact_sums(call: Call, name: str, tensor: Tensor) -> Tensor:
-    """Whole multiples of a power of two per element: of 8 bits on one rank, of few on the others, so that no sum of
-    any of them needs more than 8.
-    """
+    """Whole multiples of a power of two per element: on one rank of 8 bits, on the others of few, as in any sum."""
     shape, others = tensor.shape, max(1, call.world_size - 1)
     few = max(1, _OTHERS_UNITS // others)
     most = few * others
@@ -56,6 +54,17 @@ def _exact_sums(call: Call, name: str, tensor: Tensor) -> Tensor:
     part = call.integers(f"{name}: part", shape, low=1, high=few + 1)
     sign = 2 * call.integers(f"{name}: sign", shape, low=0, high=2) - 1
     return (torch.where(is_own, whole, part) * sign * unit).to(tensor.dtype)
+
+
+def is_exact(call: Call) -> bool:
+    """Whether sums over ranks have no rounding error in this call."""
+    return bool(call.setting("values", "") == "exact_sums")
+
+
+def columns_picked(call: Call, like: Tensor) -> Tensor:
+    """A matrix of the shape of `like`, the same on all ranks, with a single 1 per column: a product picks columns."""
+    rows = call.integers("regime's picked rows", (1, like.shape[1]), low=0, high=like.shape[0], shared=True)
+    return torch.zeros_like(like, dtype=call.dtype).scatter_(0, rows, 1)
 
 
 _STYLES: dict[str, Callable[[Call, str, Tensor], Tensor]] = {

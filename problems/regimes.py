@@ -3,6 +3,8 @@
 `problems.regime_values` draws them; a problem's own regimes stand in its spec.
 """
 
+from dataclasses import replace
+
 from problems.schema import EXACT, Regime, Tolerance
 
 TINY_VALUES = Regime(
@@ -35,6 +37,15 @@ SPECIAL_VALUES = Regime(
     settings={"values": "special"},
     narrow="clears_what_is_not_finite",
 )
+
+
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES)
+"""For tensors whose elements are only moved."""
+
+
+def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
+    """Regimes whose words speak of the values of one tensor, where others keep theirs."""
+    return tuple(replace(regime, words=regime.words.replace("values", f"values of {name}", 1)) for regime in regimes)
 
 
 def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:

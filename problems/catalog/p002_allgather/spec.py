@@ -1,5 +1,6 @@
 """All-gather of one matrix into a stack, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -57,4 +58,6 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
 )

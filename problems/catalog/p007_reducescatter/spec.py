@@ -1,5 +1,6 @@
 """Reduce-scatter (sum) along rows, described."""
 
+from problems.regimes import SUMMED_VALUES, exact_sums
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -88,4 +89,6 @@ PROBLEM = Problem(
             pattern=Communication.REDUCE_SCATTER,
         ),
     ),
+    regimes=(*SUMMED_VALUES, exact_sums("out")),
+    invariants=("Tensors are contiguous.",),
 )

@@ -1,5 +1,6 @@
 """All-gather along dimension 0, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -75,5 +76,10 @@ PROBLEM = Problem(
             payload="its M rows, to rows r M and following",
             pattern=Communication.ALL_GATHER,
         ),
+    ),
+    regimes=COPIED_VALUES,
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
     ),
 )
