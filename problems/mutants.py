@@ -192,7 +192,7 @@ _BLOCK, _MANTISSA_BITS, _EXPONENTS = 128, 6, 8
 
 
 def _to_ten_bits(tensor: Tensor, _group: Group) -> Tensor:
-    """A floating payload in sign, 3 bits of exponent and 6 of mantissa, with one exponent in common per 128 elements."""
+    """A floating payload in sign, 3 bits of exponent and 6 of mantissa, with an exponent in common per 128 elements."""
     if not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.numel() == 0:
         return tensor
     flat = tensor.float().reshape(-1)

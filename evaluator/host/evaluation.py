@@ -272,7 +272,7 @@ class Evaluation:
         """By size, the regimes of checked calls: all at the first, a few secret ones at each further size."""
         if self._request.regime or not self._conduct.does(Check.REGIMES):
             return {}
-        found = {}
+        found: dict[str, tuple[Regime, ...]] = {}
         for size in self._sizes:
             regimes = self._problem.regimes_at(SizeName(size), self._plan.profile.world_size)
             count = self._settings.further_regimes if found else len(regimes)

@@ -405,10 +405,12 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
     later call.
     """
     room = _owed_bytes(problem, examiner, call)
-    if any(symbol not in call.dims for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)):
+    symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
+    if not symbols <= call.dims.keys() or call.regime is not None:
         ranks = range(call.world_size)
         together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-        part = min(1.0, _MOST_PARTS / call.world_size)
+        # In a regime one rank may have everything.
+        part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
         room = max(2 * room, align(math.ceil(together * part * _SPARE)))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
 
@@ -417,7 +419,8 @@ def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
     """`call`, and the calls of those regimes in which a rank may owe outputs of another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     regimes = problem.regimes_at(size, call.world_size)
-    longer = [regime for regime in regimes if regime.dims.keys() & symbols or not symbols <= call.dims.keys()]
+    varies = not symbols <= call.dims.keys()
+    longer = [regime for regime in regimes if varies or not regime.at_large or regime.dims.keys() & symbols]
     return [call, *(in_regime(call, regime) for regime in longer)]
 
 

@@ -1,5 +1,6 @@
 """Regimes of every problem: honest programs pass, and a program that is right but for the regime is refused in it."""
 
+import contextlib
 import hashlib
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from problems import registry
 from problems.calibration import honest_programs, narrow_programs
 from problems.implementation import load
-from problems.ranks import Ranks
+from problems.ranks import RankFailure, Ranks
 from problems.schema import Problem, Regime, SizeName
 from problems.trials import Outcome, Trial, attempt
 from tests.problems.conftest import Pools
@@ -60,8 +61,9 @@ def test_program_that_is_right_but_for_the_regime_fails_in_it_alone(
     ranks = pools.of(world_size)
     for outcomes in _outcomes(ranks, problem.slug, program, ""):
         assert [outcome for outcome in outcomes if not outcome.passed] == [], "it is no narrow program: it fails anyway"
-    for outcomes in _outcomes(ranks, problem.slug, program, regime.name):
-        assert not all(outcome.passed for outcome in outcomes), outcomes
+    with contextlib.suppress(RankFailure):  # to raise on every rank is to fail
+        for outcomes in _outcomes(ranks, problem.slug, program, regime.name):
+            assert not all(outcome.passed for outcome in outcomes), outcomes
 
 
 @pytest.mark.parametrize(("problem", "regime"), REGIMES)
@@ -78,6 +80,8 @@ def test_regime_changes_what_some_rank_is_given(problem: Problem, regime: Regime
 def _same(left: object, right: object) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
+    if type(left) is not type(right):
+        return False
     if hasattr(left, "shape") or (isinstance(left, list) and any(hasattr(item, "shape") for item in left)):
         return _equal(left, right)
     return left == right
