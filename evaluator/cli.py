@@ -124,6 +124,11 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument(
         "--regime", default="", metavar="NAME", help="calls of one of the problem's regimes alone (mode check)"
     )
+    run.add_argument(
+        "--one-world-size",
+        action="store_true",
+        help="do not check what passed on another number of ranks too (mode check on CPU ranks)",
+    )
     run.add_argument("--dtype", help="torch name of the dtype for inputs marked `input` (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
     run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
@@ -141,6 +146,7 @@ def judge_one(options: argparse.Namespace) -> int:
         allow_unsandboxed=options.allow_unsandboxed,
         call_limit_s=options.call_limit,
         warm=False,
+        other_world_size=not options.one_world_size,
     )
     with Judge(settings) as judge:
         report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)
