@@ -13,4 +13,11 @@ class SubmissionFault(Exception):
 
 
 class EvaluatorError(Exception):
-    """The judge or its node failed; never shown as the author's fault, always retried."""
+    """The judge or its node failed.
+
+    Where a submission's bytes were in play that ends its evaluation as JUDGE_ERROR, else it is judged again.
+    """
+
+
+class NodeTrouble(EvaluatorError):
+    """What the node cannot do whatever the submission is: a compiler that is missing, ranks that do not start."""

@@ -2,9 +2,10 @@
 
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from evaluator.contract import SourceBundle, SourceFile
+from evaluator.judging import source_paths
 from evaluator.judging.source_rules import MAX_BYTES
 
 _ENDINGS = frozenset({".py", ".cu", ".cuh", ".cpp", ".h"})
@@ -29,6 +30,8 @@ def read_source(path: Path) -> SourceBundle:
         named = [(SourceBundle.ENTRY, _bytes_of(path))]
     if sum(len(raw) for _, raw in named) > MAX_BYTES:
         raise SourceError(f"{path} holds more than {MAX_BYTES // 1024} KB of source")
+    for name, fault in source_paths.faults([name for name, _ in named]):
+        raise SourceError(f"{path} contains the path {name!r}: {fault}")
     files = (SourceFile(path=name, text=_decoded(name, raw)) for name, raw in named)
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
 
@@ -54,17 +57,14 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
             if len(members) > _MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
                 raise SourceError(f"{path} holds more than {_MAX_FILES} files or {MAX_BYTES // 1024} KB")
             for member in members:
-                name = PurePosixPath(member.filename)
-                if name.is_absolute() or ".." in name.parts:
-                    raise SourceError(f"{path} contains the path {member.filename!r}, which leads outside")
-                yield str(name), archive.read(member)
+                yield member.filename, archive.read(member)
     except (OSError, zipfile.BadZipFile) as error:
         raise SourceError(f"cannot read {path} as a zip archive: {error}") from error
 
 
 def _decoded(name: str, raw: bytes) -> str:
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
     if "\0" in text:

@@ -97,14 +97,23 @@ class OutputCheck(Result, frozen=True, kw_only=True):
         return not self.wrong_elements and self.max_error <= 1
 
 
+class SizeMemory(Result, frozen=True, kw_only=True):
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission were seen to hold."""
+
+    total_bytes: int
+    judge_bytes: int
+    submission_bytes: int
+
+
 class SizeResult(Result, frozen=True, kw_only=True):
-    """What was run and compared at one size."""
+    """What was run and compared at one size; `memory` is of GPUs only."""
 
     size: str
     calls: int
     checked_calls: int
     dims: dict[str, int] = {}
     outputs: tuple[OutputCheck, ...] = ()
+    memory: SizeMemory | None = None
 
 
 class TimeSummary(Result, frozen=True, kw_only=True):

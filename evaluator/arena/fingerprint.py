@@ -20,7 +20,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 # Held from before a submission is imported: an instance or the class may be given others.
 _detach, _resolve_conj, _resolve_neg = torch.Tensor.detach, torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
-_view, _sum, _view_as_real = torch.Tensor.view, torch.sum, torch.view_as_real
+_view, _sum, _view_as_real, _ne = torch.Tensor.view, torch.sum, torch.view_as_real, torch.ne
 
 
 def is_plain_tensor(value: Any) -> bool:
@@ -42,6 +42,9 @@ def _is_known(value: Any) -> bool:
 def _bits(tensor: torch.Tensor, place: int) -> torch.Tensor:
     """The sum of a tensor's elements read as integers, whatever its strides; the place keeps outputs apart."""
     plain = _resolve_neg(_resolve_conj(_detach(tensor)))
+    if plain.dtype is torch.bool:
+        # Any byte but 0 is true, and a copy may make 1 of it.
+        return _sum(_ne(_view(plain, torch.uint8), 0), dtype=torch.int64) * (2 * place + 1)
     if plain.is_complex():
         plain = _view_as_real(plain)
     return _sum(_view(plain, _BITS[plain.element_size()]), dtype=torch.int64) * (2 * place + 1)

@@ -21,8 +21,9 @@ _detach = torch.Tensor.detach
 class LoadedCall:
     """A call between LOAD and DONE: its arguments, a copy of them to see changes, and where its outputs go.
 
-    `output` takes the description of the outputs, `area` their elements: the same file, or shared device memory. There
-    the inputs lie in shared memory too, where `sealed` are the bytes of them that are unsealed when the call begins.
+    `watched` are aliases of the arguments, compared with `before`. `output` takes the description of the outputs,
+    `area` their elements: the same file, or shared device memory. There the inputs lie in shared memory too, where
+    `sealed` are the bytes of them that are unsealed when the call begins.
     """
 
     arguments: list[Any]
@@ -35,6 +36,7 @@ class LoadedCall:
     output: mmap.mmap
     area: Area
     before: list[torch.Tensor]
+    watched: list[torch.Tensor]
     sealed: torch.Tensor | None = None
     returned: list[Any] = field(default_factory=list)
 
@@ -44,7 +46,7 @@ class LoadedCall:
 
     def first_change(self) -> int:
         """The number of the first tensor that the call changed though it may not; -1 where there is none."""
-        for number, (tensor, before) in enumerate(zip(self.tensors, self.before, strict=bool(self.before))):
+        for number, (tensor, before) in enumerate(zip(self.watched, self.before, strict=True)):
             if number not in self.mutable and not same_bytes(tensor, before):
                 return number
         return -1
@@ -81,6 +83,8 @@ def read_call(
         output=output,
         area=area,
         before=[tensor.clone() for tensor in unpacker.tensors] if sealed is None else [],
+        # A program may give its argument another shape: that changes no element. These keep shape and storage.
+        watched=[_detach(tensor) for tensor in unpacker.tensors] if sealed is None else [],
         sealed=sealed,
     )
 

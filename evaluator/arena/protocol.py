@@ -172,14 +172,12 @@ BARRIER_STRIDE = 64
 CLOCK_PAGE_BYTES = 8192
 """The pages through which the host times the calls of a group of ranks on GPUs; the driver maps them into each device.
 
-The host writes `OPEN_WORDS` (an 8-byte call number per rank), the key at `KEY_START`, and at `STOP_WORD` the number of
-a call that will have no end. Ranks write `QUEUED_WORDS`,
+The host writes `OPEN_WORDS` (an 8-byte call number per rank) and the key at `KEY_START`. Ranks write `QUEUED_WORDS`,
 their devices `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank); the
 fingerprint of outputs in the host's memory stands at `HOST_MARK_WORDS` (16 bytes per rank).
 """
 OPEN_WORDS = 0
 KEY_START = 1024
-STOP_WORD = 2048
 QUEUED_WORDS = 4096
 DONE_WORDS = 4608
 ARRIVED_WORDS = 5120

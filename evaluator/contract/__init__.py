@@ -4,7 +4,7 @@ Everything here is frozen, typed and JSON both ways; decoding refuses unknown fi
 imports no other part of the evaluator, so the site can read it without torch.
 """
 
-from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeResult, Verdict
+from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Audit, AuditedWork, Primitive, Sighting, Witness, WorkKind
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
@@ -87,6 +87,7 @@ __all__ = [
     "ReferenceCall",
     "SandboxLevel",
     "Sighting",
+    "SizeMemory",
     "SizeRecord",
     "SizeResult",
     "SizeTiming",

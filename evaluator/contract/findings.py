@@ -32,6 +32,7 @@ class Verdict(StrEnum):
     TAMPERED = "TAMPERED"
     UNSUPPORTED = "UNSUPPORTED"
     BASELINE_UNSTABLE = "BASELINE_UNSTABLE"
+    JUDGE_ERROR = "JUDGE_ERROR"
     JUDGE_FAILURE = "JUDGE_FAILURE"
 
 
@@ -92,11 +93,20 @@ class OutputCheck(Message, frozen=True, kw_only=True):
     first_wrong: tuple[int, ...] | None = None
 
 
+class SizeMemory(Message, frozen=True, kw_only=True):
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission were seen to hold."""
+
+    total_bytes: int
+    judge_bytes: int
+    submission_bytes: int
+
+
 class SizeResult(Message, frozen=True, kw_only=True):
-    """What was run and compared at one size."""
+    """What was run and compared at one size; `memory` is of GPUs only."""
 
     size: str
     dims: dict[str, int]
     calls: int
     checked_calls: int
     outputs: tuple[OutputCheck, ...] = ()
+    memory: SizeMemory | None = None

@@ -59,13 +59,15 @@ class Delivery(Message, frozen=True, kw_only=True):
     """What a node sends back when an evaluation has ended.
 
     `is_returned` gives work back that was not judged because the node was told to stop: that is nobody's failure, and
-    costs the evaluation none of its tries.
+    costs the evaluation none of its tries. `error_log` is what the judge's own code said where it went wrong: for the
+    operator, never for the author, because it may show what submissions must not know.
     """
 
     lease: str
     node: str
     report: EvaluationReport
     is_returned: bool = False
+    error_log: str = ""
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

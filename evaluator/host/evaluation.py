@@ -29,21 +29,27 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
-from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
+from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, Evidence, in_words
+from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
-from evaluator.host.measure.references import new_opening
+from evaluator.host.measure.references import ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
-from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.process.aside import Aside, AsideLimitExceeded
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import collectives, primitives, profiled_work, source_rules, timing, verdicts
+from evaluator.judging import profiled_work, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
+from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
 from problems.schema import Regime, SizeName
 
@@ -54,8 +60,39 @@ _BARE_CALLS, _BARE_NUMBERS = 15, 2**31
 """Calls of nothing per group before its submission is revealed, and from where their numbers run."""
 
 _BAD_ENDS = frozenset(
-    {Verdict.CRASHED, Verdict.DEADLOCK, Verdict.JUDGE_FAILURE, Verdict.OUT_OF_MEMORY, Verdict.TAMPERED, Verdict.TIMEOUT}
+    {
+        Verdict.CRASHED,
+        Verdict.DEADLOCK,
+        Verdict.JUDGE_ERROR,
+        Verdict.JUDGE_FAILURE,
+        Verdict.OUT_OF_MEMORY,
+        Verdict.TAMPERED,
+        Verdict.TIMEOUT,
+    }
 )
+
+
+_FOR_THE_AUTHOR = (
+    "the judge met an error of its own while it handled this submission, and its node is well; the operator has the log"
+)
+_MESSAGE_CHARACTERS = 300
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong in short: tracebacks of trusted processes are for the operator's log alone."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_MESSAGE_CHARACTERS]
+
+
+@contextmanager
+def _without_the_submission() -> Iterator[None]:
+    """What fails inside is the node's: nothing of the submission is in the processes that it is about."""
+    try:
+        yield
+    except (EvaluationCancelled, NodeTrouble):
+        raise
+    except EvaluatorError as error:
+        raise NodeTrouble(str(error)) from error
 
 
 class Evaluation:
@@ -67,6 +104,7 @@ class Evaluation:
         *,
         plan: SlotPlan,
         builder: Builder,
+        aside: Aside,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
@@ -74,20 +112,24 @@ class Evaluation:
         self._request = request
         self._plan = plan
         self._builder = builder
+        self._aside = aside
         self._work_dir = work_dir
         self._built: Built | None = None
         self._settings = plan.settings
         self._progress = progress
         self._cancelled = cancelled
         self._evidence = Evidence()
+        self._afterwards: list[Finding] = []
+        self._is_in_play = False
         self._deadline = time.monotonic() + plan.settings.evaluation_s
         self._key = secrets.token_bytes(32)
         self._contents = itertools.count()
         self._numbers = itertools.count(1)
         self._gang: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
+        self._memory: GpuMemory | None = None
         self._has_held_ranks = False
-        self._oracle: OracleGroup | None = None
+        self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
@@ -109,20 +151,25 @@ class Evaluation:
     def run(
         self,
         *,
-        take_oracle: Callable[[], OracleGroup],
-        take_gang: Callable[[], WorkerGroup],
-        settle: Callable[[], None],
+        take_trusted: Callable[[], TrustedRanks],
+        waiting: WaitingGroups,
+        prepare_next: Callable[[], None],
     ) -> None:
-        """Judge, stage by stage; `settle` returns once nothing is starting beside the gangs that were taken.
+        """Judge, stage by stage, in groups out of those that are `waiting`.
+
+        `prepare_next` is called once this evaluation has its groups.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
             EvaluatorError: a failure of ours.
         """
         try:
+            self._check_request()
+            self._is_in_play = True
             self._check_source()
             self._build()
-            self._start(take_oracle, take_gang, settle)
+            self._start(take_trusted, waiting)
+            prepare_next()
             self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
             self._run_second_gang()
             self._conclude()
@@ -146,9 +193,41 @@ class Evaluation:
         """Whether a rank crashed or hung, or the judge failed: what it used is then looked at more closely."""
         return any(finding.verdict in _BAD_ENDS for finding in self._evidence.findings)
 
-    def fail(self, error: EvaluatorError) -> None:
-        """Note a failure of ours."""
-        self._evidence.findings.append(Finding(verdict=Verdict.JUDGE_FAILURE, message=str(error)))
+    @property
+    def is_in_play(self) -> bool:
+        """Whether bytes of the submission are being handled, so that they may be what our error comes from."""
+        return self._is_in_play
+
+    @property
+    def awaits_proof(self) -> bool:
+        """Whether an error of ours under this submission decides: unless the node itself turns out to be ill."""
+        return self._decided().verdict is Verdict.JUDGE_ERROR
+
+    def fail(self, error: Exception, *, is_nodes: bool) -> None:
+        """Note an error of ours; a verdict that stands already stays, with the error beside it.
+
+        Args:
+            error: what went wrong.
+            is_nodes: whether the node showed by itself that it is ill; else the submission is what the error goes with.
+        """
+        if is_nodes:
+            found = Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
+        else:
+            found = Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
+        if is_nodes and self._evidence.findings and self.awaits_proof:
+            self._evidence.findings = [found]
+        elif self._evidence.findings:
+            self._afterwards.append(found)
+        else:
+            self._evidence.findings.append(found)
+
+    def rehearse(self, trusted: TrustedRanks) -> None:
+        """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
+        for size in self._sizes:
+            opened = trusted.open_size(
+                problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
+            )
+            ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
 
     def close(self) -> None:
         """End the gang; raises EvaluatorError where something of it stays."""
@@ -166,28 +245,38 @@ class Evaluation:
         with self._evidence.stage(stage):
             yield
 
+    def _check_request(self) -> None:
+        """Whether this slot can judge it at all; nothing of the submission is looked at."""
+        request = self._request
+        if request.profile != self._plan.profile.name:
+            raise NodeTrouble(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
+        try:
+            self._problem = registry.get(request.problem)
+        except registry.UnknownProblem as error:
+            raise NodeTrouble(str(error)) from error
+
     def _check_source(self) -> None:
         """What can be said without running anything."""
         request = self._request
         with self._stage(Stage.PREPARING, "reading the source"):
-            if request.profile != self._plan.profile.name:
-                raise EvaluatorError(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
-            try:
-                problem = registry.get(request.problem)
-            except registry.UnknownProblem as error:
-                raise EvaluatorError(str(error)) from error
-            self._problem = problem
-            found = source_rules.check_source(
-                problem, request.source, backend=request.backend, profile=self._plan.profile, mode=request.mode
-            )
+            reading = self._read_source()
+            found = reading.findings
             if self._plan.profile.gpu is not None:
                 found += backends.missing(request.source, backend=request.backend, node=backends.Node.this())
         self._evidence.findings += found
-        self._evidence.warnings += source_rules.warnings(request.source, backend=request.backend, mode=request.mode)
-        if self._plan.profile.gpu is not None:
-            self._primitives = primitives.in_source(request.source, collectives=collectives.COLLECTIVES)
+        self._evidence.warnings += reading.warnings
+        self._primitives = reading.primitives
         if verdicts.decide_before_ranks(found) is not None:
             raise Ended
+
+    def _read_source(self) -> SourceReading:
+        """What the text shows, read in a process that can be ended."""
+        seconds = self._conduct.within(self._settings.reading_s)
+        try:
+            text = self._aside.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
+        except AsideLimitExceeded as exceeded:
+            raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
+        return SourceReading.from_json(text)
 
     def _build(self) -> None:
         """Compile what the submission will ask for, before any rank is held."""
@@ -201,34 +290,37 @@ class Evaluation:
         if verdicts.decide_before_ranks(self._evidence.findings) is not None:
             raise Ended
 
-    def _start(
-        self, take_oracle: Callable[[], OracleGroup], take_gang: Callable[[], WorkerGroup], settle: Callable[[], None]
-    ) -> None:
-        with self._stage(Stage.STARTING, "waiting for the ranks"):
-            self._oracle = take_oracle()
+    def _start(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
+        with self._stage(Stage.STARTING, "waiting for the ranks"), _without_the_submission():
+            self._trusted = take_trusted()
             self._has_held_ranks = True
-            self._gang = take_gang()
+            self._gang = waiting.take()
             if self._second_share:
                 # Where none was waiting, it starts while the first gang imports and is verified.
-                self._second = take_gang()
+                self._second = waiting.take()
+                self._second.start_ranks()
             self._gang.wait_until_ready(cancelled=self._cancelled)
             if self._request.mode.is_timed:
-                settle()
+                # Nothing starts beside a measurement.
+                waiting.wait_until_ready()
 
     def _import(self) -> Bare:
         """Measure what beginning and end of a call take for the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
             group = self._ready_gang()
-            bare = self._bare() if self._request.mode.is_timed else Bare()
+            # A second group may have been disturbed while the first ran the submission.
+            with contextlib.nullcontext() if self._records else _without_the_submission():
+                bare = self._bare() if self._request.mode.is_timed else Bare()
+            self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
-            group.import_submission(seconds=self._settings.import_s, cancelled=self._cancelled)
+            group.import_submission(seconds=self._conduct.within(self._settings.import_s), cancelled=self._cancelled)
         return bare
 
     def _bare(self) -> Bare:
         """Calls of nothing in both kinds of ranks, in turn; nothing of the submission is in its ranks yet."""
-        group, oracle, world_size = self._ready_gang(), self._ready_oracle(), self._plan.profile.world_size
+        group, trusted, world_size = self._ready_gang(), self._ready_trusted(), self._plan.profile.world_size
         head = HeadStart(waits_for_queue=True, is_fixed=True)
-        oracle.warm_up()
+        trusted.oracle.warm_up()
         pairs = [
             (
                 group.bare(
@@ -237,12 +329,12 @@ class Evaluation:
                     seconds=self._settings.call_limit_s,
                     cancelled=self._cancelled,
                 ).longest_ns,
-                oracle.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
+                trusted.reference.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
             )
             for number in range(_BARE_CALLS)
         ]
-        sandbox_ns, oracle_ns = zip(*pairs, strict=True)
-        return Bare(sandbox_ns=sandbox_ns, oracle_ns=oracle_ns)
+        sandbox_ns, reference_ns = zip(*pairs, strict=True)
+        return Bare(sandbox_ns=sandbox_ns, reference_ns=reference_ns)
 
     def _run_sizes(self, bare: Bare, *, gang: int, share: float) -> None:
         """All calls at all sizes in the present group, which has a `share` of the evaluation's budget."""
@@ -251,10 +343,11 @@ class Evaluation:
             dtype=self._dtype,
             key=self._key,
             plan=self._plan,
-            oracle=self._ready_oracle(),
+            trusted=self._ready_trusted(),
             group=self._ready_gang(),
             gang=gang,
             bare=bare,
+            memory=self._seen_memory(),
             evidence=self._evidence,
             conduct=self._conduct,
             contents=self._contents,
@@ -378,16 +471,35 @@ class Evaluation:
         try:
             yield
         except GroupTrouble as trouble:
-            regime = in_words(self._evidence.regime)
-            self._evidence.findings += [
-                msgspec.structs.replace(finding, message=finding.message + regime)
+            found = [
+                msgspec.structs.replace(finding, message=finding.message + in_words(self._evidence.regime))
                 for finding in self._blamed(findings_of(trouble, size=size), trouble)
             ]
+            self._evidence.findings += [self._with_memory(finding) for finding in found]
             self._evidence.ranks = rank_states(trouble.observations)
             raise Ended from trouble
+        except OutOfDeviceMemory as error:
+            self._evidence.findings.append(self._greed(error, size=size))
+            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            raise Ended from error
         except Ended:
             self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
             raise
+
+    def _with_memory(self, finding: Finding) -> Finding:
+        """A finding about memory with who held how much of the GPUs'."""
+        memory = self._memory.look() if self._memory is not None else None
+        if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
+            return finding
+        return msgspec.structs.replace(finding, message=f"{gpu_memory.in_words(memory)}: {finding.message}")
+
+    def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
+        """What speaks against a submission beside which the judge found no memory; our own lack of it is raised."""
+        memory = self._memory.look() if self._memory is not None else None
+        if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
+            raise error
+        message = f"the submission left too little memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
 
     def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
         """Without a sandbox a submission can kill what started its ranks: that is no failure of ours to be retried."""
@@ -397,7 +509,7 @@ class Evaluation:
         message = "the process that started the ranks ended; without a sandbox the submission can bring that about"
         return tuple(
             Finding(verdict=Verdict.CRASHED, message=message, size=finding.size)
-            if finding.verdict is Verdict.JUDGE_FAILURE
+            if finding.verdict is Verdict.JUDGE_ERROR
             else finding
             for finding in findings
         )
@@ -407,10 +519,15 @@ class Evaluation:
             raise EvaluatorError("there is no gang")
         return self._gang
 
-    def _ready_oracle(self) -> OracleGroup:
-        if self._oracle is None:
-            raise EvaluatorError("there are no oracle ranks")
-        return self._oracle
+    def _seen_memory(self) -> GpuMemory:
+        if self._memory is None:
+            raise EvaluatorError("nobody has looked at the memory of the GPUs")
+        return self._memory
+
+    def _ready_trusted(self) -> TrustedRanks:
+        if self._trusted is None:
+            raise EvaluatorError("there are no trusted ranks")
+        return self._trusted
 
     # ---- the report -------------------------------------------------------------------------------------------
 
@@ -425,10 +542,7 @@ class Evaluation:
         """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
         evidence, request = self._evidence, self._request
         self._progress(Stage.REPORTING, "writing the report", None)
-        decided = verdicts.decide(
-            evidence.findings
-            or [Finding(verdict=Verdict.JUDGE_FAILURE, message="the evaluation ended without a result")]
-        )
+        decided = self._decided()
         return EvaluationReport(
             evaluation_id=request.evaluation_id,
             problem=request.problem,
@@ -441,7 +555,7 @@ class Evaluation:
             dtype=self._dtype,
             verdict=decided.verdict,
             message=decided.message,
-            findings=tuple(evidence.findings),
+            findings=(*evidence.findings, *self._afterwards),
             stages=evidence.stage_times(),
             sizes=tuple(at_size.result() for at_size in evidence.sizes),
             timing=self._timing if decided.verdict is Verdict.PASSED else None,
@@ -459,6 +573,12 @@ class Evaluation:
             environment=self._environment(),
             started_at=started_at,
             finished_at=finished_at,
+        )
+
+    def _decided(self) -> Finding:
+        """The finding that decides; without any, it was our error."""
+        return verdicts.decide(
+            self._evidence.findings or [Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)]
         )
 
     def _record(self) -> Record | None:

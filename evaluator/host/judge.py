@@ -5,6 +5,7 @@ import logging
 import shutil
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Self
 import msgspec
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
@@ -21,10 +22,12 @@ from evaluator.host.evaluation import Evaluation
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
+from evaluator.host.process.aside import Aside
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_oracle import KeptOracle
-from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import bubblewrap, doctor
@@ -37,6 +40,8 @@ from evaluator.judging import world_sizes
 from problems import registry
 
 logger = logging.getLogger(__name__)
+
+_ERROR_LOG_CHARACTERS = 64 * 1024
 
 ReportProgress = Callable[[Stage, str, float | None], None]
 
@@ -51,13 +56,13 @@ def never() -> bool:
 
 
 class Judge:
-    """Judges for one slot, one evaluation at a time; keeps oracle ranks and the next gang warm.
+    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next gang warm.
 
     A context manager; `close` ends every process it started.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Find out what this machine can enforce, and start oracle ranks and a gang in the background.
+        """Find out what this machine can enforce, and start trusted ranks and a gang in the background.
 
         Raises:
             EvaluatorError: the machine cannot judge for the profile under these settings.
@@ -68,13 +73,15 @@ class Judge:
         self._turn = threading.Lock()
         self._unclean = ""
         self._other: Judge | None = None
+        self._errors: list[str] = []
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
+        self._aside = Aside(self._spawner)
         self._clock: GateClock | None = None
-        self._oracle = KeptOracle(self._start_oracle)
+        self._trusted = KeptRanks(self._start_trusted)
         self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
         try:
             shares = shares_for(self.profile)
@@ -96,7 +103,7 @@ class Judge:
                 kept=lambda: self._waiting.folders,
                 seconds=settings.clean_s,
             )
-            self._oracle.start()
+            self._trusted.start()
             self._waiting.refill()
         except BaseException:
             self.close()
@@ -110,7 +117,7 @@ class Judge:
     @property
     def quarantine(self) -> str:
         """Why this slot must not take further work; empty while it is clean."""
-        return self._unclean or self._oracle.wrong
+        return self._unclean or self._trusted.wrong
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -132,7 +139,9 @@ class Judge:
             cancelled: asked often; once true, the evaluation ends and cleans up.
 
         Returns:
-            The report; a failure of ours is the verdict JUDGE_FAILURE, never an exception.
+            The report; a failure of ours is a verdict, never an exception: JUDGE_FAILURE where the node showed by
+            itself that it is ill, JUDGE_ERROR where the submission was in play and the node is well. `error_log` has
+            what our code said then.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -152,29 +161,38 @@ class Judge:
                 request,
                 plan=self._plan,
                 builder=self._builder,
+                aside=self._aside,
                 work_dir=self._work_dir,
                 progress=progress,
                 cancelled=cancelled,
             )
             started_at = _now()
-            self._oracle.forget_canaries()
+            self._trusted.forget_canaries()
+            self._errors = []
             try:
                 self._refuse_in_quarantine()
-                evaluation.run(take_oracle=self._oracle.take, take_gang=self._waiting.take, settle=self.wait_until_warm)
+                evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
-            except EvaluatorError as error:
-                logger.warning("evaluation %s: our failure: %s", request.evaluation_id, error)
-                evaluation.fail(error)
-                self._oracle.drop()
+            except (NodeTrouble, OutOfDeviceMemory) as error:
+                self._note(evaluation, error, is_nodes=True)
+                self._trusted.drop()
+            except Exception as error:  # noqa: BLE001 - the one rule: whatever goes wrong of ours is told apart here
+                self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
+                self._trusted.drop()
             finally:
                 self._end(evaluation)
             return evaluation.report(
                 started_at=started_at,
                 finished_at=_now(),
-                canaries=tuple(self._oracle.canaries),
+                canaries=tuple(self._trusted.canaries),
                 driver_faults=self._health.driver_faults,
             )
+
+    @property
+    def error_log(self) -> str:
+        """What our own code said in the last evaluation, for the operator alone; empty where nothing went wrong."""
+        return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
     def _is_to_be_seen_elsewhere(self, request: EvaluationRequest, report: EvaluationReport) -> bool:
         """Whether what passed this check is to be checked on the machine's other number of ranks."""
@@ -204,6 +222,8 @@ class Judge:
             progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),
             cancelled=cancelled,
         )
+        if self._other.error_log:
+            self._errors.append(self._other.error_log)
         return world_sizes.combined(report, second)
 
     def _drop_other(self) -> None:
@@ -216,12 +236,13 @@ class Judge:
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
-        """End the oracle ranks and any waiting gang, and remove what this judge kept on disk."""
+        """End the trusted ranks and any waiting gang, and remove what this judge kept on disk."""
         self._drop_other()
         self._waiting.close()
-        self._oracle.close()
+        self._trusted.close()
         if self._clock is not None:
             self._clock.close()
+        self._aside.close()
         self._spawner.close()
         self._workplace.close()
         if self._user is not None:
@@ -244,8 +265,8 @@ class Judge:
         finally:
             shutil.rmtree(private, ignore_errors=True)
 
-    def _start_oracle(self) -> OracleGroup:
-        return OracleGroup(
+    def _start_trusted(self) -> TrustedRanks:
+        return TrustedRanks(
             self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
         )
 
@@ -258,40 +279,74 @@ class Judge:
         is_second = self.profile.vigilance.second_gang_share if share is None else share
         return 2 if is_second else 1
 
+    def _prepare_next(self) -> None:
+        """Have the next evaluation's groups import, on processors that the present one does not use."""
+        if self.settings.warm and self._plan.shares.sandbox:
+            self._keep_waiting(self._waiting.prepare)
+
+    def _keep_waiting(self, step: Callable[[], None]) -> None:
+        """Whatever becomes of this step, the present evaluation has its verdict; the next is told if it fails too."""
+        try:
+            step()
+        except EvaluatorError as error:
+            logger.warning("no gang waits for the next evaluation: %s", error)
+
     def _end(self, evaluation: Evaluation) -> None:
-        """Clean up after an evaluation, and start further gangs only then: a start would disturb a measurement."""
+        """Clean up after an evaluation, and let the next one's ranks start only then: that takes the GPUs."""
         try:
             evaluation.close()
-        except EvaluatorError as error:
+        except (EvaluatorError, OSError) as error:
             self._unclean = str(error)
-            evaluation.fail(error)
+            self._note(evaluation, error, is_nodes=False)
+        if evaluation.awaits_proof and not self.quarantine:
+            self._rehearse(evaluation)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation)
         if self.settings.warm and not self.quarantine:
-            try:
-                self._waiting.refill()
-            except EvaluatorError as error:
-                # This evaluation has its verdict; the next one starts its own gang, and is told if that fails too.
-                logger.warning("no gang waits for the next evaluation: %s", error)
+            self._keep_waiting(self._waiting.refill)
 
     def _own_processes(self) -> list[int]:
-        """Every process of ours that lives between evaluations: oracle ranks, and gangs that saw no submission."""
-        return [*self._waiting.processes, *self._oracle.processes]
+        """Every process of ours that lives between evaluations: trusted ranks, and gangs that saw no submission."""
+        return [*self._waiting.processes, *self._trusted.processes]
 
     def _refuse_in_quarantine(self) -> None:
         if self.quarantine:
             raise EvaluatorError(f"this slot is not clean and takes no further work: {self.quarantine}")
 
     def _prove_clean(self, evaluation: Evaluation) -> None:
-        """After an evaluation that held ranks: nothing of it is left, and the devices still work."""
+        """After an evaluation that held ranks: nothing of it is left, and the devices still work.
+
+        What it left does not show that the node was ill before; the driver and the canary do.
+        """
+        self._unclean = "; ".join(self._health.leftovers())
+        if self._unclean:
+            self._note(evaluation, EvaluatorError(self._unclean), is_nodes=self._health.is_driver_ill)
+            self._trusted.drop()
+            return
         try:
-            self._unclean = "; ".join(self._health.leftovers())
-            self._refuse_in_quarantine()
-            self._oracle.prove(is_full=evaluation.ended_badly)
+            self._trusted.prove(is_full=evaluation.ended_badly)
         except EvaluatorError as error:
-            logger.error("evaluation %s: %s", evaluation.evaluation_id, error)  # noqa: TRY400 - it says all
-            evaluation.fail(error)
-            self._oracle.drop()
+            self._note(evaluation, error, is_nodes=True)
+            self._trusted.drop()
+
+    def _rehearse(self, evaluation: Evaluation) -> None:
+        """After an error of ours: can this node judge the problem without the submission? If not, the node is ill.
+
+        New oracle ranks prove that their devices work, and go as far as a call of the reference at every size. What the
+        judge lacks for that by itself, memory say, is never the submission's.
+        """
+        try:
+            self._trusted.drop()
+            evaluation.rehearse(self._trusted.take())
+        except Exception as error:  # noqa: BLE001 - nothing of the submission is left that it could come from
+            self._note(evaluation, error, is_nodes=True)
+            self._trusted.drop()
+
+    def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
+        """Keep an error of ours for the operator, and have the evaluation say so where it has no verdict yet."""
+        self._errors.append("".join(traceback.format_exception(error)))
+        logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
+        evaluation.fail(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

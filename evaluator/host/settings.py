@@ -50,6 +50,7 @@ class JudgeSettings:
         evaluation_s: deadline of a whole evaluation, asked between calls.
         first_call_s: extra time for the first call at each size (graphs, autotuning).
         lazy_build_s: the same where sources may be compiled in that call, because nothing was compiled ahead.
+        reading_s: deadline for reading the source.
         oracle_s: deadline for any single answer of the oracle ranks.
         clean_s: so long what a sandbox left may take to go away; then the slot takes no further work.
         memory_bytes, processes, cores: what a sandbox as a whole may use.
@@ -85,6 +86,7 @@ class JudgeSettings:
     call_limit_factor: float = 20.0
     first_call_s: float = 30.0
     lazy_build_s: float = 120.0
+    reading_s: float = 20.0
     import_s: float = 60.0
     start_s: float = 120.0
     evaluation_s: float = 900.0

@@ -4,7 +4,7 @@ What this overlooks (state kept in globals, names built at run time, native code
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import SourceBundle
@@ -35,8 +35,16 @@ _MODULES = ("torch.distributed", "torch.distributed.distributed_c10d")
 _FACTS = frozenset({"shape", "dtype", "device", "ndim", "size", "numel", "dim", "stride", "element_size", "itemsize"})
 """What may be asked of a tensor without taking its data along."""
 
-_DEPTH = 12
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Place = tuple[int, str | int]
+"""A name, or a part of the text, in a function; both trees by their identity."""
+
+_MOST_STEPS = 200_000
+"""So many parts of functions are looked at; a function inside others counts in each of them."""
+
+
+class TooInvolved(Exception):
+    """The source has more parts than are looked at; the text says so to its author."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,27 +56,22 @@ class CollectiveUse:
     line: int
 
 
-def find(bundle: SourceBundle, entry: ast.FunctionDef | ast.AsyncFunctionDef | None) -> list[CollectiveUse]:
-    """Every library collective in `entry` itself, and those that get its data in functions it calls."""
-    trees = dict(_trees(bundle))
+def find(trees: Mapping[str, ast.Module], entry: _Function | None) -> list[CollectiveUse]:
+    """Every library collective in `entry` itself, and those that get its data in functions it calls.
+
+    What data flow into is one graph over all names of all functions that are reached, gone through once: the work grows
+    with the source alone, however its functions call each other.
+
+    Args:
+        trees: the submission's Python files by path.
+        entry: the definition of `solution`; None where the text does not show it.
+    """
     if entry is None or not trees:
         return []
     names = _Names(trees)
-    seen: dict[tuple[int, frozenset[str]], None] = {}
-    found: dict[tuple[str, int], CollectiveUse] = {}
-    taken = frozenset(_parameters(entry))
-    for use in _follow(entry, taken, names, seen, is_entry=True, depth=0):
-        found[use.file, use.line] = use
-    return list(found.values())
-
-
-def _trees(bundle: SourceBundle) -> Iterator[tuple[str, ast.Module]]:
-    for file in bundle.files:
-        if file.path.endswith(".py"):
-            try:
-                yield file.path, ast.parse(file.text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
+    flow = _Flow(names)
+    flow.open(entry, SourceBundle.ENTRY, is_entry=True)
+    return list({(use.file, use.line): use for use in flow.uses()}.values())
 
 
 class _Names:
@@ -103,7 +106,7 @@ class _Names:
         if isinstance(function, ast.Name):
             return self.aliases.get(function.id)
         if isinstance(function, ast.Attribute) and function.attr in COLLECTIVES:
-            owner = ast.unparse(function.value)
+            owner = dotted(function.value)
             return f"{owner}.{function.attr}" if owner in self.modules else None
         return None
 
@@ -114,33 +117,107 @@ def _parameters(function: _Function) -> list[str]:
     return [argument.arg for argument in every if argument is not None]
 
 
-def _follow(
-    function: _Function,
-    given: frozenset[str],
-    names: _Names,
-    seen: dict[tuple[int, frozenset[str]], None],
-    *,
-    is_entry: bool,
-    depth: int,
-) -> Iterator[CollectiveUse]:
-    """The collectives that get data in `function`, whose parameters `given` hold some, and in what it calls."""
-    if (id(function), given) in seen or depth > _DEPTH:
-        return
-    seen[id(function), given] = None
-    carrying = _carrying(function, set(given))
-    path = SourceBundle.ENTRY if is_entry else names.functions[function.name][1]
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Call):
-            continue
-        values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        name = names.collective(node.func)
-        if name is not None and (is_entry or any(_carries(value, carrying) for value in values)):
-            yield CollectiveUse(name=name, file=path, line=node.lineno)
-        called = names.functions.get(_called_name(node.func))
+def dotted(node: ast.expr) -> str:
+    """Names with dots between, such as `torch.distributed`; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A call of a collective, and the places that hold its arguments."""
+
+    use: CollectiveUse
+    places: tuple[_Place, ...]
+    is_certain: bool
+
+
+class _Flow:
+    """Where data of the problem flow: from name to name inside a function, and from arguments to parameters."""
+
+    def __init__(self, names: _Names) -> None:
+        self._names = names
+        self._roots = _Roots()
+        self._edges: dict[_Place, list[_Place]] = {}
+        self._known: set[_Place] = set()
+        self._calls: list[_Call] = []
+        self._waiting: list[_Place] = []
+        self._opened: set[int] = set()
+        self._callees: dict[_Place, tuple[_Function, str]] = {}
+        self._steps = 0
+
+    def open(self, function: _Function, path: str, *, is_entry: bool = False) -> None:
+        """Note what flows inside `function`; the parameters of the entry hold the problem's data.
+
+        Raises:
+            TooInvolved: there is more than is looked at.
+        """
+        if id(function) in self._opened:
+            return
+        self._opened.add(id(function))
+        for node in ast.walk(function):
+            self._steps += 1
+            self._link_parts(id(function), node)
+            for targets, value in _bindings(node):
+                self._bind(id(function), targets, value)
+            if isinstance(node, ast.Call):
+                self._note_call(id(function), node, path, is_entry=is_entry)
+            if self._steps > _MOST_STEPS:
+                raise TooInvolved(f"solution and what it calls have more than {_MOST_STEPS:,} parts to be looked at")
+        if is_entry:
+            self._reach((id(function), name) for name in _parameters(function))
+
+    def uses(self) -> Iterator[CollectiveUse]:
+        """The collectives that data reach, once everything that is reached has been opened."""
+        while self._waiting:
+            place = self._waiting.pop()
+            if place in self._callees:
+                self.open(*self._callees[place])
+            self._reach(self._edges.get(place, ()))
+        for call in self._calls:
+            if call.is_certain or not self._known.isdisjoint(call.places):
+                yield call.use
+
+    def _reach(self, places: Iterable[_Place]) -> None:
+        for place in places:
+            if place not in self._known:
+                self._known.add(place)
+                self._waiting.append(place)
+
+    def _link(self, begin: _Place, end: _Place) -> None:
+        self._edges.setdefault(begin, []).append(end)
+        if begin in self._known:
+            self._reach([end])
+
+    def _link_parts(self, function: int, node: ast.AST) -> None:
+        """What is in a part is in the whole; of a tensor's shape, dtype and the like that is not so."""
+        whole = (function, id(node))
+        if isinstance(node, ast.Name):
+            self._link((function, node.id), whole)
+        elif not isinstance(node, ast.stmt) and not (isinstance(node, ast.Attribute) and node.attr in _FACTS):
+            for part in ast.iter_child_nodes(node):
+                self._link((function, id(part)), whole)
+
+    def _bind(self, function: int, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        for target in targets:
+            for name in self._roots.of(target):
+                self._link((function, id(value)), (function, name))
+
+    def _note_call(self, function: int, node: ast.Call, path: str, *, is_entry: bool) -> None:
+        if (name := self._names.collective(node.func)) is not None:
+            values = (*node.args, *(keyword.value for keyword in node.keywords))
+            use = CollectiveUse(name=name, file=path, line=node.lineno)
+            places = tuple((function, id(value)) for value in values)
+            self._calls.append(_Call(use=use, places=places, is_certain=is_entry))
+        called = self._names.functions.get(_called_name(node.func))
         if called is not None:
-            filled = frozenset(_filled(node, called[0], carrying))
-            if filled:
-                yield from _follow(called[0], filled, names, seen, is_entry=False, depth=depth + 1)
+            for parameter, value in _filled(node, called[0]):
+                end = (id(called[0]), parameter)
+                self._callees[end] = called
+                self._link((function, id(value)), end)
 
 
 def _called_name(function: ast.expr) -> str:
@@ -149,59 +226,60 @@ def _called_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else ""
 
 
-def _filled(call: ast.Call, function: _Function, carrying: set[str]) -> Iterator[str]:
-    """The parameters of `function` that `call` gives data to."""
+def _filled(call: ast.Call, function: _Function) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters of `function` that `call` gives something to, with what it gives."""
     parameters = _parameters(function)
     if parameters[:1] == ["self"] and isinstance(call.func, ast.Attribute):
         parameters = parameters[1:]
     for place, value in enumerate(call.args):
-        if _carries(value, carrying) and parameters:
-            yield parameters[min(place, len(parameters) - 1)]
+        if parameters:
+            yield parameters[min(place, len(parameters) - 1)], value
     for keyword in call.keywords:
-        if keyword.arg in parameters and _carries(keyword.value, carrying):
-            yield keyword.arg
+        if keyword.arg in parameters:
+            yield str(keyword.arg), keyword.value
 
 
-def _carrying(function: _Function, known: set[str]) -> set[str]:
-    """The names in `function` that hold data of the problem, starting from those of its parameters that do."""
-    before = -1
-    while len(known) != before:
-        before = len(known)
-        for node in ast.walk(function):
-            for target, value in _bindings(node):
-                if _carries(value, known):
-                    known |= _roots(target)
-    return known
-
-
-def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _bindings(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
     """Places and what flows into them: assignments, loops, and methods that end in an underscore."""
     if isinstance(node, ast.Assign):
-        yield from ((target, node.value) for target in node.targets)
+        yield node.targets, node.value
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
-        yield node.target, node.value
+        yield [node.target], node.value
     elif isinstance(node, ast.For | ast.comprehension):
-        yield node.target, node.iter
+        yield [node.target], node.iter
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         is_writing = node.func.attr.endswith("_") or node.func.attr in ("append", "extend", "insert")
-        yield from ((node.func.value, value) for value in node.args if is_writing)
+        yield from (([node.func.value], value) for value in node.args if is_writing)
 
 
-def _roots(target: ast.expr) -> set[str]:
-    """The names that a place belongs to: `a` for `a[0].b`, both for `a, b`."""
-    while isinstance(target, ast.Subscript | ast.Attribute | ast.Starred):
-        target = target.value
-    if isinstance(target, ast.Tuple | ast.List):
-        return set().union(*(_roots(item) for item in target.elts))
-    if isinstance(target, ast.Call):
-        return _roots(target.func)
-    return {target.id} if isinstance(target, ast.Name) else set()
+class _Roots:
+    """The names that a place belongs to: `a` for `a[0].b`, both for `a, b`. Chains are gone through once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, frozenset[str]] = {}
+
+    def of(self, target: ast.expr) -> frozenset[str]:
+        """The names of one place."""
+        passed: list[ast.expr] = []
+        while (found := self._known.get(id(target))) is None and (inner := _inside(target)) is not None:
+            passed.append(target)
+            target = inner
+        if found is None:
+            found = frozenset(self._flat(target))
+        self._known.update((id(node), found) for node in (*passed, target))
+        return found
+
+    def _flat(self, target: ast.expr) -> Iterator[str]:
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, ast.Tuple | ast.List):
+            # As deep as brackets may nest in Python, which is 200.
+            for item in target.elts:
+                yield from self.of(item)
 
 
-def _carries(value: ast.AST, known: set[str]) -> bool:
-    """Whether data of the problem are in `value`; its shape, dtype and the like are none."""
-    if isinstance(value, ast.Name):
-        return value.id in known
-    if isinstance(value, ast.Attribute) and value.attr in _FACTS:
-        return False
-    return any(_carries(child, known) for child in ast.iter_child_nodes(value))
+def _inside(target: ast.expr) -> ast.expr | None:
+    """What `target` is a part of, or a call of."""
+    if isinstance(target, ast.Subscript | ast.Attribute | ast.Starred):
+        return target.value
+    return target.func if isinstance(target, ast.Call) else None

@@ -11,6 +11,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 
 from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Witness
+from evaluator.judging.collectives import dotted
+from evaluator.judging.source_comments import without_c_comments
 
 _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
     (
@@ -87,7 +89,6 @@ _FUNCTION = re.compile(r"^\s*(?:Function : (?P<name>\S+)|(?:\.visible |\.weak )?
 _PTX_BEGINS = "Fatbin ptx code:"
 _SASS_BEGINS = "Fatbin elf code:"
 _USERS = (Primitive.TMA, Primitive.SM_LOAD_STORE)
-_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COLLECTIVE_OWNERS = ("dist", "torch.distributed")
 
 
@@ -194,7 +195,7 @@ def _sighting(primitive: Primitive, detail: str, file: SourceFile, code: str, at
 def _without_comments(file: SourceFile) -> str:
     """The text with comments blanked and every line where it was; CUDA inside Python strings loses its own as well."""
     code = _without_python_comments(file.text) if file.path.endswith(".py") else file.text
-    return _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), code)
+    return without_c_comments(code)
 
 
 def _without_python_comments(text: str) -> str:
@@ -217,7 +218,7 @@ def _first_collective(file: SourceFile, collectives: frozenset[str]) -> tuple[st
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
     for call in sorted(calls, key=lambda node: node.lineno):
         assert isinstance(call.func, ast.Attribute)
-        owner = ast.unparse(call.func.value)
+        owner = dotted(call.func.value)
         if owner in _COLLECTIVE_OWNERS and call.func.attr in collectives:
             return f"{owner}.{call.func.attr}", call.lineno
     return None

@@ -5,11 +5,10 @@ These rules refuse what is written in the rules of the site; they are never the 
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.contract import (
     Backend,
-    ContractError,
     Finding,
     Mode,
     Primitive,
@@ -20,14 +19,14 @@ from evaluator.contract import (
     Witness,
 )
 from evaluator.hardware.profiles import Profile
-from evaluator.judging import collectives
+from evaluator.judging import collectives, parsed_source, source_paths
+from evaluator.judging.source_comments import without_c_comments
 from problems.schema import Problem
 
 MAX_BYTES = 512 * 1024
 """All files of a submission together, in bytes of UTF-8."""
 
 _MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr|nccl\w*Multimem\w*)\b")
-_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def check_source(
@@ -38,17 +37,22 @@ def check_source(
     Returns:
         Findings with verdicts LIMIT_EXCEEDED, UNSUPPORTED, FORBIDDEN or IMPORT_ERROR; empty when nothing does.
     """
+    if found := (*_check_limits(bundle), *_check_paths(bundle)):
+        return found
+    parsed = parsed_source.parse(bundle)
     return (
-        *_check_limits(bundle),
         *_check_support(problem, bundle, backend=backend, profile=profile, mode=mode),
-        *_check_entry(problem, bundle),
-        *(_check_collectives(bundle, backend=backend) if mode is Mode.RANKED else ()),
+        *(parsed.findings or _check_entry(problem, parsed.trees)),
+        *(_check_collectives(parsed.trees, backend=backend) if mode is Mode.RANKED and not parsed.findings else ()),
     )
 
 
 def warnings(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> tuple[Finding, ...]:
     """What would speak against `bundle` in ranked mode, where the mode is another."""
-    return () if mode is Mode.RANKED else tuple(_check_collectives(bundle, backend=backend))
+    if mode is Mode.RANKED or backend is Backend.PYTORCH:
+        return ()
+    parsed = parsed_source.parse(bundle)
+    return () if parsed.findings else tuple(_check_collectives(parsed.trees, backend=backend))
 
 
 def check_machine_code(sightings: Sequence[Sighting], *, profile: Profile) -> tuple[Finding, ...]:
@@ -72,6 +76,16 @@ def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
         yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
 
 
+def _check_paths(bundle: SourceBundle) -> Iterator[Finding]:
+    for path, fault in source_paths.faults([file.path for file in bundle.files]):
+        yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=f"{clipped(path)}: {fault}")
+
+
+def clipped(path: str) -> str:
+    """A path from a submission, fit to be shown."""
+    return ascii(path)[:120]
+
+
 def _check_support(
     problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile, mode: Mode
 ) -> Iterator[Finding]:
@@ -91,7 +105,7 @@ def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]
     for file in bundle.files:
         code = _python_code(file) if file.path.endswith(".py") else file.text
         # Blanking keeps the line numbers that authors see.
-        code = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), code)
+        code = without_c_comments(code)
         found = _MULTICAST.search(code)
         if found:
             line = code.count("\n", 0, found.start()) + 1
@@ -110,25 +124,11 @@ def _python_code(file: SourceFile) -> str:
     return "\n".join(lines)
 
 
-def _check_entry(problem: Problem, bundle: SourceBundle) -> Iterator[Finding]:
-    trees: dict[str, ast.Module] = {}
-    for file in bundle.files:
-        if file.path.endswith(".py"):
-            try:
-                trees[file.path] = ast.parse(file.text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                yield _import_error(_syntax_message(error), file=file.path, line=getattr(error, "lineno", None))
-                return
+def _check_entry(problem: Problem, trees: Mapping[str, ast.Module]) -> Iterator[Finding]:
     if SourceBundle.ENTRY not in trees:
         yield _import_error(f"there is no {SourceBundle.ENTRY}", file=SourceBundle.ENTRY)
         return
     yield from _check_signature(problem, trees[SourceBundle.ENTRY])
-
-
-def _syntax_message(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"syntax error: {error.msg}"
-    return f"the file cannot be parsed: {error}" if str(error) else "the file is nested too deeply to be parsed"
 
 
 def _import_error(message: str, *, file: str, line: int | None = None) -> Finding:
@@ -136,11 +136,12 @@ def _import_error(message: str, *, file: str, line: int | None = None) -> Findin
 
 
 def _check_signature(problem: Problem, tree: ast.Module) -> Iterator[Finding]:
+    if _may_be_bound_otherwise(tree):
+        return  # the import will tell
     definition = _solution_definition(tree)
     if definition is None:
-        if not _binds_solution(tree):
-            message = f"there is no function called solution; expected {problem.signature}"
-            yield _import_error(message, file=SourceBundle.ENTRY)
+        message = f"there is no function called solution; expected {problem.signature}"
+        yield _import_error(message, file=SourceBundle.ENTRY)
         return
     if isinstance(definition, ast.AsyncFunctionDef):
         yield _import_error("solution must not be async", file=SourceBundle.ENTRY, line=definition.lineno)
@@ -163,22 +164,53 @@ def _solution_definition(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctio
     return found
 
 
-def _binds_solution(tree: ast.Module) -> bool:
-    """Whether any statement could bind the name: an assignment, an import, or something inside if, try or with."""
-    return any(
-        _assigns_solution(node)
-        or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == "solution")
-        for statement in tree.body
-        for node in _module_scope(statement)
-    )
+_DYNAMIC = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__setattr__", "modules"})
+"""Names by which a module's names can be bound without a binding that the text shows."""
+
+
+def _may_be_bound_otherwise(tree: ast.Module) -> bool:
+    """Whether `solution` may be something else than functions defined at module level, as far as the text shows."""
+    plain = {id(statement) for statement in tree.body if _is_function(statement)}
+    in_scope = (node for statement in tree.body for node in _module_scope(statement) if id(node) not in plain)
+    return any(map(_binds_solution, in_scope)) or any(map(_is_dynamic, ast.walk(tree)))
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _binds_solution(node: ast.AST) -> bool:
+    """Whether `node` by itself binds the name, or unbinds it."""
+    if isinstance(node, ast.Name):
+        return node.id == "solution" and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0]) in ("solution", "*")
+    return "solution" in (getattr(node, "name", None), getattr(node, "rest", None))
+
+
+def _is_dynamic(node: ast.AST) -> bool:
+    """Whether `node` can bind names of the module from elsewhere."""
+    if isinstance(node, ast.Global):
+        return "solution" in node.names
+    return getattr(node, "id", None) in _DYNAMIC or getattr(node, "attr", None) in _DYNAMIC
 
 
 def _module_scope(statement: ast.AST) -> Iterator[ast.AST]:
     """`statement` and what it holds, without the insides of functions and classes, which bind nothing outside."""
-    yield statement
-    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-        for child in ast.iter_child_nodes(statement):
-            yield from _module_scope(child)
+    waiting = [statement]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+        else:
+            waiting.extend(getattr(node, "decorator_list", ()))
+            waiting.extend(default for default in _defaults(node) if default is not None)
+
+
+def _defaults(node: ast.AST) -> list[ast.expr | None]:
+    arguments = getattr(node, "args", None)
+    return [*arguments.defaults, *arguments.kw_defaults] if isinstance(arguments, ast.arguments) else []
 
 
 def _assigns_solution(statement: ast.AST) -> bool:
@@ -208,25 +240,22 @@ def _accepts(arguments: ast.arguments, expected: tuple[str, ...]) -> bool:
     return tuple(names[: len(expected)]) == expected and without_default <= len(expected)
 
 
-def _check_collectives(bundle: SourceBundle, *, backend: Backend) -> Iterator[Finding]:
+def _check_collectives(trees: Mapping[str, ast.Module], *, backend: Backend) -> Iterator[Finding]:
     """Library collectives that get the problem's data, where only backend pytorch may use them.
 
     Handles may be exchanged during set-up; what the text does not show is left to the evidence of the run.
     """
-    if backend is Backend.PYTORCH or not _parses(bundle):
+    if backend is Backend.PYTORCH or SourceBundle.ENTRY not in trees:
         return
-    for use in collectives.find(bundle, _solution_definition(ast.parse(bundle.entry))):
+    try:
+        uses = collectives.find(trees, _solution_definition(trees[SourceBundle.ENTRY]))
+    except collectives.TooInvolved as error:
+        yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=str(error))
+        return
+    for use in uses:
         yield Finding(
             verdict=Verdict.FORBIDDEN,
             message=f"{use.name} moves the problem's data inside solution; only backend pytorch may use it",
             file=use.file,
             line=use.line,
         )
-
-
-def _parses(bundle: SourceBundle) -> bool:
-    try:
-        ast.parse(bundle.entry)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, ContractError):
-        return False
-    return True

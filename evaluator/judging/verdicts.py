@@ -167,9 +167,15 @@ FACTS: dict[Verdict, Facts] = {
         is_charged=False,
         is_retried=True,
     ),
+    Verdict.JUDGE_ERROR: Facts(
+        title="Judge error under this submission",
+        explanation="Our judge met an error of its own while it handled this submission, and its node is well.",
+        advice="The operator has our log, and can have it judged again and give the GPU time back: ask for it.",
+        fault=Fault.OPEN,
+    ),
     Verdict.JUDGE_FAILURE: Facts(
         title="Judge failure",
-        explanation="Our judge or its node failed.",
+        explanation="Our judge or its node failed without the submission's doing.",
         advice="Nothing to do: it is judged again by itself and costs you nothing.",
         fault=Fault.JUDGE,
         is_charged=False,
@@ -203,6 +209,7 @@ _EXECUTION = frozenset(
 
 _STEPS: tuple[frozenset[Verdict], ...] = (
     frozenset({Verdict.JUDGE_FAILURE}),
+    frozenset({Verdict.JUDGE_ERROR}),
     frozenset({Verdict.TAMPERED}),
     frozenset({Verdict.FORBIDDEN}),
     frozenset({Verdict.UNSUPPORTED}),

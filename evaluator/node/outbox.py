@@ -1,21 +1,26 @@
 """What a node sends to the site. Signs of life may get lost; reports wait on disk until the broker has taken them."""
 
 import logging
+import math
 import os
 import threading
+import time
 import uuid
 from pathlib import Path
 
 from celery import Celery
-from kombu.exceptions import KombuError
 
 from evaluator.broker.queues import address_of, site_queue
 from evaluator.contract import Delivery, Message, NodeStatus, Progress, TaskName
+from evaluator.node.report_size import fitted
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 2.0
 STATUS_VALID_S = 60.0
+_REFUSALS = 3
+"""So often a report is refused by a broker that takes other messages, before it is set aside."""
+_FAILURES_OF_A_ROUND = 2
 
 
 class Outbox:
@@ -27,6 +32,8 @@ class Outbox:
         self._folder = folder
         self._wake = threading.Event()
         self._closed = threading.Event()
+        self._taken_at_s = -math.inf
+        self._refusals: dict[Path, tuple[int, float]] = {}
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -50,11 +57,17 @@ class Outbox:
         self._send(TaskName.RECORD_PROGRESS, progress)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Keep a report until it is sent; when this returns it survives the death of this process."""
+        """Keep a report until it is sent; when this returns it survives the death of this process.
+
+        One that is too large loses parts of its evidence, and says so.
+        """
+        self._keep(fitted(delivery).to_json())
+
+    def _keep(self, text: str) -> None:
         path = self._folder / f"{uuid.uuid4().hex}.json"
         draft = path.with_suffix(".draft")
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(delivery.to_json())
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)
@@ -69,13 +82,41 @@ class Outbox:
             self._wake.clear()
 
     def _send_spooled(self) -> bool:
-        """Send the waiting reports, the oldest first; whether all are sent."""
+        """Send the waiting reports, the oldest first; whether all are sent.
+
+        One that the broker refuses does not hold up the others: it is tried again after them, and set aside once the
+        broker has taken something else after each of several refusals.
+        """
+        failed = 0
         for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
             # Killed between the two lines, the node sends the report again; the site takes it once.
-            if not self._publish(TaskName.RECORD_DELIVERY, path.read_text(encoding="utf-8"), expires_s=None):
-                return False
-            path.unlink()
-        return True
+            if self._publish(TaskName.RECORD_DELIVERY, path.read_text(encoding="utf-8"), expires_s=None):
+                path.unlink()
+                self._refusals.pop(path, None)
+                continue
+            failed += 1
+            self._note_refusal(path)
+            if failed >= _FAILURES_OF_A_ROUND:
+                break  # the broker is away
+        return not failed
+
+    def _note_refusal(self, path: Path) -> None:
+        """Count a failure to send `path` where something was taken since the one before; in the end set it aside."""
+        counted, before_s = self._refusals.get(path, (0, math.inf))
+        counted += self._taken_at_s > before_s
+        self._refusals[path] = (counted, time.monotonic())
+        if counted >= _REFUSALS:
+            del self._refusals[path]
+            self._set_aside(path)
+
+    def _set_aside(self, path: Path) -> None:
+        """Keep a refused report for the operator, and send its verdict alone in its place."""
+        logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, path.stat().st_size)
+        delivery = Delivery.from_json(path.read_text(encoding="utf-8"))
+        path.rename(path.with_suffix(".refused"))
+        bare = fitted(delivery, most_bytes=0)
+        if len(bare.to_json()) < path.with_suffix(".refused").stat().st_size:
+            self._keep(bare.to_json())
 
     def _send(self, name: TaskName, message: Message) -> None:
         self._publish(name, message.to_json(), expires_s=STATUS_VALID_S)
@@ -83,7 +124,8 @@ class Outbox:
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
             self._app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **self._site)
-        except (KombuError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - transports raise errors of their own, and one message must not end all
             logger.warning("the broker did not take %s: %s", name.value, error)
             return False
+        self._taken_at_s = time.monotonic()
         return True

@@ -3,7 +3,9 @@
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -19,6 +21,7 @@ from evaluator.contract import (
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
+from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.judge import ReportProgress
 from problems import registry
 
@@ -65,18 +68,17 @@ class Slot:
         with self._turn:
             self._ensure_judge()
 
-    def judge(
-        self, assignment: Assignment, *, progress: ReportProgress, cancelled: Callable[[], bool]
-    ) -> EvaluationReport:
-        """The report on an assignment. Whatever goes wrong on our side is a JUDGE_FAILURE that says what.
+    def judge(self, assignment: Assignment, *, progress: ReportProgress, cancelled: Callable[[], bool]) -> "Judged":
+        """The report on an assignment, and what our own code said where it went wrong.
 
         It repeats what the site says of earlier tries, so that the record tells by itself why there is another.
         """
         with self._turn:
             self._running = assignment
             try:
-                report = self._judged(assignment.request, progress, cancelled)
-                return msgspec.structs.replace(report, earlier=assignment.request.earlier)
+                judged = self._judged(assignment.request, progress, cancelled)
+                report = msgspec.structs.replace(judged.report, earlier=assignment.request.earlier)
+                return replace(judged, report=report)
             finally:
                 self._running = None
                 self._heed_quarantine(assignment)
@@ -87,26 +89,26 @@ class Slot:
         if self._judge is not None:
             self._judge.close()
 
-    def _judged(
-        self, request: EvaluationRequest, progress: ReportProgress, cancelled: Callable[[], bool]
-    ) -> EvaluationReport:
+    def _judged(self, request: EvaluationRequest, progress: ReportProgress, cancelled: Callable[[], bool]) -> "Judged":
         self._move(SlotState.BUSY)
         refusal = self._refusal(request)
         if refusal is not None:
-            return failure_report(request, refusal)
+            return Judged(report=failure_report(request, refusal))
         judge = self._ensure_judge()
         if judge is None:
-            return failure_report(request, f"the judge of this slot does not start: {self._note}")
+            return Judged(report=failure_report(request, f"the judge of this slot does not start: {self._note}"))
         try:
-            return judge.evaluate(request, progress=progress, cancelled=cancelled)
-        except EvaluatorError as error:
-            logger.warning("evaluation %s failed on our side: %s", request.evaluation_id, error)
-            return failure_report(request, str(error))
+            report = judge.evaluate(request, progress=progress, cancelled=cancelled)
+            return Judged(report=report, error_log=judge.error_log)
+        except EvaluationCancelled as error:
+            return Judged(report=failure_report(request, str(error)))
         except Exception as error:
-            # The last line of defence: a mistake of ours must neither end the node nor be blamed on the author.
+            # The last line of defence: a mistake of ours past the judge's own must not end the node.
             logger.exception("evaluation %s met a mistake of ours", request.evaluation_id)
             self._discard_judge()
-            return failure_report(request, f"the judge made a mistake ({type(error).__name__}); its node's log has it")
+            message = f"the judge made a mistake ({type(error).__name__}) while it handled this submission"
+            report = failure_report(request, message, verdict=Verdict.JUDGE_ERROR)
+            return Judged(report=report, error_log=traceback.format_exc())
 
     def _heed_quarantine(self, assignment: Assignment) -> None:
         """Take no further work once the judge says that the slot is not clean; only a restart ends this."""
@@ -162,7 +164,17 @@ class Slot:
             self._changed()
 
 
-def failure_report(request: EvaluationRequest, message: str) -> EvaluationReport:
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A report, and for the operator alone what our own code said where it went wrong."""
+
+    report: EvaluationReport
+    error_log: str = ""
+
+
+def failure_report(
+    request: EvaluationRequest, message: str, *, verdict: Verdict = Verdict.JUDGE_FAILURE
+) -> EvaluationReport:
     """A report that says that we could not judge, and why."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return EvaluationReport(
@@ -175,7 +187,7 @@ def failure_report(request: EvaluationRequest, message: str) -> EvaluationReport
         world_size=profiles.get(request.profile).world_size,
         mode=request.mode,
         dtype=request.dtype or "",
-        verdict=Verdict.JUDGE_FAILURE,
+        verdict=verdict,
         message=message,
         started_at=now,
         finished_at=now,

@@ -15,6 +15,7 @@ from evaluator.contract import (
     Backend,
     Cancellation,
     Delivery,
+    EvaluationRequest,
     NodeStatus,
     Progress,
     SandboxLevel,
@@ -87,21 +88,39 @@ class Node:
         self._running[lease] = assignment
         try:
             self._tell(assignment, Stage.PREPARING, "the node has taken the work")
-            report = self._slots[assignment.slot].judge(
+            judged = self._slots[assignment.slot].judge(
                 assignment, progress=self._teller(assignment), cancelled=lambda: self._must_end(lease)
             )
+            report = judged.report
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
             is_returned = self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE
             if is_returned:
                 report = failure_report(request, "the node was stopped by its operator")
-            self._outbox.deliver(
-                Delivery(lease=lease, node=self._settings.name, report=report, is_returned=is_returned)
+            self._deliver(
+                Delivery(
+                    lease=lease,
+                    node=self._settings.name,
+                    report=report,
+                    is_returned=is_returned,
+                    error_log=judged.error_log,
+                ),
+                request,
             )
         finally:
             del self._running[lease]
             self._beat.set()
+
+    def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
+        """Deliver; a report that cannot be written down is our error under this submission."""
+        try:
+            self._outbox.deliver(delivery)
+        except (ValueError, TypeError, OverflowError) as error:
+            logger.exception("the report on evaluation %s cannot be written", request.evaluation_id)
+            report = failure_report(request, "the report could not be written", verdict=Verdict.JUDGE_ERROR)
+            log = f"{error!a}\n{delivery.error_log}".encode("ascii", "replace").decode()
+            self._outbox.deliver(msgspec.structs.replace(delivery, report=report, error_log=log))
 
     def cancel(self, cancellation: Cancellation) -> None:
         """Stop judging under this lease, now or when it arrives."""

@@ -4,7 +4,7 @@ import fcntl
 import mmap
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,14 @@ class DeviceSlot:
     become too small.
     """
 
-    def __init__(self, *, output_bytes: int, device: torch.device) -> None:
+    def __init__(self, *, output_bytes: int, device: torch.device, numbers: Iterator[int]) -> None:
+        """Make the areas; they get one of the `numbers`, which never come again, whenever one of them is new."""
         self._device = device
+        self._numbers = numbers
         self._data = 0
         self.inputs = _area(1, device=device)
         self.outputs = _area(output_bytes, device=device)
-        self._is_announced = False
+        self._number = next(numbers)
 
     def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
         """See that there is room for inputs of `input_bytes`; where they begin, as in the last call with `reuse`."""
@@ -41,21 +43,16 @@ class DeviceSlot:
         if self.inputs.size < needed:
             self.inputs.close()
             self.inputs = _area(needed + input_bytes // 4, device=self._device)
-            self._is_announced = False
+            self._number = next(self._numbers)
         if not reuse:
             self._data = _SHIFT_BYTES * secrets.randbelow(_SHIFTS)
         return self._data
 
-    def withdraw(self) -> None:
-        """Announce the areas again: what was handed out last has not reached the sandbox."""
-        self._is_announced = False
-
-    def announcement(self) -> list[int]:
-        """Descriptors of both areas if the sandbox does not have them yet, else none."""
-        if self._is_announced:
-            return []
-        self._is_announced = True
-        return [self.inputs.descriptor(), self.outputs.descriptor()]
+    def announcement(self, mapped: int) -> tuple[int, list[int]]:
+        """The areas' number, and descriptors of both for ranks that have areas of another number mapped."""
+        if mapped == self._number:
+            return mapped, []
+        return self._number, [self.inputs.descriptor(), self.outputs.descriptor()]
 
     def take(self, size: int) -> torch.Tensor:
         """A copy of `size` bytes of the outputs as they are now; later edits by the rank change nothing."""
@@ -206,4 +203,6 @@ def read_output(
     count = 1
     for extent in shape:
         count *= extent
-    return view_of(area, dtype=dtype, start=start, count=count).reshape(tuple(shape)).to(device)
+    tensor = view_of(area, dtype=dtype, start=start, count=count).reshape(tuple(shape)).to(device)
+    # Any byte but 0 is true; comparisons of torch take only 1 for equal to true.
+    return tensor.view(torch.uint8).ne(0) if dtype is torch.bool else tensor

@@ -1,4 +1,4 @@
-"""Start the oracle ranks: import torch and the problems once, fork one process per rank, wait for them.
+"""Start the trusted ranks: import torch and the problems once, fork one process per rank and role, wait for them.
 
 Run as `python -m evaluator.oracle.launcher '<json>'` by the host.
 """
@@ -12,13 +12,18 @@ import traceback
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PAGES = ("barrier", "clock", "ends")
 
 
 def main() -> None:
-    """Fork every oracle rank described on the command line; end when the first one ends."""
+    """Fork every rank described on the command line; end when the first one ends."""
     settings = json.loads(sys.argv[1])
     _die_with_parent()
-    import evaluator.oracle.rank  # noqa: F401, PLC0415 - torch, once, before the fork
+    import evaluator.oracle.oracle_rank  # noqa: PLC0415 - torch, once, before the fork
+    import evaluator.oracle.reference_rank  # noqa: F401, PLC0415
+
+    if settings["device"] == "cuda":
+        from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
     children = [_fork(rank, settings) for rank in settings["ranks"]]
     for rank in settings["ranks"]:
@@ -34,7 +39,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
+def _fork(rank: dict[str, Any], settings: dict[str, Any]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -48,21 +53,24 @@ def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
         os._exit(code)
 
 
-def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
+def _become(rank: dict[str, Any], settings: dict[str, Any]) -> None:
     _die_with_parent()
     for other in settings["ranks"]:
         if other["channel"] != rank["channel"]:
             os.close(other["channel"])
     import torch  # noqa: PLC0415
 
-    from evaluator.oracle.rank import OracleRank, Place  # noqa: PLC0415
+    from evaluator.oracle.oracle_rank import OracleRank  # noqa: PLC0415
+    from evaluator.oracle.reference_rank import ReferenceRank  # noqa: PLC0415
+    from evaluator.oracle.trusted_rank import Place  # noqa: PLC0415
 
-    torch.set_num_threads(settings["threads"])
-    if settings["cores"]:
-        os.sched_setaffinity(0, settings["cores"][rank["rank"]])
-    common = ("world_size", "device", "process_group", "store", "barrier", "clock", "attentive_s")
-    place = Place(rank=rank["rank"], channel=rank["channel"], **{name: settings[name] for name in common})
-    OracleRank(place).serve()
+    torch.set_num_threads(rank["threads"])
+    if rank["cores"]:
+        os.sched_setaffinity(0, rank["cores"])
+    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "attentive_s")
+    place = Place(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
+    roles = {"oracle": OracleRank, "reference": ReferenceRank}
+    roles[rank["role"]](place).serve()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import array
 import json
 import socket
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 from evaluator.arena import busy_poll
@@ -15,6 +16,13 @@ MAX_MESSAGE_BYTES = 128 * 1024
 MAX_DESCRIPTORS = 4
 
 Body = dict[str, Any]
+
+
+class Reader(StrEnum):
+    """Whose rank inputs are prepared for."""
+
+    SANDBOX = "sandbox"
+    REFERENCE = "reference"
 
 
 def send(channel: socket.socket, message: Body, descriptors: Sequence[int] = ()) -> None:

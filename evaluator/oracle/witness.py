@@ -6,16 +6,14 @@ and copies samples by the device's copy engine, which answers in some ten micros
 still do (measured on H200; a kernel of ours would wait for milliseconds). They have to be what lies there in the end.
 """
 
-import mmap
-import struct
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from evaluator.arena import protocol
 from evaluator.arena.device_memory import checked, cuda_driver
+from evaluator.oracle.ends import Ends
 
 _ROWS, _WIDTH = 512, 32
 """Samples of an area: so many places of so many bytes, at equal distances from a secret beginning."""
@@ -45,23 +43,22 @@ class Places:
 
 
 class Witness:
-    """Copies samples when a rank's end is told on the clock's page of its group."""
+    """Copies samples when the gatekeeper has seen a rank's end."""
 
-    def __init__(self, *, rank: int, device: torch.device) -> None:
-        self._at = protocol.DONE_WORDS + 8 * rank
+    def __init__(self, ends: Ends, *, rank: int, device: torch.device) -> None:
+        self._ends = ends
+        self._rank = rank
         self._device = device
         self._stream = torch.cuda.Stream(device)
         self._kept = [torch.empty(_ROWS * _WIDTH, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         self._seen: dict[int, tuple[torch.Tensor, Places]] = {}
 
-    def watch(
-        self, page: mmap.mmap, number: int, areas: list[tuple[torch.Tensor, Places | None]], *, limit_s: float
-    ) -> int:
-        """Wait for the end of call `number` on the clock's `page` and copy samples of `areas`.
+    def watch(self, ticket: int, areas: list[tuple[torch.Tensor, Places | None]], *, limit_s: float) -> int:
+        """Wait for the end of the call with this `ticket` and copy samples of `areas`.
 
         Returns:
-            Nanoseconds from seeing the end to having the samples; -1 where no end came within `limit_s`, or the host
-            said stop.
+            Nanoseconds from hearing of the end to having the samples; -1 where none came within `limit_s`, or the host
+            waits for it no more.
         """
         wanted = [
             (which, area, places, self._request(area, places, self._kept[which]))
@@ -69,7 +66,7 @@ class Witness:
             if places is not None
         ]
         self._seen = {}
-        if not self._has_ended(page, number, limit_s=limit_s):
+        if not self._has_ended(ticket, limit_s=limit_s):
             return -1
         seen_ns = time.monotonic_ns()
         driver, stream = cuda_driver(), self._stream.cuda_stream
@@ -78,6 +75,10 @@ class Witness:
         checked(driver.cuStreamSynchronize(stream))
         self._seen = {which: (area, places) for which, area, places, _ in wanted}
         return time.monotonic_ns() - seen_ns
+
+    def forget(self) -> None:
+        """The areas that were looked at are given back."""
+        self._seen = {}
 
     def unlike(self) -> list[int]:
         """Which of the areas, by their place in the list, hold something else now where samples were taken."""
@@ -88,15 +89,16 @@ class Witness:
             if not torch.equal(_samples(area, places).cpu(), self._kept[which][: places.rows * places.width])
         ]
 
-    def _has_ended(self, page: mmap.mmap, number: int, *, limit_s: float) -> bool:
+    def _has_ended(self, ticket: int, *, limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s
-        read, at = struct.Struct("<Q").unpack_from, self._at
+        has_come, rank = self._ends.has_come, self._rank
         while time.monotonic() < deadline:
             for _ in range(_LOOKS):
-                if read(page, at)[0] == number:
+                told = has_come(rank, ticket)
+                if told is None:
+                    return False
+                if told:
                     return True
-            if read(page, protocol.STOP_WORD)[0] == number:
-                return False
         return False
 
     def _request(self, area: torch.Tensor, places: Places, kept: torch.Tensor) -> Any:

@@ -69,7 +69,7 @@ FAILURE_MODES = (
     ),
     FailureMode(
         title="Not judged",
-        verdicts=(Verdict.UNSUPPORTED, Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE),
+        verdicts=(Verdict.UNSUPPORTED, Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE),
         tone="text-faint",
         pattern=".",
     ),

@@ -17,8 +17,13 @@ from portal.runs.models import (
     Run,
     RunEvent,
 )
-from portal.submissions.hooks import EvaluationEnded
+from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
 from portal.submissions.models import Evaluation, State
+
+
+def take_refund(refunded: EvaluationRefunded) -> None:
+    """Give an organisation back what an attempt's evaluation took of its GPU time."""
+    quotas.refund(refunded.evaluation)
 
 
 def take_end(ended: EvaluationEnded) -> None:

@@ -125,6 +125,11 @@ def settle(evaluation: Evaluation) -> None:
     GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=_charge(evaluation))
 
 
+def refund(evaluation: Evaluation) -> None:
+    """Give back what an ended evaluation took; one that is not an attempt's has cost nothing."""
+    GpuUse.objects.filter(evaluation=evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
+
+
 def _charge(evaluation: Evaluation) -> float:
     # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
     is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False

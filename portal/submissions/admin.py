@@ -1,5 +1,6 @@
 """What an operator sees of submissions: nothing here can be edited, because actions make every move."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django import forms
@@ -49,7 +50,7 @@ class EvaluationAdmin(ReadOnly):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
-    actions = ("judge_again",)
+    actions = ("judge_again", "judge_again_and_refund")
     date_hierarchy = "queued_at"
 
     list_display = ("id", "submission", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
@@ -69,9 +70,24 @@ class EvaluationAdmin(ReadOnly):
     @admin.action(description="Judge again: shows count and GPU time first")
     def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """Show how many would be judged again and what that takes, then queue them after everybody else's work."""
+        return self._confirm(request, queryset, action="judge_again", act=actions.rejudge)
+
+    @admin.action(description="Judge again and give back the GPU time: for errors of ours under a submission")
+    def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        """The same, and what the evaluations have cost their organisations is given back."""
+        return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
+
+    def _confirm(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Evaluation],
+        *,
+        action: str,
+        act: Callable[[Iterable[Evaluation]], list[Evaluation]],
+    ) -> HttpResponse | None:
         chosen = queryset.order_by().select_related("submission")
         if "confirmed" in request.POST:
-            queued = actions.rejudge(chosen)
+            queued = act(chosen)
             messages.success(request, f"{len(queued)} evaluations were queued again; what was found stays beside it.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
@@ -85,7 +101,7 @@ class EvaluationAdmin(ReadOnly):
             "Those that wait already are left out.",
             "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
             "table": table,
-            "action": "judge_again",
+            "action": action,
             # With "select all" the filters in the address choose again; the ids would not fit into a form.
             "selected": list(queryset.values_list("pk", flat=True)[:100]),
             "checkbox": helpers.ACTION_CHECKBOX_NAME,

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.queries import Viewer
+from portal.catalog.highlighting import visible
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report, visible_submissions
 from problems import registry
@@ -104,7 +105,7 @@ def compare(old: SourceBundle, new: SourceBundle) -> list[FileDiff]:
 
 
 def _file_diff(path: str, old: str, new: str) -> FileDiff:
-    before, after = old.splitlines(), new.splitlines()
+    before, after = (visible(text).removesuffix("\n").split("\n") if text else [] for text in (old, new))
     if max(len(before), len(after)) > MAX_LINES:
         return FileDiff(path=path, lines=(), added=0, removed=0, is_too_long=True)
     lines = tuple(_diff_lines(before, after))

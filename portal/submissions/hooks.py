@@ -13,5 +13,15 @@ class EvaluationEnded:
     evaluation: Evaluation
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRefunded:
+    """An operator gave back what an evaluation has cost."""
+
+    evaluation: Evaluation
+
+
 evaluation_ended: Hook[EvaluationEnded] = Hook()
 """Told inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""
+
+evaluation_refunded: Hook[EvaluationRefunded] = Hook()
+"""Told inside the transaction in which an operator has it judged again and gives back what it cost."""

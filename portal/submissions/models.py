@@ -165,6 +165,9 @@ class Report(models.Model):
     attempt = models.PositiveSmallIntegerField()
     node_name = models.CharField(max_length=60)
     content = models.JSONField(help_text="evaluator.contract.EvaluationReport")
+    error_log = models.TextField(
+        blank=True, default="", help_text="What the judge's own code said where it went wrong; for operators alone."
+    )
     received_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

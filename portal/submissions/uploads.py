@@ -10,13 +10,14 @@ from pathlib import PurePosixPath
 from django.conf import settings
 
 from evaluator.contract import SourceBundle, SourceFile
+from evaluator.judging import source_paths
+from evaluator.judging.source_paths import MAX_PATH_BYTES
 from portal.refusals import Refusal
 
 EXTENSIONS = (".py", ".cu", ".cuh", ".cpp", ".h")
 """What a file of a submission may be."""
 
 MAX_FILES = 64
-MAX_PATH_LENGTH = 200
 _CHUNK = 64 * 1024
 
 
@@ -48,11 +49,15 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
-            if len(path) > MAX_PATH_LENGTH:  # from 64 KB on no zip could hold it
-                raise _path_refused(
-                    path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names."
-                )
-            archive.writestr(zipfile.ZipInfo(path), text.encode())
+            try:
+                content, path_bytes = text.encode(), len(path.encode())
+            except UnicodeEncodeError as error:
+                raise _refusal(
+                    ascii(path), "The file holds characters that are not Unicode.", "Type it again."
+                ) from error
+            if path_bytes > MAX_PATH_BYTES:  # from 64 KB on no zip could hold it
+                raise _path_refused(path, f"This path is longer than {MAX_PATH_BYTES} bytes.", "Use shorter names.")
+            archive.writestr(zipfile.ZipInfo(path), content)
     return bundle_from_upload("files.zip", buffer.getvalue())
 
 
@@ -110,28 +115,21 @@ def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
         raise _refusal(name, "The archive holds no file.", "Put solution.py into it.")
     if len(members) > MAX_FILES:
         raise _refusal(name, f"The archive holds {len(members)} files.", f"At most {MAX_FILES} are taken.", status=413)
-    seen: set[str] = set()
     for member in members:
         _check_path(member)
         check_packing(member)
-        # Case is folded because two such files would be one on some systems.
-        if member.filename.lower() in seen:
-            raise _refusal(member.filename, "The archive holds this path twice.", "Keep one of them.")
-        seen.add(member.filename.lower())
+    for path, fault in source_paths.faults([member.filename for member in members]):
+        raise _path_refused(path, f"The archive cannot be taken: {fault}.", "Use plain, short paths, each once.")
     _check_total(sum(member.file_size for member in members), name)
 
 
 def _check_path(member: zipfile.ZipInfo) -> None:
     # ZipInfo cuts names at a NUL; the original shows whether there was one.
     path, original = member.filename, member.orig_filename
-    parts = PurePosixPath(path).parts
-    outside = path.startswith(("/", "~")) or ".." in parts or "\\" in original or ":" in path
-    if outside or "\0" in original or not path.isprintable() or str(PurePosixPath(path)) != path:
+    if "\0" in original or "\\" in original:
         raise _path_refused(
             original, "This path leads outside the archive.", "Use plain relative paths such as a/b.cu."
         )
-    if len(path) > MAX_PATH_LENGTH:
-        raise _path_refused(path, f"This path is longer than {MAX_PATH_LENGTH} characters.", "Use shorter names.")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in {0, stat.S_IFREG}:
         raise _refusal(path, "This is a link or device, not a file.", "Pack the file itself.")

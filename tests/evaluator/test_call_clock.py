@@ -14,6 +14,7 @@ from evaluator.host.evaluation import Evaluation
 from evaluator.host.judge import never, no_progress
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -92,15 +93,20 @@ def gated(judge: Judge) -> Iterator[SlotPlan]:
 
 def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
     """A right program, judged by `plan` with the judge's oracle ranks."""
+    waiting = WaitingGroups(
+        lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
+        wanted=0,
+        age_s=60.0,
+    )
     private = {"builder": judge._builder, "work_dir": judge._work_dir}  # noqa: SLF001
     evaluation = Evaluation(
         request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
     )
     try:
         evaluation.run(
-            take_oracle=judge._oracle.take,  # noqa: SLF001
-            take_gang=lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
-            settle=judge.wait_until_warm,
+            take_trusted=judge._trusted.take,  # noqa: SLF001
+            waiting=waiting,
+            prepare_next=waiting.prepare,
         )
         return evaluation.report(started_at="", finished_at="", canaries=(), driver_faults=None)
     finally:

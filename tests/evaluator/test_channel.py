@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
 from evaluator.host.hangs.stacks import main_thread
 from evaluator.host.measure import outputs
 from evaluator.host.process.logs import Keeper, clean
@@ -45,13 +45,31 @@ def test_only_the_answer_to_the_open_command_is_accepted(
 ) -> None:
     report = Report(kind=kind, call=call, claimed_ns=claimed, detail=detail)
     expectation = expecting(CommandKind.LOAD, 3)
-    if kind in (ReportKind.LOADED, ReportKind.FAILED) and call == 3:
+    if kind is ReportKind.LOADED and call == 3:
         assert expectation.accept(report.pack()) == report
         with pytest.raises(ChannelViolation):
             expectation.accept(report.pack())  # repeated
     else:
         with pytest.raises(ChannelViolation):
             expectation.accept(report.pack())
+
+
+MAY_FAIL = {
+    CommandKind.IMPORT: {Failure.IMPORT, Failure.ENTRY},
+    CommandKind.GO: {Failure.RAISED, Failure.OUT_OF_MEMORY},
+    CommandKind.LOOP: {Failure.RAISED, Failure.OUT_OF_MEMORY},
+    CommandKind.BARE: {Failure.RAISED, Failure.OUT_OF_MEMORY},  # nobody but us is there, and it is our failure
+}
+
+
+@given(kind=st.sampled_from(list(CommandKind)), detail=st.one_of(st.integers(-3, 9), st.integers(-(2**63), 2**63 - 1)))
+def test_only_failures_of_the_submission_are_accepted_once_it_may_be_there(kind: CommandKind, detail: int) -> None:
+    expectation, packet = expecting(kind, 3), Report(kind=ReportKind.FAILED, call=3, detail=detail).pack()
+    if detail in MAY_FAIL.get(kind, ()):
+        assert expectation.accept(packet).detail == detail
+    else:
+        with pytest.raises(ChannelViolation, match="a failure"):
+            expectation.accept(packet)
 
 
 @given(st.sampled_from(list(ReportKind)))

@@ -126,7 +126,7 @@ def test_a_record_that_nobody_asked_for_is_a_violation(ranks, conversation):
 
 def test_a_failure_carries_its_reason_and_the_text_of_the_diary(ranks, conversation):
     os.pwrite(ranks.workers[0].diary, b"Traceback: of rank 0\0", protocol.DIARY_TEXT_START)
-    ranks.say(0, ReportKind.FAILED, detail=int(Failure.OUT_OF_MEMORY))
+    ranks.say(0, ReportKind.FAILED, detail=int(Failure.START))
     ranks.say(1, ReportKind.READY)
 
     assert not collect(conversation).is_complete
@@ -134,17 +134,17 @@ def test_a_failure_carries_its_reason_and_the_text_of_the_diary(ranks, conversat
     (incident,) = conversation.incidents
     assert (incident.kind, incident.failure, incident.text) == (
         IncidentKind.FAILED,
-        Failure.OUT_OF_MEMORY,
+        Failure.START,
         "Traceback: of rank 0",
     )
-    assert ranks.workers[0].failure is Failure.OUT_OF_MEMORY
+    assert ranks.workers[0].failure is Failure.START
 
 
-def test_a_reason_that_does_not_exist_counts_as_an_exception(ranks, conversation):
+def test_a_reason_that_does_not_exist_is_none_of_our_shims(ranks, conversation):
     ranks.say(0, ReportKind.FAILED, detail=99)
     ranks.say(1, ReportKind.READY)
     collect(conversation)
-    assert conversation.incidents[0].failure is Failure.RAISED
+    assert conversation.incidents[0].kind is IncidentKind.VIOLATION
 
 
 def test_a_rank_that_ends_closes_its_channel_and_has_a_status(ranks, conversation):

@@ -12,7 +12,7 @@ from evaluator.contract import Collective, Verdict
 from evaluator.host.hangs import flight_recorder
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
-from evaluator.host.hangs.stacks import has_other_threads_in, main_thread, native, own_frame, waits_in
+from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, native, own_frame, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
@@ -62,7 +62,7 @@ ALIVE = Standing.IN_COLLECTIVE
         ([raised(0, 1.0, "RuntimeError: can't allocate memory")], (ALIVE, ALIVE), Verdict.OUT_OF_MEMORY, 0),
         ([raised(0, 1.0, "RuntimeError: CUDA error: an illegal memory access")], (ALIVE, ALIVE), Verdict.CRASHED, 0),
         ([exited(1, SHIM_FAILED << 8, 1.0)], (ALIVE, Standing.ENDED), Verdict.RUNTIME_ERROR, 1),
-        ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_FAILURE, None),
+        ([closed(0, 1.0), ENDED], (Standing.ENDED, Standing.ENDED), Verdict.JUDGE_ERROR, None),
         ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
         ([STALLED], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
@@ -80,11 +80,11 @@ def test_cause_is_told_from_consequence(
     assert (finding.verdict, finding.rank) == (verdict, rank)
 
 
-def test_our_shims_failure_while_loading_is_not_the_authors() -> None:
+def test_a_shims_failure_while_loading_is_no_failure_of_ours_once_a_submission_shares_its_process() -> None:
     observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
     incidents = (exited(1, SHIM_FAILED << 8, 1.0),)
     (finding,) = findings_of(GroupTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
-    assert finding.verdict is Verdict.JUDGE_FAILURE
+    assert finding.verdict is Verdict.RUNTIME_ERROR
 
 
 def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:
@@ -275,6 +275,7 @@ def test_a_receive_is_read_as_the_recorder_of_nccl_names_it() -> None:
 
 DUMP = """Thread 0x00007f0000000001 (most recent call first):
   File "/usr/lib/python3/threading.py", line 300 in wait
+  File "/judge/evaluator/arena/rank/flight_notes.py", line 60 in _wait
 
 Current thread 0x00007f0000000002 (most recent call first):
   File "/venv/torch/distributed/distributed_c10d.py", line 3100 in all_reduce
@@ -298,10 +299,29 @@ def test_a_loop_caught_while_it_asks_for_its_rank_waits_for_nobody() -> None:
     assert waits_in(frames, source="/source") is None
 
 
-def test_a_second_thread_of_the_submission_may_still_act() -> None:
-    assert not has_other_threads_in(DUMP, source="/source")
-    helper = 'Thread 0x00007f0000000003 (most recent call first):\n  File "/source/solution.py", line 30 in helper\n\n'
-    assert has_other_threads_in(helper + DUMP, source="/source")
+def thread(*frames: str) -> str:
+    return "\n".join(["Thread 0x00007f0000000003 (most recent call first):", *frames, "", ""])
+
+
+@pytest.mark.parametrize(
+    ("other", "may_act"),
+    [
+        ("", False),
+        (thread('  File "/judge/evaluator/arena/rank/flight_notes.py", line 50 in _run'), False),
+        (thread('  File "/usr/lib/python3.11/concurrent/futures/thread.py", line 81 in _worker'), False),
+        (thread('  File "/source/solution.py", line 30 in helper'), True),
+        (
+            thread(
+                '  File "/usr/lib/python3.11/threading.py", line 331 in wait',
+                '  File "/usr/lib/python3.11/threading.py", line 1394 in run',
+            ),
+            True,
+        ),
+    ],
+    ids=["alone", "our own", "a pool's that waits for work", "the submission's", "a timer"],
+)
+def test_a_thread_that_is_neither_ours_nor_asleep_for_good_may_still_act(other: str, may_act: bool) -> None:  # noqa: FBT001
+    assert has_threads_that_may_act(other + DUMP) is may_act
 
 
 NATIVE = """SIGINT(2), PID: 12, Thread 12:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,9 +87,9 @@ def nothing_stays() -> Iterator[None]:
 STRIKES = [
     ("arena/rank/launcher.py", 1, Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
     ("arena/rank/launcher.py", 2, Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
-    ("arena/rank/launcher.py", 0, Verdict.JUDGE_FAILURE, "sandbox ended"),
-    ("evaluator.oracle.launcher", 1, Verdict.JUDGE_FAILURE, "oracle rank"),
-    ("evaluator.oracle.launcher", 0, Verdict.JUDGE_FAILURE, "oracle rank"),
+    ("arena/rank/launcher.py", 0, Verdict.JUDGE_ERROR, "sandbox ended"),
+    ("evaluator.oracle.launcher", 1, Verdict.JUDGE_ERROR, "the operator has the log"),
+    ("evaluator.oracle.launcher", 0, Verdict.JUDGE_ERROR, "the operator has the log"),
 ]
 
 
@@ -104,6 +105,31 @@ def test_killed_process_is_blamed_on_the_right_party(
     assert report.verdict is verdict, report.message
     assert words in report.message
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_an_error_of_ours_under_a_submission_is_told_to_the_operator_and_not_to_the_author(judge: Judge) -> None:
+    report = evaluate_and_strike(judge, "evaluator.oracle.launcher", 1)
+    assert "of the oracle" in judge.error_log or "oracle rank" in judge.error_log
+    assert "Traceback" in judge.error_log
+    assert "Traceback" not in report.to_json()
+    assert report.canaries[-1].failures == (), "new oracle ranks have shown that the node is well"
+    judge.evaluate(request_for("correct"))
+    assert not judge.error_log
+
+
+def test_an_error_on_a_node_that_cannot_judge_by_itself_either_is_the_nodes(tmp_path: Path) -> None:
+    """Its work directory goes away: without a submission, too, nothing can be started there."""
+    work_dir = tmp_path / "work"
+    work_dir.mkdir()
+    with Judge(dataclasses.replace(SETTINGS, work_dir=work_dir, warm=False)) as judge:
+
+        def strike(stage: Stage, _detail: str, _fraction: float | None) -> None:
+            if stage is Stage.VERIFYING and work_dir.exists():
+                shutil.rmtree(work_dir)
+                os.kill(processes_of("evaluator.oracle.launcher")[-1], signal.SIGKILL)
+
+        report = judge.evaluate(request_for_text(SLOW), progress=strike)
+    assert report.verdict is Verdict.JUDGE_FAILURE, report.findings
 
 
 def test_judge_closed_while_its_first_gang_starts_leaves_no_process(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.arena import protocol
-from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Report, ReportKind
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
 from evaluator.contract import ContractError, EvaluationReport, Finding, Mode, RankState, Verdict
 from evaluator.host.building import builder, builder_process
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
@@ -40,6 +40,13 @@ ANSWERS = {
 }
 
 
+FAILURES = {
+    ReportKind.IMPORTED: (Failure.IMPORT, Failure.ENTRY),
+    ReportKind.DONE: (Failure.RAISED, Failure.OUT_OF_MEMORY),
+    ReportKind.LOOPED: (Failure.RAISED, Failure.OUT_OF_MEMORY),
+}
+
+
 # ---- a rank's channel -------------------------------------------------------------------------------------------
 
 
@@ -47,9 +54,10 @@ def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
     """What a rank might send while `due` for `call` is open: right, of another kind or call, cut, longer, repeated."""
     right = Report(kind=due, call=call, claimed_ns=5).pack()
     others = st.builds(
-        lambda kind, number: Report(kind=kind, call=number).pack(),
+        lambda kind, number, detail: Report(kind=kind, call=number, detail=detail).pack(),
         st.sampled_from(list(ReportKind)),
         st.sampled_from([0, call - 1, call, call + 1, 2**32 - 1]),
+        st.sampled_from([-1, *Failure, 6, 2**63 - 1]),
     )
     cut = st.integers(1, len(right) - 1).map(lambda end: right[:end])
     flipped = st.tuples(st.integers(0, len(right) - 1), st.integers(1, 255)).map(
@@ -63,8 +71,8 @@ def may_come(packet: bytes, due: ReportKind, call: int) -> bool:
     """Whether our shim could have sent this while `due` for `call` was open."""
     if len(packet) != Report.LAYOUT.size:
         return False
-    magic, kind, number, claimed, *_ = Report.LAYOUT.unpack(packet)
-    is_kind = kind in (due, ReportKind.FAILED)
+    magic, kind, number, claimed, detail, *_ = Report.LAYOUT.unpack(packet)
+    is_kind = kind == due or (kind == ReportKind.FAILED and detail in FAILURES.get(due, ()))
     return magic == Report.MAGIC and is_kind and number == call and claimed >= 0
 
 

@@ -21,6 +21,8 @@ from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import CallTime, ClockPage, GateClock, Opening, UnseenEnd
 from evaluator.host.clock.gatekeeper import Order, Words, timed
 from evaluator.host.process.spawner import Spawner
+from evaluator.oracle import ends as ends_page
+from evaluator.oracle.ends import Ends
 
 RANKS = 2
 KEY = bytes(range(1, 33))
@@ -84,6 +86,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 def an_order(**changed: object) -> Order:
     known = {
         "number": 7,
+        "ticket": 70,
         "key": KEY,
         "delays_ns": (0,) * RANKS,
         "head_ns": EVER_NS,
@@ -124,11 +127,12 @@ class Timing(threading.Thread):
         super().__init__(daemon=True)
         self.words = CountedWords(page.page, ranks=RANKS)
         self._order, self._channel = order, channel
+        self.told = Ends(mmap.mmap(-1, ends_page.BYTES))
         self.answer: dict[str, object] = {}
         self.start()
 
     def run(self) -> None:
-        self.answer = timed(self.words, self._order, self._channel)
+        self.answer = timed(self.words, self._order, self._channel, self.told)
 
     def ended(self) -> dict[str, object]:
         self.join(30)
@@ -167,6 +171,7 @@ def test_the_head_start_ends_as_soon_as_all_have_queued(page: Page, ends: tuple[
     assert 0 <= answer["head_ns"] < EVER_NS
     assert all(done >= 0 for done in answer["done_ns"])
     assert answer["marks"] == [f"{100 + rank:032x}" for rank in range(RANKS)]
+    assert [timing.told.has_come(rank, 70) for rank in range(RANKS)] == [True] * RANKS, "oracle ranks hear of it"
 
 
 def test_no_gate_opens_while_a_rank_is_still_queueing(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
@@ -308,6 +313,8 @@ def test_an_end_that_never_comes_is_given_up_at_the_limit(
     answer = timing.ended()
     assert answer["done_ns"][1] == -1
     assert answer["done_ns"][0] >= 0
+    assert timing.told.has_come(0, 70) is True
+    assert timing.told.has_come(1, 70) is None, "nobody waits for it any more"
 
 
 def test_a_call_is_ended_when_the_judge_says_so(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
@@ -436,6 +443,19 @@ def test_a_gatekeeper_that_stands_still_is_replaced_and_its_late_answer_is_nobod
         clock.finish()
     assert a_call(clock, clock_page, page, 2).has_queued
     assert clock.processes != [still]
+
+
+def test_oracle_ranks_are_told_of_ends_whatever_becomes_of_the_gatekeeper(
+    clock: GateClock, clock_page: ClockPage, page: Page
+) -> None:
+    told, ticket = Ends(mmap.mmap(clock.ends, ends_page.BYTES)), clock.upcoming
+    a_call(clock, clock_page, page, 1)
+    assert [told.has_come(rank, ticket) for rank in range(RANKS)] == [True] * RANKS
+    later = clock.upcoming
+    assert later != ticket
+    assert [told.has_come(rank, later) for rank in range(RANKS)] == [False] * RANKS, "it has not begun"
+    clock.give_up(later)
+    assert [told.has_come(rank, later) for rank in range(RANKS)] == [None] * RANKS
 
 
 def test_orders_cross_as_they_are() -> None:

@@ -14,7 +14,7 @@ from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
 
 MARKS = ("aa", "bb")
-INPUTS = [PreparedInputs(file=-1, areas=(), tensors=("x", "weight"), size=8) for _ in range(2)]
+INPUTS = [PreparedInputs(file=-1, areas=(), areas_number=-1, tensors=("x", "weight"), size=8) for _ in range(2)]
 
 
 def objections(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluator.arena.structure import align
-from evaluator.oracle.rank import output_room
+from evaluator.oracle.oracle_rank import output_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.schema import SizeName

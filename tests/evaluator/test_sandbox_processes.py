@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from evaluator.errors import EvaluatorError
 from evaluator.host.process import procfs
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
 
@@ -30,6 +31,7 @@ def started(program, marker):
     name, _, value = marker.partition("=")
     return subprocess.Popen(
         [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {name: value},
         start_new_session=True,
@@ -102,3 +104,24 @@ def test_processes_of_this_namespace_belong_to_no_sandbox():
         processes.close()
         first.stdout.close()
     assert processes.have_ended
+
+
+def test_processes_that_become_fewer_are_waited_for_and_those_that_stay_are_not():
+    ends = [started("input()", "PKB_TEST_MARK=none") for _ in range(3)]
+    try:
+        with pytest.raises(EvaluatorError, match="3 processes of an ended evaluation"):
+            procfs.wait_until_gone(lambda: [end.pid for end in ends if end.poll() is None], patience_s=0.2, most_s=60)
+
+        def one_fewer() -> list[int]:
+            left = [end for end in ends if end.poll() is None]
+            if left:
+                left[0].kill()
+                left[0].wait()
+            return [end.pid for end in left]
+
+        procfs.wait_until_gone(one_fewer, patience_s=60, most_s=60)
+    finally:
+        for end in ends:
+            end.kill()
+            end.wait()
+            end.stdout.close()

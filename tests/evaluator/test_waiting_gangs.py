@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evaluator.contract import Mode, Stage, Verdict
 from evaluator.host import Judge
+from evaluator.host.ranks.waiting_groups import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 
@@ -41,3 +42,33 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
             time.sleep(0.01)
         report = judge.evaluate(request_for("correct"))
     assert report.verdict is Verdict.PASSED, report.message
+
+
+def test_a_gang_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
+    """What an evaluation that is measured has beside it: one process, which imports and then sleeps."""
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+        waiting = WaitingGroups(judge._start_group, wanted=1, age_s=600.0)  # noqa: SLF001
+        try:
+            waiting.prepare()
+            (group,) = waiting.groups
+            waiting.wait_until_ready()
+            assert not group.is_ready, "nobody waits for what was not let start"
+            assert not group.has_ranks
+            waiting.refill()
+            waiting.wait_until_ready()
+            assert group.is_ready
+            assert waiting.take() is group
+            group.close()
+        finally:
+            waiting.close()
+
+
+def test_a_gang_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+        waiting = WaitingGroups(judge._start_group, wanted=2, age_s=600.0)  # noqa: SLF001
+        waiting.prepare()
+        processes = waiting.processes
+        assert processes
+        waiting.close()
+        assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+        assert not waiting.folders

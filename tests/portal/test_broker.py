@@ -1,8 +1,15 @@
 """The folder broker, and what happens when a broker takes nothing."""
 
+import base64
+import json
+import shutil
+import socket
+import subprocess
 import threading
 
+import msgspec
 import pytest
+import redis
 from celery import Celery
 from kombu import Connection
 
@@ -14,9 +21,11 @@ from evaluator.contract import (
     EvaluationRequest,
     Mode,
     NodeStatus,
+    RankState,
     SandboxLevel,
 )
 from evaluator.node.outbox import Outbox
+from evaluator.node.report_size import LEFT_OUT, MOST_BYTES, fitted
 from evaluator.node.settings import Misconfigured, NodeSettings
 from evaluator.node.slots import failure_report
 from portal.nodes import messages
@@ -124,6 +133,69 @@ def test_a_report_waits_on_disk_until_the_broker_takes_it_and_survives_a_new_pro
     wait_until(lambda: not list(spool.glob("*.json")), what="the report is sent", seconds=30)
     second.close()
     assert messages_in(broker) == 1
+
+
+@pytest.fixture
+def narrow_broker(tmp_path):
+    """A Redis that takes no message of more than a megabyte."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("no redis-server on this machine")
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    options = ["--port", str(port), "--save", "", "--bind", "127.0.0.1", "--proto-max-bulk-len", "1mb"]
+    with subprocess.Popen(["redis-server", *options, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL) as server:
+        url = f"redis://127.0.0.1:{port}/0"
+        wait_until(lambda: _answers(url), what="Redis answers", seconds=30)
+        yield url
+        server.terminate()
+
+
+def _answers(url):
+    try:
+        return redis.Redis.from_url(url).ping()
+    except redis.RedisError:
+        return False
+
+
+def test_a_report_that_the_broker_refuses_is_set_aside_and_told_and_the_next_ones_pass(narrow_broker, tmp_path):
+    spool = tmp_path / "spool"
+    app = node_app(narrow_broker, tmp_path)
+    outbox = Outbox(app, spool)
+    outbox.deliver(with_ranks(a_delivery(), 1_500_000))
+    outbox.deliver(a_delivery())
+    outbox.start()
+    waiting = redis.Redis.from_url(narrow_broker)
+    wait_until(lambda: waiting.llen("pkb:portal") == 1, what="the next report passes", seconds=60)
+    status = NodeStatus(node="a", key="k", slots=(), sandbox=SandboxLevel.NONE, backends=(), revisions={})
+
+    def is_told():
+        outbox.send_status(status)
+        return not list(spool.glob("*.json"))
+
+    wait_until(is_told, what="the refused report is set aside", seconds=100)
+    outbox.close()
+    [refused] = spool.glob("*.refused")
+    assert Delivery.from_json(refused.read_text()).report.ranks
+    texts = [json.loads(base64.b64decode(json.loads(raw)["body"]))[0][0] for raw in waiting.lrange("pkb:portal", 0, -1)]
+    reports = [Delivery.from_json(text).report for text in texts if '"report"' in text]
+    assert sorted("everything but the verdict" in report.environment.get(LEFT_OUT, "") for report in reports) == [0, 1]
+
+
+def with_ranks(delivery, characters):
+    state = RankState(rank=0, exit="exit 0", phase="in call 1", calls_done=1, log="\x7f" * characters)
+    return msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, ranks=(state,)))
+
+
+def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
+    huge = with_ranks(a_delivery(), 20_000_000)
+    small = fitted(huge)
+    assert len(small.to_json()) <= MOST_BYTES
+    assert (small.report.verdict, small.report.message) == (huge.report.verdict, huge.report.message)
+    assert small.report.environment[LEFT_OUT] == "most of what ranks printed"
+    whole = a_delivery()
+    assert fitted(whole) is whole
+    for most_bytes in (0, 1_000, 10_000):
+        assert fitted(huge, most_bytes=most_bytes).report.verdict is huge.report.verdict
 
 
 def test_signs_of_life_may_be_lost_without_harm(tmp_path):

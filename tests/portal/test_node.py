@@ -31,7 +31,7 @@ def a_slot():
 
 
 def judged(slot, assignment):
-    return slot.judge(assignment, progress=lambda *_: None, cancelled=lambda: False)
+    return slot.judge(assignment, progress=lambda *_: None, cancelled=lambda: False).report
 
 
 @pytest.mark.parametrize(

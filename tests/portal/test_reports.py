@@ -153,7 +153,7 @@ def test_the_next_try_is_told_why_those_before_it_ended_and_its_report_repeats_t
         raise EvaluatorError(f"no ranks for {profile} on this machine")
 
     slot = NodeSlot(0, "cpux2", make_judge=cannot_start, changed=lambda: None)
-    report = slot.judge(sent[-1], progress=lambda *_: None, cancelled=lambda: False)
+    report = slot.judge(sent[-1], progress=lambda *_: None, cancelled=lambda: False).report
     leased.refresh_from_db()
     assert actions.record_delivery(Delivery(lease=sent[-1].lease, node="alpha", report=report), now)
     assert queries.latest_report(leased).earlier == (first, second)
@@ -188,6 +188,19 @@ def test_after_the_last_try_a_failure_of_ours_is_the_end(leased, now, settings):
     assert actions.record_delivery(delivery_of(leased, verdict=Verdict.JUDGE_FAILURE), now)
     assert state_of(leased) == State.FINISHED
     assert leased.verdict == "JUDGE_FAILURE"
+
+
+def test_an_error_of_ours_under_a_submission_ends_it_with_our_log_kept_from_its_author(leased, now):
+    delivery = delivery_of(leased, verdict=Verdict.JUDGE_ERROR)
+    delivery = msgspec.structs.replace(delivery, error_log="Traceback: expected 17\n" + "x" * 100_000)
+    assert actions.record_delivery(delivery, now)
+    assert state_of(leased) == State.FINISHED
+    leased.refresh_from_db()
+    assert (leased.verdict, leased.attempt) == ("JUDGE_ERROR", 1)
+    kept = Report.objects.get()
+    assert kept.error_log.startswith("Traceback: expected 17")
+    assert len(kept.error_log) == 64 * 1024
+    assert "Traceback" not in kept.report.to_json()
 
 
 def test_a_fault_of_the_author_is_not_tried_again(leased, now):

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from portal.refusals import Refusal
-from portal.submissions.uploads import bundle_from_text, bundle_from_upload
+from portal.submissions.uploads import bundle_from_files, bundle_from_text, bundle_from_upload
 
 SOLUTION = "def solution(tensor):\n    return tensor\n"
 LIMIT = 512 * 1024
@@ -98,6 +98,7 @@ def test_what_is_not_source_text_is_refused(name, content):
         "~/evil.py",
         "a\nb.py",
         "a" * 300 + ".py",
+        "\u00e9" * 150 + ".py",
     ],
 )
 def test_a_path_outside_the_archive_is_refused(path):
@@ -115,6 +116,19 @@ def test_a_link_is_refused():
 @pytest.mark.parametrize("twin", ["solution.py", "Solution.py"])
 def test_a_path_that_stands_twice_is_refused(twin):
     assert "twice" in refused("a.zip", packed(("solution.py", SOLUTION), (twin, "x = 1\n"))).message
+
+
+@pytest.mark.parametrize("path", ["a.py/b.py", "A.py/b.py", "a.py/b/c.py"])
+def test_a_path_that_is_file_and_folder_is_refused(path):
+    refusal = refused("x.zip", packed(("solution.py", SOLUTION), ("a.py", ""), (path, "")))
+    assert "folder" in refusal.message
+    assert refusal.value == path
+
+
+@pytest.mark.parametrize("files", [{"solution.py": SOLUTION, "a\ud800.py": ""}, {"solution.py": SOLUTION + "#\ud800"}])
+def test_files_that_cannot_be_utf8_are_refused(files):
+    with pytest.raises(Refusal):
+        bundle_from_files(files)
 
 
 def test_an_encrypted_archive_is_refused():

@@ -4,20 +4,24 @@
 
     python -m tests.problems.ranked --profile h200x2-nomc [--times 10] [--results FILE] [--seconds 540] [SLUG ...]
 
-Results are lines of JSON, one per judgement. A run goes on where the file ends: judgements of the same revision of
-problem and judge are not repeated. Prints a line per judgement and a summary per problem: verdicts, intervals that hold
-1.0, mean and standard deviation of the scores. Exits 1 where a reference did not pass.
+Results are lines of JSON, one per judgement. A run goes on where the file ends: judgements of the same reference at the
+same sizes, timed by the same clock, are not repeated, whatever else of the judge has changed. Prints a line per
+judgement and a summary per problem: verdicts, intervals that hold 1.0, mean and standard deviation of the scores.
+Exits 1 where a reference did not pass.
 """
 
 import argparse
 import gzip
+import hashlib
 import json
 import os
 import statistics
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
+import evaluator
 from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
@@ -25,6 +29,19 @@ from evaluator.host.machine.facts import judge_digest
 from problems import registry
 from tests.bench.judging import request
 from tests.evaluator.gpu_try import NO_MULTICAST
+
+_CLOCK = (
+    "arena/*.py",
+    "arena/gate.cu",
+    "host/clock/*.py",
+    "host/measure/references.py",
+    "host/measure/s*.py",
+    "judging/statistics.py",
+    "judging/timing.py",
+    "oracle/reference_rank.py",
+    "oracle/witness.py",
+)
+"""What a time and a score come from, below the judge's folder."""
 
 
 def main():
@@ -65,11 +82,27 @@ def read(path):
 
 
 def is_current(line, *, profile):
-    return (line["profile"], line["revision"], line["judge"]) == (
-        profile,
-        registry.revision(line["problem"]),
-        judge_digest(),
-    )
+    known = (line["profile"], line.get("clock"), line.get("timed"))
+    return known == (profile, clock_digest(), timed_digest(line["problem"], profile=profile))
+
+
+@cache
+def clock_digest():
+    """SHA-256 over the sources that make a time and a score, its first 16 hexadecimal digits."""
+    root = Path(evaluator.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for place in _CLOCK for path in root.glob(place)):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@cache
+def timed_digest(slug, *, profile):
+    """The same over the reference's text and its dimensions at the sizes that count."""
+    used = profiles.get(profile)
+    problem = registry.get(slug)
+    dims = [problem.dims(size, used.world_size) for size in used.sizes[Mode.RANKED]]
+    return hashlib.sha256((registry.reference_source(slug) + json.dumps(dims)).encode()).hexdigest()[:16]
 
 
 def judged(judge, slug, *, profile, mode, reports=None):
@@ -88,6 +121,8 @@ def judged(judge, slug, *, profile, mode, reports=None):
         "profile": profile,
         "revision": registry.revision(slug),
         "judge": judge_digest(),
+        "clock": clock_digest(),
+        "timed": timed_digest(slug, profile=profile),
         "at": report.finished_at,
         "verdict": report.verdict.value,
         "message": report.message,
@@ -97,8 +132,14 @@ def judged(judge, slug, *, profile, mode, reports=None):
         "low": timing and timing.low,
         "high": timing and timing.high,
         "sizes": [size_line(size) for size in timing.sizes] if timing else [],
+        "memory": {size.size: memory_line(size.memory) for size in report.sizes if size.memory},
         "records": [record_line(record) for record in report.record.sizes] if report.record else [],
     }
+
+
+def memory_line(memory):
+    """Gigabytes of one GPU that judge and submission held at most."""
+    return {"judge_gb": round(memory.judge_bytes / 1e9, 1), "submission_gb": round(memory.submission_bytes / 1e9, 1)}
 
 
 def size_line(size):
@@ -133,8 +174,12 @@ def record_line(record):
 
 
 def shown(line):
+    memory = "; ".join(
+        f"{size} judge {held['judge_gb']} GB, submission {held['submission_gb']} GB"
+        for size, held in line["memory"].items()
+    )
     if line["verdict"] == "PASSED" and not line["score"]:
-        return f"{line['problem']:40} PASSED  {line['seconds']:.1f} s"
+        return f"{line['problem']:40} PASSED  {line['seconds']:.1f} s  {memory}"
     score = f"{line['score']:.3f} [{line['low']:.3f}, {line['high']:.3f}]" if line["score"] else line["message"][:300]
     sizes = "; ".join(
         f"{size['size']} {size['candidate_us']:.1f}/{size['baseline_us']:.1f} us, {size['score']:.3f} "
@@ -148,9 +193,8 @@ def shown(line):
         f"{(each['bare_us'] or 0) - (each['reference_bare_us'] or 0):+.2f}us"
         for each in line["records"]
     )
-    return (
-        f"{line['problem']:40} {line['verdict']:14} {score}  {line['seconds']:.1f} s  {sizes}  {kinds} {line['stages']}"
-    )
+    head = f"{line['problem']:40} {line['verdict']:14} {score}  {line['seconds']:.1f} s"
+    return f"{head}  {sizes}  {kinds} {memory} {line['stages']}"
 
 
 def summarise(lines):

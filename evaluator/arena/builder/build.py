@@ -28,6 +28,8 @@ FRAME = struct.Struct("<4sIQ")
 RESULT = "result.json"
 _CALL = "compile_cuda_extension"
 _JOBS = 4
+_LOG_CHARACTERS = 512 * 1024
+"""So much of a compiler's output is sent on."""
 
 
 class Placeholder(ModuleType):
@@ -206,8 +208,14 @@ def _build(extension: Any, root: Path) -> tuple[dict[str, Any], Path | None]:
     except cuda_build.BuildError as error:
         said += [error.command, error.output]
     seconds = time.monotonic() - started
-    outcome = {"name": extension.name, "succeeded": path is not None, "seconds": seconds, "log": "\n".join(said)}
+    outcome = {"name": extension.name, "succeeded": path is not None, "seconds": seconds, "log": _cut("\n".join(said))}
     return outcome, path
+
+
+def _cut(text: str) -> str:
+    """Beginning and end of a compiler's output that is longer than the host would keep."""
+    half = _LOG_CHARACTERS // 2
+    return text if len(text) <= _LOG_CHARACTERS else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def _origin(text: str, source: Path) -> dict[str, Any]:

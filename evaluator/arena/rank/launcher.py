@@ -1,5 +1,6 @@
 """First process of ours inside the sandbox: imports torch once, forks the ranks, and reports how each one ended.
 
+It forks when the host says so: importing takes no GPU and one processor, and may go on while others are timed.
 Run as `python -I launcher.py '<json>'`; the JSON names the ranks' descriptors. Nothing of a submission runs here.
 """
 
@@ -22,6 +23,9 @@ _COMMON = ("world_size", "device", "process_group", "source", "store", "attentiv
 def main() -> None:
     """Start every rank of the gang described on the command line and wait for them all."""
     settings = json.loads(sys.argv[1])
+    if settings["cores"]:
+        # The last core of those on which the present ranks may be at work, which keep to their own threads.
+        os.sched_setaffinity(0, settings["cores"][-1][-2:])
     sys.path.insert(0, str(Path(__file__).parents[3]))
     sys.path.append(settings["compat"])
     import torch  # noqa: PLC0415 - once, before the fork, for all ranks
@@ -36,6 +40,8 @@ def main() -> None:
     _show_native_stacks_when_interrupted()
     # Nobody with the same user may look into this process or write to its memory; the ranks undo it for themselves.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    if not os.read(settings["exits"], 1):
+        return  # the host has gone, or needs no ranks any more
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
     for rank in settings["ranks"]:
         for name in ("channel", "diary", "log"):
@@ -58,6 +64,8 @@ def _import_what_torch_imports_late() -> None:
 
     with CollectiveCount(is_wanted=True):
         torch.ones(1)
+    # The driver's bindings, without a word to the driver.
+    from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
 
 def _limit(limits: dict[str, int]) -> None:

@@ -6,6 +6,7 @@ What this process says is a claim. It knows its own rank's inputs and nothing of
 import array
 import contextlib
 import faulthandler
+import importlib.machinery
 import importlib.util
 import mmap
 import os
@@ -15,7 +16,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from evaluator.arena import busy_poll, device_memory, protocol
+from evaluator.arena import busy_poll, protocol
+from evaluator.arena.call_slot import CallSlot
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
 from evaluator.arena.gate import Gate, Sealer
-from evaluator.arena.loaded_call import LoadedCall, read_call, store_outputs
+from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.process_group import join
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank import profiler
 from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.arena.rank.flight_notes import FlightNotes
-from evaluator.arena.structure import Area, Unpacker, read_head
 
 _MAX_TEXT = protocol.DIARY_FLIGHT_START - protocol.DIARY_TEXT_START - 1
 
@@ -135,10 +136,7 @@ class Shim:
         )
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
-        self._slot: LoadedCall | None = None
-        self._output: mmap.mmap | None = None
-        self._input_area: device_memory.DeviceMemory | None = None
-        self._output_area: device_memory.DeviceMemory | None = None
+        self._slot = CallSlot(self._device, group_of=self._group)
 
     def start(self) -> None:
         """Form the process group, prove it with one all-reduce, and say READY."""
@@ -214,6 +212,7 @@ class Shim:
         _take_built_kernels()
         path = Path(self._place.source) / "solution.py"
         sys.path.insert(0, self._place.source)
+        _read_as_checked(self._place.source)
         try:
             self._solution = _entry_point(path)
         except Failed:
@@ -231,53 +230,9 @@ class Shim:
     def _load(self, _command: Command, descriptors: list[int]) -> None:
         """Take the file for the outputs, and on a GPU make the arguments; a CPU rank gets its inputs with GO."""
         self._diary.note(Phase.LOADING)
-        if self._slot is not None:
-            self._slot.returned.clear()
-        if self._device.type == "cuda":
-            inputs, output, *areas = descriptors
-            self._slot = self._read(inputs, mmap.mmap(output, 0), areas=areas)
-        else:
-            self._output = mmap.mmap(descriptors[0], 0)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        self._slot.load(descriptors)
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
-
-    def _read(
-        self, inputs: int, output: mmap.mmap, *, areas: Sequence[int] = (), previous: Sequence[torch.Tensor] = ()
-    ) -> LoadedCall:
-        with mmap.mmap(inputs, 0, flags=mmap.MAP_PRIVATE) as buffer:
-            tree, data = read_head(buffer)
-            for ranks in tree["groups"]:
-                self._group(tuple(ranks))
-            self._map(areas, tree["areas"])
-            source: Area = buffer
-            area: Area = output
-            sealed = None
-            if self._input_area is not None and self._output_area is not None:
-                source, data, area = self._input_area.bytes, tree["data"], self._output_area.bytes
-                sealed = source[data : data + tree["bytes"]]
-            unpacker = Unpacker(
-                source,
-                data=data,
-                device=self._device,
-                group_of=self._group,
-                previous=previous,
-                in_place=sealed is not None,
-            )
-            return read_call(tree, unpacker, output=output, area=area, sealed=sealed)
-
-    def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
-        """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
-        if descriptors:
-            inputs, outputs = (
-                device_memory.DeviceMemory.received(descriptor, size=size, device=self._device)
-                for descriptor, size in zip(descriptors, sizes, strict=True)
-            )
-            for old in (self._input_area, self._output_area):
-                if old is not None:
-                    old.close()
-            self._input_area, self._output_area = inputs, outputs
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
@@ -291,13 +246,8 @@ class Shim:
         self._diary.note(Phase.AT_START)
         self._diary.flight.call_begins()
         if self._device.type != "cuda":
-            previous = self._slot.tensors if self._slot is not None and command.reuse else ()
-            assert self._output is not None
-            inputs = descriptors.pop(0)
-            self._slot = self._read(inputs, self._output, previous=previous)
-            os.close(inputs)
-        assert self._slot is not None
-        slot = self._slot
+            self._slot.take_inputs(descriptors.pop(0), reuse=command.reuse)
+        slot = self._slot.call
         with CollectiveCount(is_wanted=command.count) as counted:
             timed = self._call(slot, command, audit_file=next(iter(descriptors), None))
         for descriptor in descriptors:
@@ -318,8 +268,7 @@ class Shim:
     def _loop(self, command: Command, _descriptors: list[int]) -> None:
         """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
-        assert self._slot is not None
-        solution, arguments = self._noted(self._solution), self._slot.arguments
+        solution, arguments = self._noted(self._solution), self._slot.call.arguments
         self._diary.note(Phase.AT_START)
         self._barrier.wait()
         with _blamed():
@@ -348,13 +297,8 @@ class Shim:
 
     def _store(self, _command: Command, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
-        assert self._slot is not None
         self._diary.note(Phase.STORING)
-        output = mmap.mmap(descriptors[0], 0)
-        os.close(descriptors[0])
-        area = output if self._output_area is None else self._output_area.bytes
-        store_outputs(output, area, self._slot.returned)
-        output.close()
+        self._slot.store_again(descriptors[0])
         self._finish()
         self._diary.note(Phase.WAITING)
         self.report(ReportKind.STORED)
@@ -381,10 +325,25 @@ def _blamed() -> Iterator[None]:
         raise Failed(Failure.RAISED, _author_traceback()) from error
 
 
+class _CheckedText(importlib.machinery.SourceFileLoader):
+    """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+        """The code of a file's bytes."""
+        text = bytes(data).decode("utf-8")
+        return compile(text, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+def _read_as_checked(folder: str) -> None:
+    """Have every module in `folder` imported through `_CheckedText`."""
+    finder = importlib.machinery.FileFinder(folder, (_CheckedText, [".py"]))
+    sys.path_importer_cache[folder] = finder
+
+
 def _entry_point(path: Path) -> Callable[..., Any]:
     if not path.is_file():
         raise Failed(Failure.ENTRY, "the submission has no solution.py")
-    spec = importlib.util.spec_from_file_location("solution", path)
+    spec = importlib.util.spec_from_file_location("solution", path, loader=_CheckedText("solution", str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

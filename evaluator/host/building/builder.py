@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import (
+    Backend,
     BuildResult,
     EvaluationRequest,
     Finding,
@@ -26,11 +27,11 @@ from evaluator.contract import (
     Sighting,
     Verdict,
 )
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building import builder_process, disassembly
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
-from evaluator.host.building.compiler_errors import Origin, find_errors
+from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.stand_ins import StandIn, stand_ins
 from evaluator.host.process.logs import clean
 from evaluator.host.sandbox.bubblewrap import (
@@ -49,11 +50,13 @@ from evaluator.judging import primitives
 from problems import registry
 
 _CALL = "compile_cuda_extension"
-_TRITON_KERNEL = re.compile(r"^\s*@(?:triton\.)?jit\b", re.MULTILINE)
-_KEPT = 200
-"""So many builds stay in the cache; the longest unused go first."""
+_TRITON_KERNEL = re.compile(r"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
+_KEPT, _KEPT_BYTES = 200, 8 * 1024**3
+"""So many builds stay in the cache, and so many bytes in all; the longest unused go first."""
 
-_LOG_BYTES = 1024**2
+_LOG_CHARACTERS, _COMMAND_CHARACTERS, _NOTE_CHARACTERS = 256 * 1024, 4096, 16 * 1024
+_EXTENSIONS, _NOTES = 64, 64
+"""What a build says of itself is cut to this, before anything is looked for in it."""
 
 
 class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,11 +113,18 @@ class Builder:
         settings: the slot's; its profile says for which architecture to build.
         cache: folder of earlier builds; None for one beside the slot's work directory.
         limits: what a build may use.
+        cache_bytes: what all kept builds together may take.
     """
 
     def __init__(
-        self, settings: JudgeSettings, *, cache: Path | None = None, limits: BuildLimits | None = None
+        self,
+        settings: JudgeSettings,
+        *,
+        cache: Path | None = None,
+        limits: BuildLimits | None = None,
+        cache_bytes: int = _KEPT_BYTES,
     ) -> None:
+        self._cache_bytes = cache_bytes
         self._settings = settings
         self._profile = profiles.get(settings.profile)
         self._limits = limits or BuildLimits()
@@ -272,12 +282,24 @@ class Builder:
 
     def _prune(self) -> None:
         entries = sorted(self._cache.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-        for entry in entries[_KEPT:]:
-            shutil.rmtree(entry, ignore_errors=True)
+        total = 0
+        for number, entry in enumerate(entries):
+            total += sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+            # The newest is the one that was just made, and is about to be used.
+            if number and (number >= _KEPT or total > self._cache_bytes):
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def is_needed(request: EvaluationRequest) -> bool:
-    """Whether a submission has anything that can be built ahead."""
+    """Whether a submission has anything that can be built ahead, and is judged on GPUs for which to build it.
+
+    Where a node lacks the compiler, backends that need it are refused by name before; one that does not need it, and
+    names it all the same, is not built.
+    """
+    if profiles.get(request.profile).gpu is None:
+        return False
+    if request.backend is Backend.PYTORCH and not has_toolchain():
+        return False
     return _wants_cuda(request) or _wants_triton(request)
 
 
@@ -297,18 +319,27 @@ def _triton_version() -> str:
         return ""
 
 
+def has_toolchain() -> bool:
+    """Whether CUDA can be compiled on this node."""
+    try:
+        toolchain()
+    except NodeTrouble:
+        return False
+    return True
+
+
 @functools.cache
 def toolchain() -> str:
     """What a build depends on beside its source: versions of nvcc, host compiler, torch and Python.
 
     Raises:
-        EvaluatorError: one of them is missing on this node.
+        NodeTrouble: one of them is missing on this node.
     """
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     try:
         said = [_version(nvcc), _version("g++"), importlib.metadata.version("torch")]
     except (OSError, subprocess.SubprocessError, importlib.metadata.PackageNotFoundError) as error:
-        raise EvaluatorError(f"this node cannot compile CUDA: {error}") from error
+        raise NodeTrouble(f"this node cannot compile CUDA: {error}") from error
     return "\n".join([*said, str(sysconfig.get_config_var("SOABI"))])
 
 
@@ -322,20 +353,30 @@ def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> Bu
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
     except (msgspec.DecodeError, UnicodeDecodeError):
         outcome = _Outcome(extensions=(), notes=("the builder ended without a result",))
-    failed = [item for item in outcome.extensions if item.is_certain and not item.succeeded]
+    extensions = [msgspec.structs.replace(item, log=_cut(item.log)) for item in outcome.extensions[:_EXTENSIONS]]
+    notes = [note[:_NOTE_CHARACTERS] for note in outcome.notes[:_NOTES]]
+    failed = [item for item in extensions if item.is_certain and not item.succeeded]
     findings = [finding for item in failed for finding in find_errors(clean(item.log), origin=_origin(item))]
-    log = clean("\n".join([*(item.log for item in outcome.extensions), *outcome.notes, sent.said]))
+    log = clean(_cut("\n".join([*(item.log for item in extensions), *notes, sent.said])))
     artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
-    commands = (item.log.partition("\n")[0] for item in (*failed, *outcome.extensions))
+    commands = (item.log.partition("\n")[0] for item in (*failed, *extensions))
     result = BuildResult(
         succeeded=not failed,
         seconds=seconds,
         cached=False,
-        command=clean(next(commands, "")),
-        log=log[:_LOG_BYTES],
+        command=clean(next(commands, "")[:_COMMAND_CHARACTERS]),
+        log=log,
         artefacts=artefacts,
     )
-    return BuildRecord(result=result, findings=tuple(findings), primitives=sightings)
+    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=sightings)
+
+
+def _cut(text: str) -> str:
+    """Beginning and end of a long log: compilers name the first error first, and say last how it ended."""
+    if len(text) <= _LOG_CHARACTERS:
+        return text
+    half = _LOG_CHARACTERS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
 def _origin(item: _ExtensionOutcome) -> Origin:

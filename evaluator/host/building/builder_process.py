@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
 _ARTEFACT = re.compile(rf"(?:{_MODULE}|{_KERNEL})\Z", re.ASCII)
 _RESULT = "result.json"
 _CHUNK = 1 << 20
+_END_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class BuildLimits:
         memory_bytes: address space of each process.
         scratch_bytes: its temporary files, in all and each.
         processes, cores: how many it may have.
-        sent_bytes: all that it may send out.
+        sent_bytes, sent_files, result_bytes: all that it may send out: bytes, modules, what it says of itself.
         said_bytes: how much is kept of what it prints.
     """
 
@@ -42,6 +43,8 @@ class BuildLimits:
     processes: int = 512
     cores: int = 4
     sent_bytes: int = 256 * 1024**2
+    sent_files: int = 256
+    result_bytes: int = 8 * 1024**2
     said_bytes: int = 64 * 1024
 
 
@@ -62,11 +65,11 @@ def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
     """`command` under resource limits, on at most `limits.cores` of this process's cores.
 
     Raises:
-        EvaluatorError: util-linux (prlimit, taskset) is not installed.
+        NodeTrouble: util-linux (prlimit, taskset) is not installed.
     """
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
-        raise EvaluatorError("the builder needs prlimit and taskset (util-linux) on this node")
+        raise NodeTrouble("the builder needs prlimit and taskset (util-linux) on this node")
     cores = sorted(os.sched_getaffinity(0))[-limits.cores :]
     return [
         *(taskset, "--cpu-list", ",".join(map(str, cores))),
@@ -91,8 +94,8 @@ def run(
         limits: the whole session of the process is killed when it has sent everything, or too much, or taken too long.
 
     Raises:
-        BuildLimitExceeded: time or size limit.
-        EvaluatorError: the process could not be started.
+        BuildLimitExceeded: time, size or number of files.
+        EvaluatorError: the process could not be started, or does not end.
     """
     reading, output = os.pipe()
     try:
@@ -116,6 +119,10 @@ def run(
         _end(process)
         os.close(reading)
     sent = _parse(raw)
+    if len(sent.artefacts) > limits.sent_files:
+        raise BuildLimitExceeded(f"the build sent {len(sent.artefacts)} files, more than {limits.sent_files}")
+    if len(sent.result or b"") > limits.result_bytes:
+        raise BuildLimitExceeded(f"what the build says of itself exceeds {limits.result_bytes:,} bytes")
     sent.said = said.decode(errors="replace")
     return sent
 
@@ -148,7 +155,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill the builder's session; inside bubblewrap its whole process namespace goes with it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        process.wait(timeout=_END_S)
+    except subprocess.TimeoutExpired as error:
+        raise EvaluatorError(f"the builder is still there {_END_S:g} s after it was killed") from error
     if process.stdout is not None:
         process.stdout.close()
 

@@ -1,5 +1,6 @@
 """Reading compiler output: which lines are errors, and to which line of the author's files each belongs."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,11 +8,14 @@ from dataclasses import dataclass
 from evaluator.contract import Finding, Verdict
 
 MAX_FINDINGS = 50
+_MESSAGE_CHARACTERS, _FILE_CHARACTERS = 500, 200
 
 # nvcc: kernel.cu(8): error: identifier "x" is undefined; also "catastrophic error" and "error #20:".
-_NVCC = re.compile(r"^(?P<file>[^\s()][^()\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$")
+_NVCC = re.compile(
+    r"^(?P<file>[^\s()][^()\n]*)\((?P<line>\d{1,7})\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
+)
 # Host compiler: kernel.cu:8:12: error: ...
-_GNU = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
+_GNU = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d{1,7}):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 # Assembler: ptxas kernel.ptx, line 12; error   : ...; its lines are those of generated text.
 _PTXAS = re.compile(r"^ptxas (?P<file>[^,\n]+), line \d+; (?:error|fatal)\s*: (?P<text>.*)$")
 _LINKER = re.compile(r"^(?:/usr/bin/|\S*-)?ld: (?P<text>.*(?:cannot find|undefined reference|undefined symbol).*)$")
@@ -31,7 +35,7 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
 
     Where the log holds no line that is recognised, one finding says that the build failed.
     """
-    found = tuple(_errors(log, origin))[:MAX_FINDINGS]
+    found = tuple(itertools.islice(_errors(log, origin), MAX_FINDINGS))
     if found:
         return found
     message = f"building the extension {origin.name} failed; the compiler's output is in the build log"
@@ -42,9 +46,14 @@ def _errors(log: str, origin: Origin) -> Iterator[Finding]:
     for line in log.splitlines():
         if match := _NVCC.match(line) or _GNU.match(line):
             file, number = _place(match["file"], int(match["line"]), origin)
-            yield Finding(verdict=Verdict.COMPILE_ERROR, message=match["text"].strip(), file=file, line=number)
+            yield _finding(match["text"], file=file[:_FILE_CHARACTERS], line=number)
         elif match := _PTXAS.match(line) or _LINKER.match(line):
-            yield Finding(verdict=Verdict.COMPILE_ERROR, message=match["text"].strip(), file=origin.file)
+            yield _finding(match["text"], file=origin.file)
+
+
+def _finding(text: str, *, file: str | None, line: int | None = None) -> Finding:
+    message = text.strip()[:_MESSAGE_CHARACTERS]
+    return Finding(verdict=Verdict.COMPILE_ERROR, message=message, file=file, line=line)
 
 
 def _place(file: str, line: int, origin: Origin) -> tuple[str, int]:

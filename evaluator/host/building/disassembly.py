@@ -1,11 +1,14 @@
 """The machine code of built extensions as text, made in a sandbox: the modules are a stranger's."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
@@ -35,7 +38,10 @@ MODULES = (".so", ".cubin")
 PTX = ".ptx"
 
 _LONGEST_S = 60
+"""All listings of a build together take at most so long."""
+
 _MOST_BYTES = 64 * 1024**2
+"""So long a listing may be, and all of them together."""
 
 
 def listings(
@@ -48,8 +54,8 @@ def listings(
 ) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
-    Of a module the machine code is left out where this node has no cuobjdump, or the listing takes over a minute or
-    64 MB: what it uses is then told by the source alone, and by PTX in a file of its own.
+    Of a module the machine code is left out where this node has no cuobjdump, or the listings take over a minute or
+    64 MB together: what it uses is then told by the source alone, and by PTX in a file of its own.
 
     Args:
         artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
@@ -62,17 +68,20 @@ def listings(
     with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
         private = Path(name)
         write_private(private)
+        deadline, room = time.monotonic() + _LONGEST_S, _MOST_BYTES
         for path, content in artefacts.items():
             if not path.endswith(MODULES):
                 continue
             place = private / "built" / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-            code = (
-                _listing(tool, path, private=private, confinement=confinement, profile=profile, settings=settings)
-                if tool is not None
-                else None
-            )
+            left_s = deadline - time.monotonic()
+            code = None
+            if tool is not None and left_s > 0 and room > 0:
+                line = _line(tool, path, private=private, confinement=confinement, profile=profile, settings=settings)
+                variables = environment(profile, home=name) if confinement.level is SandboxLevel.NONE else {}
+                code = _listing(line, private=private, variables=variables, seconds=left_s, most_bytes=room)
+                room -= len(code or "")
             if texts := [text for text in (code, _ptx_beside(path, artefacts)) if text is not None]:
                 yield Path(path).name, "\n".join(texts)
 
@@ -83,29 +92,40 @@ def _ptx_beside(path: str, artefacts: Mapping[str, bytes]) -> str | None:
     return primitives.ptx_listing(ptx.decode(errors="replace")) if ptx is not None else None
 
 
-def _listing(
+def _line(
     tool: str, path: str, *, private: Path, confinement: Confinement, profile: Profile, settings: JudgeSettings
-) -> str | None:
+) -> list[str]:
     bare = confinement.level is SandboxLevel.NONE
     module = str(private / "built" / path) if bare else f"/built/{path}"
-    line = command(confinement, ["-c", _EXECUTE, tool, module], private=private, profile=profile, settings=settings)
+    return command(confinement, ["-c", _EXECUTE, tool, module], private=private, profile=profile, settings=settings)
+
+
+def _listing(
+    line: Sequence[str], *, private: Path, variables: Mapping[str, str], seconds: float, most_bytes: int
+) -> str | None:
+    """What the command prints; None where it fails, or takes more time or room than it has."""
     with tempfile.TemporaryFile(dir=private) as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command, no shell
+            ["prlimit", f"--fsize={most_bytes}", "--core=0", *line],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            env=dict(variables),
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(  # noqa: S603 - our own command, no shell
-                ["prlimit", f"--fsize={_MOST_BYTES}", "--core=0", *line],  # noqa: S607
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-                env=environment(profile, home=str(private)) if bare else {},
-                timeout=_LONGEST_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            code = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
             return None
-        if done.returncode != 0:
+        finally:
+            # Its whole session: killed by itself, a first process may leave others behind.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code != 0:
             return None
         output.seek(0)
-        return output.read(_MOST_BYTES).decode(errors="replace")
+        return output.read(most_bytes).decode(errors="replace")
 
 
 def _tool() -> str | None:

@@ -1,7 +1,9 @@
 """The time of a call, as the groups of ranks ask for it: by a gatekeeper on GPUs, by messages on CPU ranks."""
 
 import contextlib
+import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -16,6 +18,8 @@ from evaluator.errors import EvaluatorError
 from evaluator.host.clock import gatekeeper
 from evaluator.host.clock.gatekeeper import Order
 from evaluator.host.process.spawner import Spawner
+from evaluator.oracle import ends as ends_page
+from evaluator.oracle.ends import Ends
 
 _ROOT = Path(__file__).parents[3]
 _PROGRAM = Path(gatekeeper.__file__)
@@ -60,15 +64,15 @@ class Opening:
 
 
 class ClockPage:
-    """The page through which the calls of one group of ranks are timed; ranks get its descriptor."""
+    """The page through which the calls of one group of ranks are timed; ranks get its descriptor.
+
+    Nobody can resize it under those who have it mapped.
+    """
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("clock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.descriptor, protocol.CLOCK_PAGE_BYTES)
-
-    def give_up(self, number: int) -> None:
-        """Tell whoever waits for the end of call `number` that there will be none."""
-        os.pwrite(self.descriptor, number.to_bytes(8, "little"), protocol.STOP_WORD)
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
     def close(self) -> None:
         """Give the host's descriptor back."""
@@ -84,10 +88,17 @@ class UnseenEnd(Exception):
 
 
 class GateClock:
-    """The gatekeeper of a slot, seen from the judge; times one call at a time."""
+    """The gatekeeper of a slot, seen from the judge; times one call at a time.
+
+    Attributes:
+        upcoming: the ticket of the next call that is timed.
+        ends: descriptor of the page on which the ends of calls are told to oracle ranks, by their tickets.
+    """
 
     def __init__(self, *, spawner: Spawner, cores: Sequence[int]) -> None:
         """Start it; raises EvaluatorError."""
+        self.upcoming = 1
+        self.ends = ends_page.new_page()
         self._spawner = spawner
         self._cores = list(cores)
         self._log = os.memfd_create("gatekeeper", os.MFD_CLOEXEC)
@@ -97,11 +108,11 @@ class GateClock:
     def _start(self) -> None:
         """Start the process, by its file: as a module it would import the whole judge."""
         self._channel, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        orders = {"channel": child.fileno(), "cores": self._cores}
+        orders = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
         try:
             self._process = self._spawner.start(
                 [sys.executable, str(_PROGRAM), json.dumps(orders)],
-                descriptors=[child.fileno()],
+                descriptors=[child.fileno(), self.ends],
                 environment={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_ROOT)},
                 error_output=self._log,
             )
@@ -119,12 +130,14 @@ class GateClock:
         """Have call `number` timed, which the ranks are about to begin; raises EvaluatorError."""
         order = Order(
             number=number,
+            ticket=self.upcoming,
             key=opening.key,
             delays_ns=tuple(1000 * delay for delay in opening.delays_us),
             head_ns=int(opening.head_s * 1e9),
             waits_for_queue=opening.waits_for_queue,
             limit_ns=int(limit_s * 1e9),
         )
+        self.upcoming += 1
         if self._process.poll() is not None:
             self._channel.close()
             self._start()
@@ -157,6 +170,12 @@ class GateClock:
         if self._is_timing:
             self._stop()
             self._answer()
+
+    def give_up(self, ticket: int) -> None:
+        """Tell oracle ranks that the end of the call with this ticket is not waited for, whatever has become of it."""
+        with mmap.mmap(self.ends, ends_page.BYTES) as page:
+            for rank in range(ends_page.MOST_RANKS):
+                Ends(page).give_up(rank, ticket)
 
     def _answer(self) -> dict[str, Any]:
         self._channel.settimeout(_GRACE_S)
@@ -205,6 +224,7 @@ class GateClock:
         self._channel.close()
         self._end_process()
         os.close(self._log)
+        os.close(self.ends)
 
     def __enter__(self) -> Self:
         return self

@@ -1,9 +1,9 @@
 """The process that opens the gates of a call and sees its end, on a processor of its own.
 
-Run by the path of this file with one argument, JSON; beside the standard library it needs the protocol alone. It shares
-no interpreter lock with anything, so that no other thread of the judge stretches a time. One order at a time comes over
-its socket, with the clock's page as a descriptor; to each there is one answer. A message without a page in the meantime
-ends the present call.
+Run by the path of this file with one argument, JSON; beside the standard library it needs the layouts of two pages
+alone. It shares no interpreter lock with anything, so that no other thread of the judge stretches a time. One order at
+a time comes over its socket, with the page of the group's clock as a descriptor; to each there is one answer. A message
+without a page in the meantime ends the present call. Oracle ranks hear of ends on a page of their own.
 """
 
 import gc
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluator.arena import protocol
+from evaluator.oracle import ends as ends_page
+from evaluator.oracle.ends import Ends
 
 _SPINS_PER_LOOK = 512
 """So often the words are read between two looks at the socket."""
@@ -31,6 +33,7 @@ class Order:
 
     Attributes:
         number: the call's, which ranks write as their answers.
+        ticket: this order's, which never comes again.
         key: what the inputs are sealed under.
         delays_ns: for each rank how much later than the first its gate opens.
         head_ns: how long ranks may queue work before the gates open.
@@ -39,6 +42,7 @@ class Order:
     """
 
     number: int
+    ticket: int
     key: bytes
     delays_ns: tuple[int, ...]
     head_ns: int
@@ -110,7 +114,7 @@ class Stop:
         return self._is_told
 
 
-def timed(words: Words, order: Order, channel: socket.socket) -> dict[str, Any]:
+def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dict[str, Any]:
     """Open the gates when it is time, and note when each rank's end is seen; -1 for one that was not.
 
     Where the host ends the call before, the gates open without the key: devices need not wait, and read nothing.
@@ -125,7 +129,7 @@ def timed(words: Words, order: Order, channel: socket.socket) -> dict[str, Any]:
         while time.monotonic_ns() < opened + delay_ns:
             pass
         words.open(rank, order.number)
-    done_ns = _ends(words, order, stop, opened=opened)
+    done_ns = _ended(words, order, stop, opened=opened, ends=ends)
     return {"head_ns": opened - begun, "has_queued": has_queued, "done_ns": done_ns, "marks": words.marks()}
 
 
@@ -141,7 +145,7 @@ def _wait_for_ranks(words: Words, order: Order, stop: Stop, *, begun: int) -> bo
     return words.queued() == wanted
 
 
-def _ends(words: Words, order: Order, stop: Stop, *, opened: int) -> list[int]:
+def _ended(words: Words, order: Order, stop: Stop, *, opened: int, ends: Ends) -> list[int]:
     """When each rank ended, from the opening: its device has finished, and the program has returned on the host."""
     now, number = time.monotonic_ns, order.number
     done_ns = [-1] * len(order.delays_ns)
@@ -153,13 +157,17 @@ def _ends(words: Words, order: Order, stop: Stop, *, opened: int) -> list[int]:
             for rank, last in enumerate(seen):
                 if last == number == queued[rank] and done_ns[rank] < 0:
                     done_ns[rank] = at
+                    ends.tell(rank, order.ticket)
         spins += 1
         if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_told()):
             break
+    for rank, at in enumerate(done_ns):
+        if at < 0:
+            ends.give_up(rank, order.ticket)
     return done_ns
 
 
-def serve(channel: socket.socket) -> None:
+def serve(channel: socket.socket, ends: Ends) -> None:
     """Carry out orders until the host closes its end."""
     gc.disable()
     while True:
@@ -171,7 +179,7 @@ def serve(channel: socket.socket) -> None:
         order = Order.from_json(raw)
         with mmap.mmap(descriptors[0], protocol.CLOCK_PAGE_BYTES) as page:
             os.close(descriptors[0])
-            answer = timed(Words(page, ranks=len(order.delays_ns)), order, channel)
+            answer = timed(Words(page, ranks=len(order.delays_ns)), order, channel, ends)
         channel.send(json.dumps(answer).encode())
 
 
@@ -180,7 +188,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     if settings["cores"]:
         os.sched_setaffinity(0, settings["cores"])
-    serve(socket.socket(fileno=settings["channel"]))
+    serve(socket.socket(fileno=settings["channel"]), Ends(mmap.mmap(settings["ends"], ends_page.BYTES)))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _FAULT_WORDS = (
 _ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _FAILURES = {
-    Failure.START: Verdict.JUDGE_FAILURE,
+    Failure.START: Verdict.JUDGE_ERROR,  # no channel takes it once a submission is there
     Failure.IMPORT: Verdict.IMPORT_ERROR,
     Failure.ENTRY: Verdict.IMPORT_ERROR,
     Failure.RAISED: Verdict.RUNTIME_ERROR,
@@ -44,7 +44,7 @@ def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ..
         return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.SANDBOX_ENDED:
         message = "the sandbox ended while its ranks were still at work"
-        return (Finding(verdict=Verdict.JUDGE_FAILURE, message=message, size=size),)
+        return (Finding(verdict=Verdict.JUDGE_ERROR, message=message, size=size),)
     if cause.kind is IncidentKind.VIOLATION:
         message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
         return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
@@ -138,12 +138,16 @@ def _ended(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
 
 
 def _shim_failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
-    """Our shim met an exception: while it loads contents that is our fault, after the call it is what was returned."""
+    """Our shim met an exception, or something left with its exit code: with a submission in the process, who can tell?
+
+    After a call it is what was returned; before one what the submission did to the process, memory that it holds, say.
+    """
     headline = _headline(_observed(cause.rank, trouble).log)
     if trouble.doing.startswith(CALL):
         verdict, what = Verdict.RUNTIME_ERROR, "what the solution returned could not be taken"
     else:
-        verdict, what = Verdict.JUDGE_FAILURE, "the judge's own code failed on the rank"
+        verdict = _more_exactly(headline)
+        what = "the rank could not go on in the process that the submission runs in"
     message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 

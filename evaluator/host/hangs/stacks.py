@@ -39,10 +39,28 @@ def main_thread(dump: str) -> tuple[Frame, ...]:
     return next((tuple(frames) for frames in _threads(dump) if _runs_shim(frames)), ())
 
 
-def has_other_threads_in(dump: str, *, source: str) -> bool:
-    """Whether a thread beside the one of our shim is somewhere in the submission's own code."""
-    others = [frames for frames in _threads(dump) if not _runs_shim(frames)]
-    return any(frame.file.startswith(f"{source}/") for frames in others for frame in frames)
+_OURS = "/evaluator/arena/rank/"
+_IDLE_WORKER = ("concurrent/futures/thread.py", "_worker")
+"""Where a thread of a pool waits for work, which somebody who is awake would have to give it."""
+
+
+def has_threads_that_may_act(dump: str) -> bool:
+    """Whether a thread beside the one of our shim might still do something by itself.
+
+    It is so of every thread that is neither ours nor a pool's that waits for work: a timer on a function of a library
+    has not a frame of the submission, and wakes all the same.
+    """
+    others = [frames for frames in _threads(dump) if frames and not _runs_shim(frames)]
+    return not all(_is_ours(frames) or _waits_for_work(frames[0]) for frames in others)
+
+
+def _is_ours(frames: list[Frame]) -> bool:
+    return any(_OURS in frame.file for frame in frames)
+
+
+def _waits_for_work(innermost: Frame) -> bool:
+    file, name = _IDLE_WORKER
+    return innermost.name == name and innermost.file.endswith(file)
 
 
 _NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300}?) \(0x[0-9a-f]+ in (?P<library>[^()]{1,300})\)$")

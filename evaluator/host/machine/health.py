@@ -64,6 +64,12 @@ class Health:
         self._look_at_driver()
         return self._watch.faults
 
+    @property
+    def is_driver_ill(self) -> bool:
+        """Whether the driver has reported a grave fault of one of the slot's GPUs; that stays until a restart."""
+        self._look_at_driver()
+        return bool(self._grave)
+
     def leftovers(self) -> tuple[str, ...]:
         """What is still there though no submission runs, in words; asked again until it is gone or the time is up.
 

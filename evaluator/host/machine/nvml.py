@@ -31,13 +31,14 @@ _MOST_GPUS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU: its use over the last moments in percent, its memory in use, and that of each process by its number.
+    """One GPU: its use over the last moments in percent, its memory and what is in use of it, all and by each process.
 
     A process whose memory the driver does not tell counts 0.
     """
 
     index: int
     busy_percent: int
+    total_bytes: int
     used_bytes: int
     processes: dict[int, int]
 
@@ -91,10 +92,12 @@ def handles(pynvml: Any) -> Iterator[tuple[int, Any]]:
 
 def _state(pynvml: Any, handle: Any, minor: int) -> GpuState:
     running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return GpuState(
         index=minor,
         busy_percent=int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-        used_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
+        total_bytes=int(memory.total),
+        used_bytes=int(memory.used),
         processes={int(item.pid): int(item.usedGpuMemory or 0) for item in running},
     )
 

@@ -18,7 +18,8 @@ from evaluator.host.machine import facts, gpus
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
+from evaluator.host.ranks.oracle_group import OpenedSize
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import statistics
@@ -34,7 +35,7 @@ _EMPTY_CALLS = 20
 
 
 class BaselineRun:
-    """Oracle ranks for measuring references; a context manager."""
+    """Trusted ranks for measuring references; a context manager."""
 
     def __init__(self, settings: JudgeSettings) -> None:
         """Start the ranks; raises EvaluatorError where the machine lacks the profile's GPUs."""
@@ -46,17 +47,17 @@ class BaselineRun:
         self._clock: GateClock | None = None
         if self.profile.device == "cuda":
             self._clock = GateClock(spawner=self._spawner, cores=shares_for(self.profile).gatekeeper)
-        self._oracle = OracleGroup(
+        self._trusted = TrustedRanks(
             self.profile, settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
         )
         self._contents = itertools.count()
 
     def __enter__(self) -> Self:
-        self._oracle.wait_until_ready()
+        self._trusted.wait_until_ready()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._oracle.close()
+        self._trusted.close()
         if self._clock is not None:
             self._clock.close()
         self._spawner.close()
@@ -75,8 +76,8 @@ class BaselineRun:
                     yield slug, size, self._measure_size(problem, size, dtype)
 
     def _measure_size(self, problem: Problem, size: str, dtype: str) -> Baseline:
-        opened = self._oracle.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
-        clock = ReferenceClock(self._oracle, opened, self._contents)
+        opened = self._trusted.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
+        clock = ReferenceClock(self._trusted, opened, self._contents)
         opening = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
         wanted = math.ceil(_SERIES_S / opening.call_s)
         empty_us = median(clock.empty().longest_ns for _ in range(_EMPTY_CALLS)) / 1000

@@ -1,10 +1,9 @@
 """One call of a submission: fresh inputs in, outputs out, checked by the oracle ranks."""
 
-import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -17,6 +16,7 @@ from evaluator.host.measure.evidence import Ended, Evidence, SizeEvidence, wrong
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct, Exchange, Objections
 from evaluator.host.ranks.oracle_group import (
+    NOTHING_MAPPED,
     Comparison,
     Content,
     OpenedSize,
@@ -26,6 +26,7 @@ from evaluator.host.ranks.oracle_group import (
 )
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.judging.checks import Check
+from evaluator.oracle.messages import Reader
 from problems.schema import Regime
 
 _REPLAYS = 2
@@ -102,6 +103,7 @@ class Caller:
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[Content] = []
         self._has_called = False
+        self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
         self._comparisons_s: list[float] = []
 
     @property
@@ -153,7 +155,7 @@ class Caller:
         """The submission `times` times back to back on the inputs of the last call, in ns; raises GroupTrouble."""
         self._check_whether_to_go_on()
         self._evidence.regime = None
-        limit_s = self._limit_s * max(1, times // 10)
+        limit_s = self._conduct.within(self._limit_s * max(1, times // 10))
         return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._conduct.cancelled)
 
     def _draw(self, kind: CallKind, regime: Regime | None) -> Content:
@@ -192,18 +194,24 @@ class Caller:
         )
         key = manner.key
         inputs = self._oracle.prepare(
-            content, groups=self._opened.groups, key=key, reuse=manner.reuse, poison=poison_number
+            content,
+            groups=self._opened.groups,
+            key=key,
+            reuse=manner.reuse,
+            poison=poison_number,
+            reader=Reader.SANDBOX,
+            mapped=self._mapped,
         )
         with ExitStack() as held:
-            held.callback(_close, [one for item in inputs for one in item.descriptors])
+            held.callback(outputs.close_all, [one for item in inputs for one in item.descriptors])
             targets = self._targets(poison)
-            held.callback(_close, targets)
+            held.callback(outputs.close_all, targets)
             self._at_size.note_payload(inputs, self._opened.output_bytes)
             exchange = self._exchange(inputs, targets, manner)
             self._at_size.calls += 1
             findings = self._objections.claimed(exchange, inputs)
             taken = [self._take(target) for target in targets]
-            held.callback(_close, taken)
+            held.callback(outputs.close_all, taken)
             headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
             if verify:
                 compared = self._compare(content, headers, taken, key=key, poison=poison_number)
@@ -217,7 +225,7 @@ class Caller:
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
         number = next(self._numbers)
-        limit_s = self._limit_s + (0.0 if self._has_called else self._first_call_s)
+        limit_s = self._conduct.within(self._limit_s + (0.0 if self._has_called else self._first_call_s))
         delays = self._delays(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         is_on_device = self._opened.slots is SlotKind.DEVICE_MEMORY
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
@@ -228,6 +236,7 @@ class Caller:
             seconds=limit_s,
             cancelled=cancelled,
         )
+        self._mapped = [item.areas_number for item in inputs]
         opening = Opening(
             key=manner.key,
             head_s=self._head_start.seconds,
@@ -235,7 +244,8 @@ class Caller:
             delays_us=delays,
         )
         try:
-            with self._witnessed(number, limit_s=limit_s), manner.around:
+            watched = self._oracle.watching(limit_s=limit_s) if is_on_device else nullcontext()
+            with watched, manner.around:
                 reports, time_taken = self._group.go(
                     number,
                     opening=opening,
@@ -253,25 +263,6 @@ class Caller:
         self._has_called = True
         self._head_start.note(time_taken)
         return Exchange(number=number, reports=reports, time=time_taken, is_reused=manner.reuse, delays_us=delays)
-
-    @contextmanager
-    def _witnessed(self, number: int, *, limit_s: float) -> Iterator[None]:
-        """Have the oracle ranks sample device memory at the end of the call that is made meanwhile."""
-        if self._opened.slots is not SlotKind.DEVICE_MEMORY:
-            yield
-            return
-        self._oracle.watch(number, self._group.clock_page, limit_s=limit_s)
-        try:
-            yield
-        except BaseException:
-            self._oracle.watched()
-            raise
-        unseen = [rank for rank, late_ns in enumerate(self._oracle.watched()) if late_ns < 0]
-        if unseen:
-            # The gatekeeper has seen the end: somebody wrote on the page that there would be none.
-            message = f"rank {unseen[0]}: the page through which call {number} was timed holds what no shim writes"
-            self._evidence.add([self._objections.finding(Verdict.TAMPERED, message, rank=unseen[0])])
-            raise Ended
 
     def _delays(self, world_size: int) -> tuple[int, ...]:
         """A secret delay for some ranks, at least one and not all."""
@@ -319,7 +310,7 @@ class Caller:
     def _targets(self, poison: bytes) -> list[int]:
         """An output file per rank; device memory is poisoned by the oracle, the file then holds descriptions alone."""
         in_file = poison if self._opened.slots is SlotKind.HOST_MEMORY else b""
-        return [outputs.create(size, poison=in_file) for size in self._opened.output_bytes]
+        return outputs.create_all(self._opened.output_bytes, poison=in_file)
 
     def _take(self, target: int) -> int:
         # With device memory the file holds the description alone; the oracle takes the elements by itself.
@@ -388,13 +379,14 @@ class Caller:
         time.sleep(_LATE_S)
         targets = self._targets(b"")
         try:
-            self._group.store(outcome.record.number, targets, seconds=self._limit_s, cancelled=self._conduct.cancelled)
+            limit_s = self._conduct.within(self._limit_s)
+            self._group.store(outcome.record.number, targets, seconds=limit_s, cancelled=self._conduct.cancelled)
             headers = [outputs.read_header(target) for target in targets]
             compared = self._compare(content, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:
             return False
         finally:
-            _close(targets)
+            outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
     def _replayed(self, content: Content, first: RankCheck) -> list[Finding]:
@@ -407,8 +399,3 @@ class Caller:
             f"rank {first.rank}: wrong at first, and right in {right} of {_REPLAYS} repetitions on the same contents"
         )
         return [self._objections.finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

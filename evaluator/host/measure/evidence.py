@@ -13,6 +13,7 @@ from evaluator.contract import (
     Finding,
     OutputCheck,
     RankState,
+    SizeMemory,
     SizeResult,
     Stage,
     StageTime,
@@ -47,6 +48,7 @@ class SizeEvidence:
     worst: dict[tuple[int, str], OutputCheck] = field(default_factory=dict)
     records: list[CallRecord] = field(default_factory=list)
     payload_bytes: int = 0
+    memory: SizeMemory | None = None
 
     def note_payload(self, inputs: Sequence[PreparedInputs], output_bytes: Sequence[int]) -> None:
         """Keep the most that a rank takes in and gives back in one call."""
@@ -69,6 +71,7 @@ class SizeEvidence:
             calls=self.calls,
             checked_calls=self.checked_calls,
             outputs=tuple(self.worst[key] for key in sorted(self.worst)),
+            memory=self.memory,
         )
 
 

@@ -1,5 +1,6 @@
 """What is held against a submission after one call, beside the values of its outputs."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
+
+_LEAST_S = 5.0
+"""So long a step may take that was begun just before the deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,10 @@ class Conduct:
     mode: Mode
     deadline: float
     cancelled: Callable[[], bool]
+
+    def within(self, seconds: float) -> float:
+        """`seconds`, or less where the evaluation's deadline comes sooner: no step may hold its slot far beyond it."""
+        return min(seconds, max(_LEAST_S, self.deadline - time.monotonic()))
 
     def does(self, check: Check) -> bool:
         """Whether `check` is not switched off."""

@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ _COPY_BYTES = 16 * 1024 * 1024
 _MAX_OUTPUTS = 256
 _MAX_DIMENSIONS = 16
 _MAX_EXTENT = 2**40
+_MAX_ELEMENTS = 2**56
+"""Of a tensor, an extent of 0 counting as 1: torch refuses to make views that span more, even of no element."""
 
 
 class HeaderError(ValueError):
@@ -55,6 +58,17 @@ def create(size: int, *, poison: bytes = b"") -> int:
             os.pwrite(descriptor, piece[: size - start], start)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
+
+
+def create_all(sizes: Sequence[int], *, poison: bytes) -> list[int]:
+    """A file for each of `sizes`, as `create` makes it."""
+    return [create(size, poison=poison) for size in sizes]
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close every one."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def take(descriptor: int, *, leading: int | None = None) -> int:
@@ -105,7 +119,8 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
     item_bytes = _ITEM_BYTES.get(entry.dtype)
     if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
         raise HeaderError(f"a tensor of shape {entry.shape} cannot be")
-    start = entry.start if item_bytes is not None else -1
+    is_readable = item_bytes is not None and math.prod(max(1, extent) for extent in entry.shape) <= _MAX_ELEMENTS
+    start = entry.start if is_readable else -1
     if start >= 0:
         end = start + math.prod(entry.shape) * (item_bytes or 1)
         if start < OUTPUT_HEADER_BYTES or start % 16 or end > file_bytes:

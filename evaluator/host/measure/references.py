@@ -2,13 +2,19 @@
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
+from evaluator.contract import SlotKind
 from evaluator.host.clock.call_clock import CallTime, Opening
+from evaluator.host.measure import outputs
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import Content, OpenedSize, OracleGroup, ReferenceTime
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Content, OpenedSize, PreparedInputs
+from evaluator.host.ranks.reference_group import ReferenceTime
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.oracle.messages import Reader
 
 _PRIMED_RATIO = 1.1
 _PRIMED_US = 25.0
@@ -45,12 +51,13 @@ class ReferenceClock:
     themselves: inputs that come again are then much faster.
     """
 
-    def __init__(self, oracle: OracleGroup, opened: OpenedSize, contents: Iterator[int]) -> None:
-        self._oracle = oracle
+    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, contents: Iterator[int]) -> None:
+        self._oracle, self._reference = trusted.oracle, trusted.reference
         self._opened = opened
         self._contents = contents
         self._is_primed = False
         self._head_start = HeadStart()
+        self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
 
     def open(self, *, pairs: int, seconds: float) -> SteadySpeed:
         """Make the first calls, then up to `pairs` pairs on the same inputs, no new one after `seconds`."""
@@ -95,15 +102,13 @@ class ReferenceClock:
         It never waits for the device. A program that does returns when its gate is open, and its outputs are then still
         to be taken: that is in its time, for whoever could have it taken off could pretend to wait.
         """
-        return self._oracle.time_empty(
-            self._fresh(),
-            groups=self._opened.groups,
-            opening=new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks),
-        )
+        opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
+        with self._loaded(self._fresh(), opening) as inputs:
+            return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def bare(self) -> CallTime:
         """One call of nothing."""
-        return self._oracle.bare(opening=self._opening())
+        return self._reference.bare(opening=self._opening())
 
     def _fresh(self) -> Content:
         return Content(index=next(self._contents))
@@ -116,9 +121,44 @@ class ReferenceClock:
         return len(self._opened.output_bytes)
 
     def _time(self, content: Content) -> ReferenceTime:
-        taken = self._oracle.time_reference(content, groups=self._opened.groups, opening=self._opening())
+        opening = self._opening()
+        with self._loaded(content, opening) as inputs:
+            size = max(item.size for item in inputs)
+            taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
         self._head_start.note(taken.time)
         return taken
+
+    @contextmanager
+    def _loaded(self, content: Content, opening: Opening) -> Iterator[list[PreparedInputs]]:
+        """Have a call lie ready, as a sandbox rank's does."""
+        poison = outputs.new_poison()
+        inputs = self._oracle.prepare(
+            content,
+            groups=self._opened.groups,
+            key=opening.key,
+            reuse=False,
+            poison=int.from_bytes(poison, "little"),
+            reader=Reader.REFERENCE,
+            mapped=self._mapped,
+        )
+        with ExitStack() as held:
+            held.callback(outputs.close_all, [one for item in inputs for one in item.descriptors])
+            targets = outputs.create_all(self._opened.output_bytes, poison=b"" if self._is_on_device else poison)
+            held.callback(outputs.close_all, targets)
+            pairs = zip(inputs, targets, strict=True)
+            self._reference.load(
+                [(item.file, target, *item.areas) if self._is_on_device else (target,) for item, target in pairs]
+            )
+            self._mapped = [item.areas_number for item in inputs]
+            yield inputs
+
+    def _late(self, inputs: Sequence[PreparedInputs]) -> list[int]:
+        """What CPU ranks get when the call begins."""
+        return [] if self._is_on_device else [item.file for item in inputs]
+
+    @property
+    def _is_on_device(self) -> bool:
+        return self._opened.slots is SlotKind.DEVICE_MEMORY
 
 
 def new_opening(head: HeadStart, *, ranks: int) -> Opening:

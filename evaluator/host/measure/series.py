@@ -10,7 +10,7 @@ from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.evidence import SizeEvidence
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs
-from evaluator.host.ranks.oracle_group import ReferenceTime
+from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.judging.floors import floor
 from problems.schema import Problem
 

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from evaluator.contract import Audit, CallKind, CallRecord, SizeRecord, SlotKind, Stage, Wire
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
-from evaluator.host.measure import profiled_call
+from evaluator.host.measure import gpu_memory, profiled_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
+from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
-from evaluator.host.ranks.oracle_group import OracleGroup
 from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import cpu_sets
 from evaluator.judging import timing
@@ -53,10 +54,10 @@ Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Bare:
-    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the oracle ranks."""
+    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the reference's."""
 
     sandbox_ns: tuple[int, ...] = ()
-    oracle_ns: tuple[int, ...] = ()
+    reference_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Rig:
     Attributes:
         gang: which group of the evaluation this is, from 1.
         bare: what beginning and end of a call take for it.
+        memory: looks at the GPUs since before it had a submission.
         first_call_s: extra time for the first call at a size.
         regimes: by size, the regimes that calls are drawn in.
         only: the one regime that all checked calls have, where an author asked for one.
@@ -77,10 +79,11 @@ class Rig:
     dtype: str
     key: bytes
     plan: SlotPlan
-    oracle: OracleGroup
+    trusted: TrustedRanks
     group: WorkerGroup
     gang: int
     bare: Bare
+    memory: GpuMemory
     evidence: Evidence
     conduct: Conduct
     contents: Iterator[int]
@@ -110,14 +113,14 @@ class SizeRun:
         self._size = size
         self._known = known
         with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
-            self._opened = rig.oracle.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
-            self._clock = ReferenceClock(rig.oracle, self._opened, rig.contents)
+            self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
+            self._clock = ReferenceClock(rig.trusted, self._opened, rig.contents)
             self._speed = self._open_reference()
         self._at_size = rig.evidence.open_size(size, self._opened.dims)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
             rig.group,
-            rig.oracle,
+            rig.trusted.oracle,
             opened=self._opened,
             evidence=rig.evidence,
             at_size=self._at_size,
@@ -131,7 +134,7 @@ class SizeRun:
         self._series = Series(
             speed=self._speed,
             bare_ns=rig.bare.sandbox_ns,
-            reference_bare_ns=rig.bare.oracle_ns,
+            reference_bare_ns=rig.bare.reference_ns,
         )
         self._wire: Wire | None = None
         # Where a group runs a size again, its regimes have been drawn.
@@ -157,6 +160,11 @@ class SizeRun:
                 Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
             ):
                 self._caller.call(verify=True, kind=kind, regime=regime or self._rig.only)
+        self.look_at_memory()
+
+    def look_at_memory(self) -> None:
+        """Note how much memory judge and submission hold; raises EvaluatorError."""
+        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._rig.memory.look())
 
     def warm_up(self) -> None:
         """Calls that only bring the program to its steady speed, as the reference had them; raises Ended."""
@@ -188,6 +196,7 @@ class SizeRun:
                     )
             self._call_in(self._regimes)
         series.gpus += nvml.readings(rig.plan.gpus, moment="after")
+        self.look_at_memory()
         series.processes = rig.group.count_processes()
 
     def loop(self) -> None:
@@ -197,7 +206,7 @@ class SizeRun:
         times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
         with self._rig.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
             self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._rig.oracle.loop, times)
+            self._series.reference_looped_ns = _per_call(self._rig.trusted.reference.loop, times)
 
     def count_links(self) -> None:
         """A few calls like any other, around which the host reads the counters of the links."""

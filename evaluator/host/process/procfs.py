@@ -8,6 +8,7 @@ from pathlib import Path
 from evaluator.errors import EvaluatorError
 
 _PROC = Path("/proc")
+_SHOWN, _LONGEST_PAUSE_S = 20, 0.1
 
 
 def namespace_of(pid: int) -> str | None:
@@ -51,7 +52,7 @@ def descendants(pid: int) -> list[int]:
 def cpu_ticks(pid: int) -> int:
     """User and system time that a process has used, in clock ticks; 0 where it is gone."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
     except OSError:
         return 0
     return int(fields[11]) + int(fields[12])
@@ -70,15 +71,20 @@ def _is_dead(status: str) -> bool:
 
 def _status(pid: int) -> str:
     try:
-        return (_PROC / str(pid) / "status").read_text()
+        return (_PROC / str(pid) / "status").read_text(errors="replace")
     except OSError:
         return ""
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of a process's state after its name, which is any bytes that it likes; raises OSError."""
+    return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
 
 
 def parent_of(pid: int) -> int | None:
     """The process that started `pid`, or that took it over; None where it is gone."""
     try:
-        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int(_stat(pid)[1])
     except OSError:
         return None
 
@@ -86,20 +92,31 @@ def parent_of(pid: int) -> int | None:
 def ticks_with_children(pid: int) -> int:
     """As `cpu_ticks`, with that of the children it has waited for."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
     except OSError:
         return 0
     return sum(map(int, fields[11:15]))
 
 
-def wait_until_gone(members: Callable[[], list[int]], *, seconds: float) -> None:
+def wait_until_gone(members: Callable[[], list[int]], *, patience_s: float, most_s: float) -> None:
     """Return once `members()` is empty.
 
+    Taking large mappings of many processes down takes the kernel long; that is waited for as long as they become fewer.
+
     Raises:
-        EvaluatorError: some are still there after `seconds`; the node is not clean.
+        EvaluatorError: none has ended for `patience_s`, or some are left after `most_s`; the node is not clean.
     """
-    deadline = time.monotonic() + seconds
-    while left := members():
-        if time.monotonic() > deadline:
-            raise EvaluatorError(f"processes {left} of an ended evaluation are still there after {seconds:g} s")
-        time.sleep(0.005)
+    start = progress_at = time.monotonic()
+    fewest, pause_s = len(left := members()), 0.005
+    while left:
+        now = time.monotonic()
+        if now - progress_at > patience_s or now - start > most_s:
+            shown = ", ".join(map(str, left[:_SHOWN]))
+            raise EvaluatorError(
+                f"{len(left)} processes of an ended evaluation are still there after {now - start:.0f} s: {shown}"
+            )
+        time.sleep(pause_s)
+        # Looking at hundreds of processes takes the processor from the kernel that takes them down.
+        pause_s = min(_LONGEST_PAUSE_S, 1.5 * pause_s)
+        if len(left := members()) < fewest:
+            fewest, progress_at = len(left), time.monotonic()

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from evaluator.arena.protocol import Command, CommandKind, Report, ReportKind
+from evaluator.arena.protocol import Command, CommandKind, Failure, Report, ReportKind
 
 _ANSWERS = {
     CommandKind.IMPORT: ReportKind.IMPORTED,
@@ -13,6 +13,14 @@ _ANSWERS = {
     CommandKind.BARE: ReportKind.DONE,
     CommandKind.LOOP: ReportKind.LOOPED,
 }
+_FAILURES = {
+    ReportKind.READY: frozenset({Failure.START}),
+    ReportKind.IMPORTED: frozenset({Failure.IMPORT, Failure.ENTRY}),
+    ReportKind.DONE: frozenset({Failure.RAISED, Failure.OUT_OF_MEMORY}),
+    ReportKind.LOOPED: frozenset({Failure.RAISED, Failure.OUT_OF_MEMORY}),
+}
+"""The failures that our shim reports in place of each answer: with a submission in it, none that is ours."""
+
 _LONGEST_PACKET = 4096
 
 
@@ -54,6 +62,8 @@ class Expectation:
                 f"a record {report.kind.name} for call {report.call} where {self._answer.name} for call {self._call} "
                 "was due"
             )
+        if report.kind is ReportKind.FAILED and report.detail not in _FAILURES.get(self._answer, ()):
+            raise ChannelViolation(f"a failure {report.detail} where {self._answer.name} was due")
         self._answer = None
         return report
 

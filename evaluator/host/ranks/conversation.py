@@ -175,7 +175,7 @@ class Conversation:
             self.note(IncidentKind.VIOLATION, worker.number, text=str(violation))
             return
         if report.kind is ReportKind.FAILED:
-            worker.failure = _failure_of(report)
+            worker.failure = Failure(report.detail)
             self.note(IncidentKind.FAILED, worker.number, failure=worker.failure, text=worker.text)
         else:
             reports[worker.number] = report
@@ -197,10 +197,3 @@ class Conversation:
             self.hear_exits()
             if any(worker.status is None for worker in self._workers):
                 self.note(IncidentKind.SANDBOX_ENDED, text=self._launcher_text())
-
-
-def _failure_of(report: Report) -> Failure:
-    try:
-        return Failure(report.detail)
-    except ValueError:
-        return Failure.RAISED

@@ -1,13 +1,15 @@
 """The sandbox of one submission: its folder, the ends of its ranks' channels, its processes."""
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluator.arena import protocol
@@ -20,8 +22,12 @@ from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.sandbox import bubblewrap
+from evaluator.host.settings import JudgeSettings
 
 _MARKER = "PKB_GANG"
+_PROCESSES_OF_A_CPU_RANK = 256
+"""With their threads. One that has a gigabyte of shared memory mapped takes the kernel up to 0.17 s to end (2 cores,
+22 November 2026)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ class RankSandbox:
     """
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
-        """Start it; its ranks get ready in the background. Raises EvaluatorError where it cannot be started."""
+        """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
         self._plan = plan
         self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
@@ -53,7 +59,9 @@ class RankSandbox:
         self._layout = bubblewrap.layout(plan.confinement, private=self._private)
         self._is_confined = plan.confinement.level is not SandboxLevel.NONE
         self._marker = f"{_MARKER}={self._private.name}"
-        self._group = bubblewrap.new_group(plan.confinement, plan.settings, shares=plan.shares, name=self._private.name)
+        self._group = bubblewrap.new_group(
+            plan.confinement, _limited(plan), shares=plan.shares, name=self._private.name
+        )
         inherited: list[int] = []
         try:
             self._start(inherited, spawner)
@@ -164,6 +172,11 @@ class RankSandbox:
         """The head of what launcher and bubblewrap printed, without control characters."""
         return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
 
+    def fork_ranks(self) -> None:
+        """Let the launcher fork the ranks once it has imported what they need; where it has gone, that shows later."""
+        with contextlib.suppress(OSError):
+            self.exits.send(b"f")
+
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
         """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
         root = self._private / "source"
@@ -185,6 +198,12 @@ class RankSandbox:
         self.clock_page.close()
         self.processes.close()
         shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _limited(plan: SlotPlan) -> JudgeSettings:
+    """The slot's settings; ranks without GPUs need far fewer threads, and every process takes time to end."""
+    most = plan.profile.world_size * _PROCESSES_OF_A_CPU_RANK if plan.profile.device == "cpu" else sys.maxsize
+    return replace(plan.settings, processes=min(plan.settings.processes, most))
 
 
 def _memory_file(name: str, size: int) -> int:

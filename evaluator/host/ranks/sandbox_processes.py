@@ -9,7 +9,8 @@ from evaluator.errors import EvaluatorError
 from evaluator.host.process import procfs
 from evaluator.host.sandbox.cgroups import Group
 
-_CLEAN_S = 30.0
+_CLEAN_S, _MOST_S = 30.0, 300.0
+"""What was killed may take so long without one of its processes ending, and so long in all."""
 
 
 class SandboxProcesses:
@@ -95,12 +96,16 @@ class SandboxProcesses:
             # The process group, not the process: in its first moments bubblewrap has a child that would outlive it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._first.pid, signal.SIGKILL)
-            self._first.wait(timeout=_CLEAN_S)
         if self._group is not None:
             self._group.kill()  # whoever was born meanwhile
-        procfs.wait_until_gone(self.members, seconds=_CLEAN_S)
+        procfs.wait_until_gone(self._left, patience_s=_CLEAN_S, most_s=_MOST_S)
         if self._group is not None:
             self._group.remove()
+
+    def _left(self) -> list[int]:
+        """Who has not ended, the outermost process among them: it stays until the last of its namespace is gone."""
+        outermost = [] if self.have_ended else [self._first.pid]
+        return sorted({*outermost, *self.members()})
 
     def close(self) -> None:
         """Let the namespace go."""

@@ -1,8 +1,9 @@
 """Noticing that a gang waits for itself: nobody computes, and every rank that owes an answer is in a collective.
 
 A deadline that is fair to slow programs is long; a deadlock can be told much sooner. What decides is not time but that
-nothing moves: no process of the gang uses the processor, no rank has a child that could wake it, no other thread runs
-the submission's code, and every late rank's stack ends inside torch.distributed, at two looks one after the other.
+nothing moves: no process of the gang uses the processor, there is none beside launcher and ranks that could wake one,
+no thread of a late rank but ours could still act, and every late rank's stack ends inside torch.distributed, at two
+looks one after the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +29,13 @@ class StallWatch:
     Attributes:
         members: lists every process of the gang.
         dump: asks ranks for their stacks.
+        ranks: the processes of all ranks.
         source: the folder of the submission as the ranks see it.
     """
 
     members: Callable[[], list[int]]
     dump: Callable[[Sequence[Worker]], None]
+    ranks: Callable[[], set[int]]
     source: str
     start: float
     patience_s: float
@@ -46,7 +49,7 @@ class StallWatch:
             return False
         self._looked_at = now
         before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.members()}
-        if not before or not self._is_quiet(before) or self._have_children(silent):
+        if not before or not self._is_quiet(before) or self._have_others(silent):
             self._places.clear()
             return False
         self.dump(silent)
@@ -62,9 +65,13 @@ class StallWatch:
     def _is_quiet(self, before: dict[int, int]) -> bool:
         return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
 
-    def _have_children(self, silent: Sequence[Worker]) -> bool:
-        ranks = {rank.pid for rank in silent}
-        return any(procfs.parent_of(pid) in ranks for pid in self._seen)
+    def _have_others(self, silent: Sequence[Worker]) -> bool:
+        """Whether there is a process that the submission may have started: below a rank, or left by one."""
+        above: set[int] = set()
+        pid = silent[0].pid
+        while pid is not None and (pid := procfs.parent_of(pid)) in self._seen:
+            above.add(pid)
+        return bool(set(self._seen) - above - self.ranks())
 
     def _waits(self, rank: Worker) -> str:
         """The collective in which a rank's main thread waits; empty where another thread may still act."""
@@ -72,6 +79,6 @@ class StallWatch:
         frames = stacks.main_thread(dump)
         waiting = stacks.waits_in(frames, source=self.source)
         own = stacks.own_frame(frames, source=self.source)
-        if waiting is None or own is None or stacks.has_other_threads_in(dump, source=self.source):
+        if waiting is None or own is None or stacks.has_threads_that_may_act(dump):
             return ""
         return f"{waiting} at {stacks.words(own)}"

@@ -1,4 +1,8 @@
-"""Worker groups that are started before their submission comes, so that nobody waits for torch."""
+"""Worker groups that are started before their submission comes, so that nobody waits for torch.
+
+In two steps: importing takes seconds of one processor and may go on while an evaluation is measured; starting ranks
+takes the GPUs, and has to wait until it has ended.
+"""
 
 import contextlib
 import logging
@@ -41,10 +45,16 @@ class WaitingGroups:
         """All their processes; none of them has seen a submission."""
         return [pid for group in self._groups for pid in group.processes]
 
-    def refill(self) -> None:
-        """Start groups until as many wait as are wanted; raises EvaluatorError."""
+    def prepare(self) -> None:
+        """Have as many groups import as are wanted; raises EvaluatorError."""
         while len(self._groups) < self._wanted:
             self._groups.append(self._start())
+
+    def refill(self) -> None:
+        """Have as many groups get ready as are wanted; raises EvaluatorError."""
+        self.prepare()
+        for group in self._groups:
+            group.start_ranks()
 
     def take(self) -> WorkerGroup:
         """A waiting group that is young and alive, else a new one; raises EvaluatorError."""
@@ -56,8 +66,8 @@ class WaitingGroups:
         return self._start()
 
     def wait_until_ready(self) -> None:
-        """Return once all have started; one that does not is ended."""
-        for group in self.groups:
+        """Return once all whose ranks were let start are ready; one that does not come so far is ended."""
+        for group in [group for group in self._groups if group.has_ranks]:
             try:
                 group.wait_until_ready(cancelled=lambda: False)
             except EvaluatorError as error:

@@ -1,8 +1,9 @@
 """One worker, a sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
 
+import mmap
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Failure, Phase
@@ -23,7 +24,9 @@ _BUSY_SHARE = 0.1
 class Worker:
     """What the host holds of one rank.
 
-    `status` is its wait status once it has ended, `answered_at_ns` the time of its last answer on the monotonic clock.
+    The diary is read and written through a mapping: its descriptor is one that the rank has too, and what the rank sets
+    on it (to append, say) holds for ours. `status` is its wait status once it has ended, `answered_at_ns` the time of
+    its last answer on the monotonic clock.
     """
 
     number: int
@@ -35,6 +38,10 @@ class Worker:
     calls_done: int = 0
     answered_at_ns: int = 0
     failure: Failure | None = None
+    _page: mmap.mmap = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._page = mmap.mmap(self.diary, protocol.DIARY_BYTES)
 
     @property
     def text(self) -> str:
@@ -49,11 +56,11 @@ class Worker:
     @property
     def has_noted_collectives(self) -> bool:
         """Whether it has written something there since it was last asked."""
-        return os.pread(self.diary, 1, protocol.DIARY_FLIGHT_START) not in (b"", b"\0")
+        return self._page[protocol.DIARY_FLIGHT_START] != 0
 
     def forget_collectives(self) -> None:
         """Make room for a new answer."""
-        os.pwrite(self.diary, b"\0", protocol.DIARY_FLIGHT_START)
+        self._page[protocol.DIARY_FLIGHT_START] = 0
 
     @property
     def stack(self) -> str:
@@ -62,7 +69,7 @@ class Worker:
 
     def forget_stack(self) -> None:
         """Make room for a new dump; the rank's descriptor shares its place in the file with ours."""
-        os.pwrite(self.diary, bytes(protocol.DIARY_BYTES - protocol.DIARY_STACK_START), protocol.DIARY_STACK_START)
+        self._page[protocol.DIARY_STACK_START :] = bytes(protocol.DIARY_BYTES - protocol.DIARY_STACK_START)
         os.lseek(self.diary, protocol.DIARY_STACK_START, os.SEEK_SET)
 
     @property
@@ -116,15 +123,14 @@ class Worker:
         return Standing.SLEEPING, f"sleeps {where} {where_in}"
 
     def _phase(self) -> tuple[Phase, int]:
-        head = os.pread(self.diary, protocol.PHASE_LAYOUT.size, 0)
-        number, call, _stamp = protocol.PHASE_LAYOUT.unpack(head)
+        number, call, _stamp = protocol.PHASE_LAYOUT.unpack_from(self._page)
         try:
             return Phase(number), call
         except ValueError:
             return Phase.STARTING, 0
 
     def _read(self, start: int, end: int) -> str:
-        raw = os.pread(self.diary, end - start, start)
+        raw = self._page[start:end]
         return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
 
 

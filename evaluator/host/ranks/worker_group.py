@@ -10,7 +10,7 @@ from evaluator.arena.protocol import Command, CommandKind, Report
 from evaluator.contract import SourceBundle
 from evaluator.errors import EvaluatorError
 from evaluator.host.building.builder import Built
-from evaluator.host.clock.call_clock import CallTime, ClockPage, Opening, UnseenEnd
+from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind, Observation
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.channel import Channel
@@ -26,9 +26,10 @@ class WorkerGroup:
     """One-shot: it sees one submission, then it is ended. Not thread-safe."""
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
-        """Start the sandbox; it gets ready in the background. Raises EvaluatorError where it cannot be started."""
+        """Start the sandbox; it gets as far in the background as it can without a GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
         self._plan = plan
+        self._has_ranks = False
         self._is_ready = False
         self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
         self._workers = [
@@ -52,6 +53,12 @@ class WorkerGroup:
 
     # ---- the conversation -------------------------------------------------------------------------------------
 
+    def start_ranks(self) -> None:
+        """Let the ranks start, which takes the GPUs; in the background, and once."""
+        if not self._has_ranks:
+            self._sandbox.fork_ranks()
+            self._has_ranks = True
+
     def wait_until_ready(self, *, cancelled: Callable[[], bool]) -> None:
         """Return once every rank has formed the process group; at once where that has been seen before.
 
@@ -63,6 +70,7 @@ class WorkerGroup:
                 said = self._sandbox.launcher_text
                 raise EvaluatorError(f"a sandbox rank ended before it had a submission. {said}")
             return
+        self.start_ranks()
         try:
             self._collect("starting", seconds=self._plan.settings.start_s, cancelled=cancelled)
         except GroupTrouble as trouble:
@@ -138,14 +146,13 @@ class WorkerGroup:
         """A call of nothing, while there is no submission: what beginning and end take.
 
         Raises:
-            GroupTrouble: not every rank answered.
-            EvaluatorError: a device has not told the end; nobody but us was there to hinder it.
+            EvaluatorError: a rank did not answer, or a device has not told the end; nobody but us was there.
         """
         command = Command(kind=CommandKind.BARE, call=call)
         try:
             return self._timed([(command, ())] * len(self._workers), opening, seconds=seconds, cancelled=cancelled)[1]
-        except UnseenEnd as unseen:
-            raise EvaluatorError(f"sandbox ranks without a submission: {unseen}") from unseen
+        except (UnseenEnd, GroupTrouble) as trouble:
+            raise EvaluatorError(f"sandbox ranks without a submission: {trouble}") from trouble
 
     def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
         """Run the submission `times` times back to back on the inputs of the last call.
@@ -171,17 +178,12 @@ class WorkerGroup:
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         call = commands[0][0].call
-        try:
-            with self._running_clock(opening, number=call, limit_s=seconds) as finish:
-                begun = time.monotonic_ns()
-                self._conversation.ask(commands)
-                reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
-                if finish is not None:
-                    return reports, finish()
-        except BaseException:
-            # Oracle ranks wait for the end too.
-            self._sandbox.clock_page.give_up(call)
-            raise
+        with self._running_clock(opening, number=call, limit_s=seconds) as finish:
+            begun = time.monotonic_ns()
+            self._conversation.ask(commands)
+            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+            if finish is not None:
+                return reports, finish()
         return reports, CallTime(
             done_ns=tuple(at - begun for at in self.answered_at_ns),
             marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
@@ -226,6 +228,7 @@ class WorkerGroup:
         watch = StallWatch(
             members=self._sandbox.processes.members,
             dump=self._observer.dump_stacks,
+            ranks=lambda: {worker.pid for worker in self._workers if worker.pid is not None},
             source=self._sandbox.source,
             start=time.monotonic(),
             patience_s=self._plan.settings.stall_s,
@@ -257,11 +260,6 @@ class WorkerGroup:
         return tuple(worker.answered_at_ns for worker in self._workers)
 
     @property
-    def clock_page(self) -> ClockPage:
-        """The page through which its calls are timed."""
-        return self._sandbox.clock_page
-
-    @property
     def folder(self) -> str:
         """The name of this group's private folder in the work directory."""
         return self._sandbox.folder
@@ -284,6 +282,11 @@ class WorkerGroup:
         """Whether the sandbox still runs, with every rank."""
         self._conversation.hear_exits()
         return not self._has_ended() and all(worker.status is None for worker in self._workers)
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether its ranks were let start."""
+        return self._has_ranks
 
     @property
     def is_ready(self) -> bool:

@@ -1,6 +1,12 @@
 """Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
 
-from portal.submissions.actions.attempts import publish_sources, rejudge, store_sources, submit_attempts
+from portal.submissions.actions.attempts import (
+    publish_sources,
+    rejudge,
+    rejudge_and_refund,
+    store_sources,
+    submit_attempts,
+)
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
@@ -17,6 +23,7 @@ __all__ = [
     "record_delivery",
     "record_progress",
     "rejudge",
+    "rejudge_and_refund",
     "set_visibility",
     "store_sources",
     "submit_attempts",

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
+from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 
@@ -104,3 +105,15 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
             for key, evaluation in chosen.items()
             if key not in waiting
         )
+
+
+def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """As `rejudge`, and what the evaluations have cost is given back: for errors of ours under a submission.
+
+    Those that have not ended are left out.
+    """
+    ended = [evaluation for evaluation in evaluations if evaluation.has_ended]
+    with transaction.atomic():
+        for evaluation in ended:
+            evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
+        return rejudge(ended)

@@ -20,6 +20,9 @@ from portal.submissions.models import Evaluation, Report, State
 
 logger = logging.getLogger(__name__)
 
+ERROR_LOG_CHARACTERS = 64 * 1024
+"""So much of a judge's own log is kept with a report."""
+
 
 def record_progress(progress: Progress, now: datetime) -> bool:
     """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
@@ -63,6 +66,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
             attempt=evaluation.attempt,
             node_name=delivery.node,
             content=json.loads(report.to_json()),
+            error_log=delivery.error_log[:ERROR_LOG_CHARACTERS],
             received_at=now,
         )
         if FACTS[report.verdict].is_retried and evaluation.attempt < settings.MAX_TRIES:

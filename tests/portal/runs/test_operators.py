@@ -8,6 +8,7 @@ from evaluator.contract import Verdict
 from portal.dispatcher.dispatching import dispatch_once
 from portal.runs import actions
 from portal.runs.models import Attempt
+from portal.runs.quotas import quota_of
 from portal.submissions.models import Evaluation, ProfileSwitch, State
 from portal.submissions.queries import queue_order
 from tests.portal.factories import submit
@@ -56,6 +57,19 @@ def test_a_rejudge_by_filter_shows_count_and_gpu_time_before_it_queues_anything(
     page = as_operator.get("/admin/submissions/evaluation/rejudged/").content.decode()
     assert "WRONG_RESULT" in page
     assert "PASSED 2.1" in page
+
+
+def test_an_error_of_ours_is_judged_again_and_refunded_in_one_action(as_operator, alice, node):
+    run = make_run(alice, profile="h200x8-nomc")
+    [result] = add(run, line()).results
+    end(result.attempt, node, verdict=Verdict.JUDGE_ERROR, seconds=10)
+    assert quota_of(run.model.organisation, now=timezone.now()).used_gpu_s == 80
+    address = "/admin/submissions/evaluation/?verdict__exact=JUDGE_ERROR"
+    every = Evaluation.objects.all()
+    assert b"1 submissions would be judged" in choose(as_operator, address, "judge_again_and_refund", every).content
+    choose(as_operator, address, "judge_again_and_refund", every, confirmed="yes")
+    assert Evaluation.objects.filter(state=State.QUEUED).count() == 1
+    assert quota_of(run.model.organisation, now=timezone.now()).used_gpu_s == 0
 
 
 def test_a_decision_on_a_run_wants_a_reason_and_keeps_it(as_operator, judged):

@@ -1,29 +1,27 @@
-"""One oracle rank: answers the host's commands, one reply each, until the host goes away."""
+"""One oracle rank: draws inputs, knows what is right, and compares."""
 
 import importlib
+import itertools
 import math
 import mmap
-import os
 import secrets
-import socket
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
-from evaluator.arena.gate import Gate, Sealer
-from evaluator.arena.process_group import join
-from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES, OUTPUT_HEADER_BYTES
+from evaluator.arena.gate import Sealer
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, align
 from evaluator.contract import SlotKind
 from evaluator.oracle import call_memory, canary, messages, traces
+from evaluator.oracle import ends as ends_page
 from evaluator.oracle.contents import NearCall
-from evaluator.oracle.reference_call import ReferenceMemory
+from evaluator.oracle.ends import Ends
+from evaluator.oracle.messages import Reader
+from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
 from evaluator.oracle.verify import Examiner, output_dtype
 from evaluator.oracle.witness import Places, Witness
 from problems import registry
@@ -42,23 +40,6 @@ _MOST_PARTS, _SPARE = 4, 1.125
 _OUTPUTS = 1
 """The place of the outputs among the areas of which samples are taken; inputs come first."""
 
-Reply = tuple[messages.Body, list[int]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """What an oracle rank is given."""
-
-    rank: int
-    world_size: int
-    device: str
-    process_group: str
-    store: str
-    channel: int
-    barrier: int
-    clock: int
-    attentive_s: float
-
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
@@ -76,7 +57,6 @@ class Opened:
     examiner: Examiner
     template: Call
     make_inputs: Callable[[Call], Arguments]
-    reference: Callable[..., Any]
     output_bytes: int
 
     def call(self, content: messages.Body) -> Call:
@@ -95,72 +75,40 @@ def in_regime(call: Call, regime: Regime) -> Call:
     return replace(call, regime=regime, dims={**call.dims, **regime.dims})
 
 
-class OracleRank:
+class OracleRank(TrustedRank):
     """The state of one oracle rank."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
-        self._groups: dict[tuple[int, ...], Any] = {}
+        super().__init__(place)
         self._opened: Opened | None = None
         self._sealer: Sealer | None = None
-        self._slot: call_memory.DeviceSlot | None = None
+        self._slots: dict[Reader, call_memory.DeviceSlot] = {}
         self._prepared: call_memory.Prepared | None = None
-        self._memory: ReferenceMemory | None = None
         self._witness: Witness | None = None
-        self._worked_at = -math.inf
+        self._area_numbers = itertools.count()
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
-    def serve(self) -> None:
-        """Join the oracle's process group, then answer until the host closes its end."""
-        place = self._place
-        channel = socket.socket(fileno=place.channel)
-        join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
-        page = mmap.mmap(place.barrier, BARRIER_BYTES)
-        self._barrier = Barrier(page, rank=place.rank, world_size=place.world_size)
-        self._runner = self._new_runner()
-        messages.send(channel, {"ready": True})
-        while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
-            body, descriptors = self._answer(*message)
-            messages.send(channel, body, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-
-    def _new_runner(self) -> Runner:
-        if self._device.type != "cuda":
-            return CpuRunner(self._barrier)
-        self._sealer = Sealer(self._device, rank=self._place.rank)
-        page = mmap.mmap(self._place.clock, CLOCK_PAGE_BYTES)
-        return GpuRunner(self._device, Gate(page, sealer=self._sealer, rank=self._place.rank))
-
-    def _attentive_s(self) -> float:
-        """Before its first evaluation a rank may sleep at once."""
-        return self._place.attentive_s if self._opened is not None else 0.0
-
-    def _answer(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        handlers: dict[str, Callable[[messages.Body, list[int]], Reply]] = {
+    def commands(self) -> Mapping[str, Handler]:
+        """Everything that has to do with inputs and outputs."""
+        handlers: dict[str, Handler] = {
             "open": self._open,
             "prepare": self._prepare,
             "compare": self._compare,
             "mark": self._mark,
             "watch": self._watch,
-            "load": self._load,
-            "go": self._go,
-            "empty": self._empty,
-            "bare": self._bare,
             "warm": self._warm,
-            "loop": self._loop,
             "canary": self._canary,
         }
-        try:
-            with torch.no_grad():
-                return handlers[message["command"]](message, descriptors)
-        except Exception:  # noqa: BLE001 - whatever goes wrong here is the judge's failure and must reach the host
-            return {"error": traceback.format_exc()}, []
-        finally:
-            self._worked_at = time.monotonic()
-            for descriptor in descriptors:
-                os.close(descriptor)
+        return {name: torch.no_grad()(handler) for name, handler in handlers.items()}
+
+    def own_bytes(self) -> int:
+        """Shared device memory, of which nobody else counts anything."""
+        return sum(slot.inputs.size + slot.outputs.size for slot in self._slots.values())
+
+    def get_ready(self) -> None:
+        """Compile what seals inputs."""
+        if self._device.type == "cuda":
+            self._sealer = Sealer(self._device, rank=self._place.rank)
 
     def _canary(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Whether this rank's device still calculates and communicates exactly."""
@@ -176,12 +124,12 @@ class OracleRank:
         place = self._place
         # What the last size left takes memory that this one may need.
         self._prepared = None
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
-        if self._slot is not None:
-            self._slot.close()
-            self._slot = None
+        if self._witness is not None:
+            self._witness.forget()
+        for slot in self._slots.values():
+            slot.close()
+        self._slots.clear()
+        self.free_memory()
         size = SizeName(message["size"])
         template = Call(
             key=bytes.fromhex(message["key"]),
@@ -208,22 +156,27 @@ class OracleRank:
             examiner=examiner,
             template=template,
             make_inputs=make_inputs,
-            reference=importlib.import_module(f"{package}.reference").solution,
             output_bytes=room.output_bytes,
         )
-        self._renew_slot(room.output_bytes)
+        self._renew_slots(room.output_bytes)
         self._warm_up()
         return {
             "groups": room.groups,
             "dims": dict(template.dims),
             "output_bytes": room.output_bytes,
-            "slots": SlotKind.HOST_MEMORY if self._slot is None else SlotKind.DEVICE_MEMORY,
+            "slots": SlotKind.DEVICE_MEMORY if self._slots else SlotKind.HOST_MEMORY,
         }, []
 
-    def _renew_slot(self, output_bytes: int) -> None:
-        """New device memory for every size of every evaluation: nothing of an earlier one is left in it."""
+    def _renew_slots(self, output_bytes: int) -> None:
+        """New device memory for every size of every evaluation: nothing of an earlier one is left in it.
+
+        The reference has its own: a submission keeps its mapping, and could change what the reference works on.
+        """
         if self._sealer is not None:
-            self._slot = call_memory.DeviceSlot(output_bytes=output_bytes, device=self._device)
+            for reader in Reader:
+                self._slots[reader] = call_memory.DeviceSlot(
+                    output_bytes=output_bytes, device=self._device, numbers=self._area_numbers
+                )
 
     def _warm_up(self) -> None:
         """Bring the GPU to the clocks of steady work, so that the first block is measured like the last."""
@@ -243,32 +196,31 @@ class OracleRank:
 
     def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
-        opened = self._current()
+        opened, reader = self._current(), Reader(message["reader"])
+        slot = self._slots.get(reader)
         arguments = opened.make_inputs(opened.call(message["content"]))
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
-        if self._slot is not None:
-            if message["anew"]:
-                self._slot.withdraw()
-            if message["poison"] is not None:
-                traces.fill(self._slot.outputs.bytes[: opened.output_bytes], message["poison"])
+        if slot is not None and message["poison"] is not None:
+            traces.fill(slot.outputs.bytes[: opened.output_bytes], message["poison"])
         prepared = call_memory.prepare_inputs(
             opened.problem,
             arguments,
             groups=message["groups"],
-            slot=self._slot,
+            slot=slot,
             sealer=self._sealer,
             reuse=message["reuse"],
         )
-        self._prepared = prepared
-        areas = self._slot.announcement() if self._slot is not None else []
-        return {"tensors": prepared.owners, "bytes": prepared.size}, [prepared.file, *areas]
+        if reader is Reader.SANDBOX:
+            self._prepared = prepared
+        number, areas = (-1, []) if slot is None else slot.announcement(message["mapped"])
+        return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            area = buffer if self._slot is None else self._slot.take(_end_of(header))
+            area = self._slot.take(_end_of(header)) if self._slots else buffer
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
@@ -283,22 +235,21 @@ class OracleRank:
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
         with mmap.mmap(descriptors[0], 0) as buffer:
-            return self._traces(message, buffer if self._slot is None else self._slot.outputs.bytes), []
+            return self._traces(message, self._slot.outputs.bytes if self._slots else buffer), []
 
-    def _watch(self, message: messages.Body, descriptors: list[int]) -> Reply:
+    def _watch(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Wait beside the host for the end of a sandbox rank's call, and copy samples of its memory then."""
-        assert self._slot is not None
         assert self._prepared is not None
         slot, begin = self._slot, self._prepared.data
         if self._witness is None:
-            self._witness = Witness(rank=self._place.rank, device=self._device)
-        ends = (begin + self._prepared.size, self._current().output_bytes)
+            ends = Ends(mmap.mmap(self._place.ends, ends_page.BYTES))
+            self._witness = Witness(ends, rank=self._place.rank, device=self._device)
+        limits = (begin + self._prepared.size, self._current().output_bytes)
         areas = [
-            (slot.inputs.bytes, Places.drawn(begin, ends[0], secret=secrets.randbits(32))),
-            (slot.outputs.bytes, Places.drawn(OUTPUT_HEADER_BYTES, ends[1], secret=secrets.randbits(32))),
+            (slot.inputs.bytes, Places.drawn(begin, limits[0], secret=secrets.randbits(32))),
+            (slot.outputs.bytes, Places.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
         ]
-        with mmap.mmap(descriptors[0], CLOCK_PAGE_BYTES) as page:
-            late_ns = self._witness.watch(page, message["number"], areas, limit_s=message["limit_s"])
+        late_ns = self._witness.watch(message["ticket"], areas, limit_s=message["limit_s"])
         return {"late_ns": late_ns}, []
 
     def _traces(self, message: messages.Body, area: Area) -> messages.Body:
@@ -316,68 +267,15 @@ class OracleRank:
 
     def _changed_input(self, opened: Opened, call: Call) -> str | None:
         """An argument that the call changed though it may not, told from shared device memory."""
-        if self._slot is None or self._prepared is None:
+        if not self._slots or self._prepared is None:
             return None
         mutable = {argument.name for argument in opened.problem.arguments if argument.mutable or argument.scratch}
         return call_memory.changed_input(self._prepared, opened.make_inputs(call), slot=self._slot, mutable=mutable)
 
-    def _load(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Have the reference's arguments of a call lie ready, and make the process groups that they name."""
-        opened = self._current()
-        if self._memory is None:
-            self._memory = ReferenceMemory(
-                opened.problem, output_bytes=opened.output_bytes, device=self._device, sealer=self._sealer
-            )
-        if self._sealer is not None:
-            self._sealer.use(bytes.fromhex(message["key"]))
-        values = opened.make_inputs(opened.call(message["content"]))
-        size = self._memory.lay_out(values, groups=message["groups"], group_of=self._group)
-        return {"bytes": size}, []
-
-    def _go(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """One call of the reference on what was loaded."""
-        memory = self._loaded()
-        slot = memory.call(group_of=self._group)
-        timed = self._runner.run(self._current().reference, slot, number=message["number"])
-        memory.note(timed.returned)
-        returned = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in returned)
-        return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
-
-    def _empty(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """A call like the reference's in which nothing is computed."""
-        slot = self._loaded().empty_call(group_of=self._group)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
-        self._runner.run(lambda *_: None, slot, number=message["number"])
-        return {}, []
-
-    def _bare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """A call of nothing without any bytes."""
-        self._runner.run_nothing(number=message["number"])
-        return {}, []
-
-    def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """The reference back to back on the inputs of its last call; the host's clock runs."""
-        reference, arguments = self._current().reference, self._loaded().last.arguments
-        self._barrier.wait()
-        for _ in range(message["times"]):
-            reference(*arguments)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
-        return {}, []
-
-    def _loaded(self) -> ReferenceMemory:
-        if self._memory is None:
-            raise RuntimeError("the host asked for a call of the reference before it was loaded")
-        return self._memory
-
-    def _group(self, ranks: tuple[int, ...]) -> Any:
-        if len(ranks) == self._place.world_size:
-            return dist.group.WORLD
-        if ranks not in self._groups:
-            self._groups[ranks] = dist.new_group(list(ranks))
-        return self._groups[ranks]
+    @property
+    def _slot(self) -> call_memory.DeviceSlot:
+        """The device memory of the sandbox rank."""
+        return self._slots[Reader.SANDBOX]
 
     def _current(self) -> Opened:
         if self._opened is None:
@@ -419,8 +317,7 @@ def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
     """`call`, and the calls of those regimes in which a rank may owe outputs of another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     regimes = problem.regimes_at(size, call.world_size)
-    varies = not symbols <= call.dims.keys()
-    longer = [regime for regime in regimes if varies or not regime.at_large or regime.dims.keys() & symbols]
+    longer = [regime for regime in regimes if not regime.at_large or regime.dims.keys() & symbols]
     return [call, *(in_regime(call, regime) for regime in longer)]
 
 

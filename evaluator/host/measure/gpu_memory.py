@@ -1,0 +1,63 @@
+"""How much of a GPU's memory judge and submission hold: by the driver, and by what trusted ranks say of themselves."""
+
+from collections.abc import Sequence
+
+from evaluator.contract import SizeMemory
+from evaluator.host.machine import nvml
+from evaluator.host.ranks.trusted_ranks import HeldMemory, TrustedRanks
+
+SUBMISSIONS_SHARE = 0.5
+"""A submission may use at least this share of a GPU's memory, at every size of every profile."""
+
+
+class GpuMemory:
+    """Looks at the GPUs of a slot whose present group of ranks has no submission yet; what comes later is its own.
+
+    Everything else is the judge's: contexts and communicators of all ranks, inputs, outputs, expected values.
+    """
+
+    def __init__(self, gpus: Sequence[int], trusted: TrustedRanks) -> None:
+        """Look for the first time; raises EvaluatorError where a trusted rank is silent."""
+        self._gpus = gpus
+        self._trusted = trusted
+        self._before = nvml.read(gpus)
+        self._held_before = trusted.memory() if self._before else ()
+
+    def look(self) -> SizeMemory | None:
+        """The GPU on which the submission holds most now; None where nobody tells. Raises EvaluatorError."""
+        states = nvml.read(self._gpus) if self._before else ()
+        if len(states) != len(self._before) or not states:
+            return None
+        now = self._trusted.memory()
+        rows = zip(self._before, self._held_before, states, now, strict=True)
+        return max((_of_gpu(*row) for row in rows), key=lambda memory: memory.submission_bytes)
+
+
+def _of_gpu(before: nvml.GpuState, held_before: HeldMemory, state: nvml.GpuState, held: HeldMemory) -> SizeMemory:
+    overhead = before.used_bytes - held_before.bytes
+    return SizeMemory(
+        total_bytes=state.total_bytes,
+        judge_bytes=overhead + held.peak_bytes,
+        submission_bytes=max(0, state.used_bytes - overhead - held.bytes),
+    )
+
+
+def most(first: SizeMemory | None, second: SizeMemory | None) -> SizeMemory | None:
+    """The most that either has seen of judge and submission."""
+    if first is None or second is None:
+        return first or second
+    return SizeMemory(
+        total_bytes=first.total_bytes,
+        judge_bytes=max(first.judge_bytes, second.judge_bytes),
+        submission_bytes=max(first.submission_bytes, second.submission_bytes),
+    )
+
+
+def in_words(memory: SizeMemory) -> str:
+    """The figures for an author."""
+    gb = 1e9
+    return (
+        f"the submission held {memory.submission_bytes / gb:.1f} GB of a GPU's {memory.total_bytes / gb:.1f} GB, "
+        f"the judge {memory.judge_bytes / gb:.1f} GB at most; "
+        f"{SUBMISSIONS_SHARE * memory.total_bytes / gb:.1f} GB are a submission's at every size"
+    )

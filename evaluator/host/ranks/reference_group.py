@@ -1,0 +1,85 @@
+"""The ranks that run the reference, seen from the host: calls on inputs that the oracle has prepared."""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluator.errors import EvaluatorError
+from evaluator.host.clock.call_clock import CallTime, ClockPage, GateClock, Opening, UnseenEnd
+from evaluator.host.ranks.trusted_line import Replies, TrustedLine
+from evaluator.oracle import messages
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceTime:
+    """One call of the reference: the host's clock, what the ranks' own events say (ns), and the bytes of a rank."""
+
+    time: CallTime
+    claims_ns: tuple[int, ...]
+    input_bytes: int
+    output_bytes: int
+
+
+class ReferenceGroup:
+    """Trusted ranks that run one problem's reference after the other's."""
+
+    def __init__(self, line: TrustedLine, *, clock: GateClock | None, page: ClockPage, limit_s: float) -> None:
+        self._line = line
+        self._clock = clock
+        self._page = page
+        self._limit_s = limit_s
+        self._numbers = itertools.count(1)
+
+    def open(self, problem: str) -> None:
+        """Take the reference of `problem`, and give back the memory of what was open before; raises EvaluatorError."""
+        self._line.ask({"command": "open", "problem": problem})
+
+    def load(self, slots: Sequence[Sequence[int]]) -> None:
+        """Hand every rank the files (and new device memory) of a call; raises EvaluatorError."""
+        self._line.ask_each([{"command": "load"}] * self._line.ranks, slots)
+
+    def call(self, *, opening: Opening, inputs: Sequence[int], input_bytes: int) -> ReferenceTime:
+        """One call of the reference on what was loaded; CPU ranks get their `inputs` now, one file per rank.
+
+        Raises:
+            EvaluatorError: a rank is silent, or its device has not told the end of the call.
+        """
+        time_taken, replies = self._timed({"command": "go"}, opening, inputs)
+        return ReferenceTime(
+            time=time_taken,
+            claims_ns=tuple(body["claimed_ns"] for body, _ in replies),
+            input_bytes=input_bytes,
+            output_bytes=max(body["bytes"] for body, _ in replies),
+        )
+
+    def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
+        """One call like the reference's last in which nothing is computed; raises EvaluatorError, as `call`."""
+        return self._timed({"command": "empty"}, opening, inputs)[0]
+
+    def bare(self, *, opening: Opening) -> CallTime:
+        """A call of nothing without any bytes; raises EvaluatorError."""
+        return self._timed({"command": "bare"}, opening, ())[0]
+
+    def loop(self, times: int) -> int:
+        """The reference `times` times back to back on the inputs of its last call, in ns; raises EvaluatorError."""
+        begun = time.monotonic_ns()
+        self._line.ask({"command": "loop", "times": times})
+        return max(self._line.answered_at_ns) - begun
+
+    def _timed(self, command: messages.Body, opening: Opening, inputs: Sequence[int]) -> tuple[CallTime, Replies]:
+        # The page keeps the numbers of ended calls, of earlier evaluations too: none may come again.
+        commands = [command | {"number": next(self._numbers)}] * self._line.ranks
+        files = [inputs[rank : rank + 1] for rank in range(self._line.ranks)]
+        begun = time.monotonic_ns()
+        if self._clock is None:
+            replies = self._line.ask_each(commands, files)
+            return CallTime(done_ns=tuple(at - begun for at in self._line.answered_at_ns)), replies
+        self._clock.begin(self._page, opening, number=commands[0]["number"], limit_s=self._limit_s)
+        try:
+            replies = self._line.ask_each(commands, files)
+            return self._clock.finish(), replies
+        except UnseenEnd as unseen:
+            raise EvaluatorError(f"the reference's ranks: {unseen}") from unseen
+        finally:
+            self._clock.abandon()

@@ -1,0 +1,184 @@
+"""The trusted ranks of a slot: oracle ranks, and ranks that run the reference, children of one process."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.arena.protocol import BARRIER_BYTES
+from evaluator.hardware.profiles import Profile
+from evaluator.host.clock.call_clock import ClockPage, GateClock
+from evaluator.host.machine import gpus
+from evaluator.host.process import procfs
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
+from evaluator.host.ranks.reference_group import ReferenceGroup
+from evaluator.host.ranks.trusted_line import TrustedLine
+from evaluator.host.sandbox import bubblewrap, cpu_sets
+from evaluator.host.settings import JudgeSettings
+
+_ROOT = Path(__file__).parents[3]
+_LOG_BYTES = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldMemory:
+    """Device memory of one GPU that trusted ranks hold now, and the most since a size was opened."""
+
+    bytes: int
+    peak_bytes: int
+
+
+class TrustedRanks:
+    """Ranks that live over many evaluations.
+
+    Attributes:
+        oracle: those that draw inputs and compare outputs.
+        reference: those that run the reference, on the processors of sandbox ranks.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        settings: JudgeSettings,
+        *,
+        spawner: Spawner,
+        work_dir: Path,
+        clock: GateClock | None = None,
+    ) -> None:
+        """Start them; they get ready in the background. On GPUs `clock` times the reference."""
+        self._profile = profile
+        self._settings = settings
+        self._shares = cpu_sets.shares_for(profile)
+        self._private = Path(tempfile.mkdtemp(prefix="trusted-", dir=work_dir))
+        self._log = os.memfd_create("trusted", os.MFD_CLOEXEC)
+        self._clock_page = ClockPage()
+        inherited: list[int] = []
+        oracle, oracle_ranks = self._open("oracle", self._shares.oracle, inherited)
+        reference, reference_ranks = self._open("reference", self._shares.sandbox, inherited)
+        self._start([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
+        self._lines = (oracle, reference)
+        self.oracle = OracleGroup(oracle, clock=clock)
+        self.reference = ReferenceGroup(reference, clock=clock, page=self._clock_page, limit_s=settings.oracle_s)
+
+    def _open(
+        self, role: str, cores: Sequence[Sequence[int]], inherited: list[int]
+    ) -> tuple[TrustedLine, list[dict[str, object]]]:
+        """The line to the ranks of one role, and what they are told; their ends are added to `inherited`."""
+        world_size = self._profile.world_size
+        channels, described = [], []
+        for number in range(world_size):
+            host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            channels.append(host_end)
+            inherited.append(child_end.detach())
+            described.append(
+                {
+                    "rank": number,
+                    "role": role,
+                    "channel": inherited[-1],
+                    "store": str(self._private / role),
+                    "threads": self._shares.threads(cores, world_size=world_size),
+                    "cores": list(cores[number]) if cores else [],
+                }
+            )
+        line = TrustedLine(
+            role,
+            channels,
+            seconds=self._settings.oracle_s,
+            attentive_s=self._shares.attentive_s,
+            log_text=self._log_text,
+        )
+        return line, described
+
+    def _start(
+        self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
+    ) -> None:
+        """Start the process that forks them; what is in `inherited` is the child's alone, and closed here."""
+        barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
+        os.ftruncate(barrier, BARRIER_BYTES)
+        inherited.append(barrier)
+        profile, shared = self._profile, [self._clock_page.descriptor]
+        if clock is not None:
+            shared.append(clock.ends)
+        orders = {
+            "ranks": ranks,
+            "world_size": profile.world_size,
+            "device": profile.device,
+            "process_group": profile.process_group,
+            "barrier": barrier,
+            "clock": self._clock_page.descriptor,
+            "ends": -1 if clock is None else clock.ends,
+            "attentive_s": self._shares.attentive_s,
+        }
+        self._process = spawner.start(
+            [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],
+            descriptors=[*inherited, *shared],
+            environment=_environment(profile),
+            error_output=self._log,
+            directory=str(_ROOT),
+        )
+        for descriptor in inherited:
+            os.close(descriptor)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the ranks still run."""
+        return self._process.poll() is None
+
+    def wait_until_ready(self) -> None:
+        """Return once every rank has joined its process group; raises EvaluatorError."""
+        for line in self._lines:
+            line.wait_until_ready(self._settings.start_s)
+
+    def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
+        """Point all ranks at a problem, size, dtype and secret; raises EvaluatorError."""
+        self.reference.open(problem)
+        return self.oracle.open_size(problem=problem, size=size, dtype=dtype, key=key)
+
+    def memory(self) -> tuple[HeldMemory, ...]:
+        """What they hold of every GPU, in the order of ranks; raises EvaluatorError."""
+        replies = [[body for body, _ in line.ask({"command": "memory"})] for line in self._lines]
+        return tuple(
+            HeldMemory(
+                bytes=sum(body["bytes"] for body in bodies), peak_bytes=sum(body["peak_bytes"] for body in bodies)
+            )
+            for bodies in zip(*replies, strict=True)
+        )
+
+    @property
+    def processes(self) -> list[int]:
+        """The launcher and its ranks."""
+        return procfs.descendants(self._process.pid)
+
+    def _log_text(self) -> str:
+        size = os.fstat(self._log).st_size
+        return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the ranks and free what the host held."""
+        for line in self._lines:
+            line.close()
+        # Ranks and launcher share a session of their own, which nothing of a submission ever joins.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=30)
+        os.close(self._log)
+        self._clock_page.close()
+        shutil.rmtree(self._private, ignore_errors=True)
+
+
+def _environment(profile: Profile) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    ours = bubblewrap.environment(profile)
+    return {
+        **{name: value for name, value in ours.items() if name.startswith(("NCCL", "GLOO", "TORCH_SYMM", "NVSHMEM"))},
+        **gpus.environment(profile),
+        **kept,
+    }

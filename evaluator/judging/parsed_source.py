@@ -1,0 +1,65 @@
+"""A submission's Python files as trees, each parsed once, within limits."""
+
+import ast
+import codecs
+import io
+import tokenize
+from dataclasses import dataclass, field
+
+from evaluator.contract import Finding, SourceBundle, SourceFile, Verdict
+
+MAX_PARTS = 150_000
+"""So many nodes the trees of a submission may have together; ten thousand lines of Python have about as many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedSource:
+    """Trees by path, or what speaks against the first file that has none."""
+
+    trees: dict[str, ast.Module] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def parse(bundle: SourceBundle) -> ParsedSource:
+    """The trees of every Python file in `bundle`; findings are IMPORT_ERROR or LIMIT_EXCEEDED."""
+    trees: dict[str, ast.Module] = {}
+    parts = 0
+    for file in bundle.files:
+        if not file.path.endswith(".py"):
+            continue
+        if (words := _other_encoding(file.text)) is not None:
+            return _refused(Verdict.IMPORT_ERROR, words, file)
+        try:
+            trees[file.path] = ast.parse(file.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return _refused(Verdict.IMPORT_ERROR, _words(error), file, line=getattr(error, "lineno", None))
+        parts += sum(1 for _ in ast.walk(trees[file.path]))
+        if parts > MAX_PARTS:
+            message = f"the Python files have more than {MAX_PARTS:,} names, numbers and operators together"
+            return _refused(Verdict.LIMIT_EXCEEDED, message, file)
+    return ParsedSource(trees=trees)
+
+
+def _other_encoding(text: str) -> str | None:
+    """What is wrong where not everybody reads `text` as UTF-8: an import obeys a coding cookie, a reader does not."""
+    if text.startswith("\ufeff"):
+        return "the file begins with a byte order mark; save it without"
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
+    except SyntaxError as error:
+        return f"the file says that it is written in something else than UTF-8: {error.msg}"
+    return (
+        None
+        if codecs.lookup(encoding).name == "utf-8"
+        else f"the file says that it is written in {encoding}; only UTF-8 is taken"
+    )
+
+
+def _refused(verdict: Verdict, message: str, file: SourceFile, *, line: int | None = None) -> ParsedSource:
+    return ParsedSource(findings=(Finding(verdict=verdict, message=message, file=file.path, line=line),))
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"syntax error: {error.msg}"
+    return f"the file cannot be parsed: {error}" if str(error) else "the file is nested too deeply to be parsed"

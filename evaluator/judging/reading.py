@@ -1,0 +1,35 @@
+"""Reading what a stranger handed in, as text in and text out, so that a process of its own can do it."""
+
+from evaluator.contract import EvaluationRequest, Finding, Message, Sighting
+from evaluator.hardware import profiles
+from evaluator.judging import collectives, primitives, source_rules
+from problems import registry
+
+
+class SourceReading(Message, frozen=True, kw_only=True):
+    """What the text of a submission shows: what speaks against it, what would in ranked mode, the paths it names."""
+
+    findings: tuple[Finding, ...]
+    warnings: tuple[Finding, ...] = ()
+    primitives: tuple[Sighting, ...] = ()
+
+
+READ_SOURCE = f"{__name__}:read_source"
+"""The name of `read_source`, for a process that is told by name what to do."""
+
+
+def read_source(request_text: str) -> str:
+    """The `SourceReading` of the request that `request_text` holds, both as JSON."""
+    request = EvaluationRequest.from_json(request_text)
+    profile = profiles.get(request.profile)
+    findings = source_rules.check_source(
+        registry.get(request.problem), request.source, backend=request.backend, profile=profile, mode=request.mode
+    )
+    if findings:
+        return SourceReading(findings=findings).to_json()
+    is_on_gpus = profile.gpu is not None
+    return SourceReading(
+        findings=(),
+        warnings=source_rules.warnings(request.source, backend=request.backend, mode=request.mode),
+        primitives=primitives.in_source(request.source, collectives=collectives.COLLECTIVES) if is_on_gpus else (),
+    ).to_json()

@@ -1,0 +1,84 @@
+"""How large a delivery may be, and what of its report is left out where it would be larger."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from evaluator.contract import Delivery, EvaluationReport, RankState
+
+MOST_BYTES = 8 * 1024**2
+"""Of a delivery as JSON. RabbitMQ takes messages of 16 MiB, and Celery's coding adds a third and more."""
+
+_RANK_CHARACTERS = 8 * 1024
+_LOG_CHARACTERS = 64 * 1024
+_FINDINGS, _MESSAGE_CHARACTERS = 8, 1000
+
+LEFT_OUT = "report.left_out"
+"""The entry of a report's environment that names what is missing."""
+
+
+def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
+    """`delivery` as it is, or with parts of its report left out until it has at most `most_bytes`.
+
+    The verdict, its message and the score stay. What was left out is named in the report's environment.
+    """
+    left_out: list[str] = []
+    for words, cut in _CUTS:
+        if len(delivery.to_json().encode()) <= most_bytes:
+            break
+        left_out.append(words)
+        report = cut(delivery.report)
+        noted = {**report.environment, LEFT_OUT: ", ".join(left_out)}
+        delivery = msgspec.structs.replace(delivery, report=msgspec.structs.replace(report, environment=noted))
+    return delivery
+
+
+def _short_ranks(report: EvaluationReport) -> EvaluationReport:
+    return msgspec.structs.replace(report, ranks=tuple(map(_short_rank, report.ranks)))
+
+
+def _short_rank(rank: RankState) -> RankState:
+    return msgspec.structs.replace(
+        rank,
+        log=rank.log[-_RANK_CHARACTERS:],
+        stack=rank.stack[:_RANK_CHARACTERS] if rank.stack is not None else None,
+        error=rank.error[:_RANK_CHARACTERS] if rank.error is not None else None,
+    )
+
+
+def _short_log(report: EvaluationReport) -> EvaluationReport:
+    if report.build is None:
+        return report
+    return msgspec.structs.replace(
+        report, build=msgspec.structs.replace(report.build, log=report.build.log[:_LOG_CHARACTERS], artefacts={})
+    )
+
+
+def _short_findings(report: EvaluationReport) -> EvaluationReport:
+    findings = tuple(
+        msgspec.structs.replace(finding, message=finding.message[:_MESSAGE_CHARACTERS], error_map=None)
+        for finding in report.findings[:_FINDINGS]
+    )
+    return msgspec.structs.replace(
+        report, findings=findings, warnings=(), primitives=(), message=report.message[:_MESSAGE_CHARACTERS]
+    )
+
+
+def _without_records(report: EvaluationReport) -> EvaluationReport:
+    return msgspec.structs.replace(report, record=None, audit=None)
+
+
+def _bare(report: EvaluationReport) -> EvaluationReport:
+    return msgspec.structs.replace(
+        report, ranks=(), build=None, sizes=(), canaries=(), driver_faults=None, earlier=(), environment={}
+    )
+
+
+_CUTS: tuple[tuple[str, Callable[[EvaluationReport], EvaluationReport]], ...] = (
+    ("most of what ranks printed", _short_ranks),
+    ("most of the build's log", _short_log),
+    ("further findings", _short_findings),
+    ("the record of calls", _without_records),
+    ("everything but the verdict", _bare),
+)
+"""What is left out first, second and so on."""

@@ -1,0 +1,159 @@
+"""One rank that runs the reference, the way a sandbox rank runs a submission: it draws and compares nothing.
+
+Ranks that also drew the inputs would run the reference with caches and page tables that a submission never finds: the
+device changes from the oracle's process to a sandbox rank's before every call.
+"""
+
+import importlib
+import mmap
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
+from evaluator.arena.gate import Gate, Sealer
+from evaluator.arena.loaded_call import LoadedCall
+from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES
+from evaluator.oracle import messages
+from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
+from problems import registry
+
+
+@dataclass
+class StandInCall(LoadedCall):
+    """A call whose outputs are `outputs`, whatever was returned."""
+
+    outputs: Sequence[torch.Tensor] = ()
+
+    def collect(self, value: Any) -> list[Any]:  # noqa: ARG002
+        """The outputs that stand in."""
+        return list(self.outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeness:
+    """What an output of the reference was like, so that an empty call can return as much."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "Likeness":
+        """What `tensor` is like."""
+        return cls(shape=tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
+
+    def stand_in(self) -> torch.Tensor:
+        """A tensor of this kind with any contents."""
+        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+
+
+def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
+    """A call on the same inputs, with outputs that nobody computes."""
+    known = {field.name: getattr(call, field.name) for field in fields(LoadedCall)}
+    return StandInCall(**known, outputs=[like.stand_in() for like in likenesses])
+
+
+class ReferenceRank(TrustedRank):
+    """The state of one rank that runs the reference."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._slot = CallSlot(self._device, group_of=self._group)
+        self._reference: Callable[..., Any] | None = None
+        self._likenesses: tuple[Likeness, ...] = ()
+
+    def commands(self) -> Mapping[str, Handler]:
+        """Everything that has to do with calls."""
+        return {
+            "open": self._open,
+            "load": self._load,
+            "go": self._go,
+            "empty": self._empty,
+            "bare": self._bare,
+            "loop": self._loop,
+        }
+
+    def get_ready(self) -> None:
+        """Prepare what begins and ends a call."""
+        self._barrier = Barrier(
+            mmap.mmap(self._place.barrier, BARRIER_BYTES), rank=self._place.rank, world_size=self._place.world_size
+        )
+        self._runner = self._new_runner()
+
+    def _new_runner(self) -> Runner:
+        if self._device.type != "cuda":
+            return CpuRunner(self._barrier)
+        page = mmap.mmap(self._place.clock, CLOCK_PAGE_BYTES)
+        return GpuRunner(
+            self._device, Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+        )
+
+    def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """Take the reference of a problem, and give back the memory of what was open before."""
+        self._slot.close()
+        self._likenesses = ()
+        self.free_memory()
+        package = registry.package(registry.get(message["problem"]).slug)
+        self._reference = importlib.import_module(f"{package}.reference").solution
+        return {}, []
+
+    def _load(self, _message: messages.Body, descriptors: list[int]) -> Reply:
+        """Have a call lie ready; a CPU rank gets its inputs when the call begins."""
+        self._slot.load([os.dup(descriptor) for descriptor in descriptors])
+        return {}, []
+
+    def _go(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """One call of the reference on what was loaded."""
+        timed = self._runner.run(self._current(), self._call(descriptors), number=message["number"])
+        tensors = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
+        self._likenesses = tuple(map(Likeness.of, tensors))
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
+
+    def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """A call like the reference's in which nothing is computed."""
+        call = empty_call(self._call(descriptors), self._likenesses)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        self._runner.run(lambda *_: None, call, number=message["number"])
+        return {}, []
+
+    def _bare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """A call of nothing without any bytes."""
+        self._runner.run_nothing(number=message["number"])
+        return {}, []
+
+    def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
+        """The reference back to back on the inputs of its last call; the host's clock runs."""
+        reference, arguments = self._current(), self._slot.call.arguments
+        self._barrier.wait()
+        for _ in range(message["times"]):
+            reference(*arguments)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return {}, []
+
+    def _call(self, descriptors: Sequence[int]) -> LoadedCall:
+        """The call that was loaded; a CPU rank reads its inputs now, while the clock runs."""
+        if descriptors:
+            self._slot.take_inputs(os.dup(descriptors[0]))
+        return self._slot.call
+
+    def _group(self, ranks: tuple[int, ...]) -> Any:
+        if len(ranks) == self._place.world_size:
+            return dist.group.WORLD
+        if ranks not in self._groups:
+            self._groups[ranks] = dist.new_group(list(ranks))
+        return self._groups[ranks]
+
+    def _current(self) -> Callable[..., Any]:
+        if self._reference is None:
+            raise RuntimeError("the host opened no problem before asking for a call")
+        return self._reference

@@ -1,0 +1,102 @@
+"""What all trusted ranks are: they join a process group and answer the host's commands until it goes away."""
+
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from evaluator.arena.process_group import join
+from evaluator.oracle import messages
+
+Reply = tuple[messages.Body, list[int]]
+Handler = Callable[[messages.Body, list[int]], Reply]
+"""Carries out a command, given with its descriptors, which whoever called closes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a trusted rank is given."""
+
+    rank: int
+    world_size: int
+    device: str
+    process_group: str
+    store: str
+    channel: int
+    barrier: int
+    clock: int
+    ends: int
+    attentive_s: float
+
+
+class TrustedRank:
+    """One rank, which subclasses give commands."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+        self._worked_at = -float("inf")
+        self._is_in_use = False
+
+    def commands(self) -> Mapping[str, Handler]:
+        """What the host may ask for; the first command is always `open`."""
+        raise NotImplementedError
+
+    def get_ready(self) -> None:
+        """What there is to do once the process group stands."""
+
+    def own_bytes(self) -> int:
+        """Device memory that is held beside torch's allocator."""
+        return 0
+
+    def memory(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
+        """The device memory that this rank holds now, and the most since a size was opened; 0 on CPU ranks."""
+        if self._device.type != "cuda":
+            return {"bytes": 0, "peak_bytes": 0}, []
+        own = self.own_bytes()
+        now, peak = torch.cuda.memory_reserved(self._device), torch.cuda.max_memory_reserved(self._device)
+        return {"bytes": own + now, "peak_bytes": own + peak}, []
+
+    def free_memory(self) -> None:
+        """Give back what torch's allocator keeps for later, and count anew how much it takes."""
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def serve(self) -> None:
+        """Join the process group, then answer until the host closes its end."""
+        place = self._place
+        channel = socket.socket(fileno=place.channel)
+        join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
+        self.get_ready()
+        handlers = {**self.commands(), "memory": self.memory}
+        messages.send(channel, {"ready": True})
+        while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
+            body, descriptors = self._answer(handlers, *message)
+            messages.send(channel, body, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _attentive_s(self) -> float:
+        """Before its first evaluation a rank may sleep at once."""
+        return self._place.attentive_s if self._is_in_use else 0.0
+
+    def _answer(self, handlers: Mapping[str, Handler], message: messages.Body, descriptors: list[int]) -> Reply:
+        self._is_in_use = self._is_in_use or message["command"] == "open"
+        try:
+            return handlers[message["command"]](message, descriptors)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here must reach the host
+            return {"error": traceback.format_exc(), "is_memory": _is_lack_of_memory(error)}, []
+        finally:
+            self._worked_at = time.monotonic()
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Whether the device had none left, by torch's word or the driver's."""
+    return isinstance(error, torch.OutOfMemoryError) or "CUDA_ERROR_OUT_OF_MEMORY" in str(error)

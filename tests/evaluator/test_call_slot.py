@@ -1,0 +1,123 @@
+"""A call as a rank holds it, submission's or reference's: what the host hands over, read the rank's own way."""
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.structure import Packer
+from evaluator.host.measure import outputs
+from evaluator.oracle import call_memory
+from evaluator.oracle.reference_rank import Likeness, empty_call
+from problems import registry
+from problems.schema import SizeName
+from problems.values import Arguments, Call
+
+WORLD_SIZE = 4
+
+
+def drawn(slug: str, *, index: int = 0) -> Arguments:
+    """The arguments of rank 1 of four in one call at the smallest size."""
+    call = Call(
+        key=bytes(32),
+        index=index,
+        rank=1,
+        world_size=WORLD_SIZE,
+        dims=registry.get(slug).dims(SizeName.TINY, WORLD_SIZE),
+        dtype=torch.bfloat16,
+        device=torch.device("cpu"),
+    )
+    return importlib.import_module(f"{registry.package(slug)}.inputs").make_inputs(call)
+
+
+def packed(values: Arguments) -> Packer:
+    packer = Packer()
+    for value in values.values():
+        packer.pack(value)
+    return packer
+
+
+def group_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return ranks
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def laid_out(slot: CallSlot, values: Arguments, *, slug: str = "allreduce", reuse: bool = False) -> None:
+    """What the host does for one call of a CPU rank: a file for the outputs, then one with the inputs."""
+    packer = packed(values)
+    slot.load([outputs.create(1 << 22)])
+    slot.take_inputs(call_memory.prepare_inputs(registry.get(slug), values, groups=packer.groups).file, reuse=reuse)
+
+
+@pytest.fixture
+def slot() -> CallSlot:
+    return CallSlot(torch.device("cpu"), group_of=group_of)
+
+
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
+def test_what_a_rank_reads_is_what_was_drawn(slug: str, slot: CallSlot) -> None:
+    problem = registry.get(slug)
+    if problem.refuses_world_size(WORLD_SIZE) is not None:
+        pytest.skip("not on four ranks")
+    values = drawn(slug)
+    flats = [flat.clone() for _, flat in packed(values).tensors]
+    laid_out(slot, values, slug=slug)
+    call = slot.call
+    assert len(call.arguments) == len(values)
+    assert len(call.tensors) == len(flats)
+    for tensor, flat in zip(call.tensors, flats, strict=True):
+        span = tensor.as_strided((flat.numel(),), (1,))
+        assert torch.equal(span.view(torch.uint8), flat.view(torch.uint8))
+    assert call.first_change() == -1
+
+
+def test_a_cpu_rank_has_no_call_before_its_inputs_come(slot: CallSlot) -> None:
+    """They come with GO: what a submission has to do while the clock runs, the reference does too."""
+    slot.load([outputs.create(1 << 22)])
+    with pytest.raises(RuntimeError, match="before it was loaded"):
+        _ = slot.call
+
+
+def test_inputs_are_written_into_the_tensors_of_the_call_before_where_that_is_asked_for(slot: CallSlot) -> None:
+    laid_out(slot, drawn("allreduce"))
+    before = [tensor.data_ptr() for tensor in slot.call.tensors]
+    laid_out(slot, drawn("allreduce", index=1), reuse=True)
+    assert [tensor.data_ptr() for tensor in slot.call.tensors] == before
+    assert torch.equal(slot.call.tensors[0], next(iter(drawn("allreduce", index=1).values())))
+
+
+def test_an_empty_call_gives_back_as_much_as_the_reference_did_and_computes_nothing(slot: CallSlot) -> None:
+    laid_out(slot, drawn("allreduce"))
+    likenesses = [Likeness.of(torch.zeros(3, 5, dtype=torch.float16)), Likeness.of(torch.zeros(7))]
+    call = empty_call(slot.call, likenesses)
+    returned = call.collect(torch.ones(1))
+    assert [(tuple(each.shape), each.dtype) for each in returned] == [((3, 5), torch.float16), ((7,), torch.float32)]
+    assert call.tensors
+    assert call.first_change() == -1
+
+
+def test_what_was_returned_is_stored_once_more_as_it_is_now(slot: CallSlot) -> None:
+    laid_out(slot, drawn("allreduce"))
+    late = torch.zeros(4)
+    slot.call.returned = [late]
+    late += 3
+    file = outputs.create(1 << 22)
+    slot.store_again(os.dup(file))
+    (entry,) = outputs.read_header(file)
+    raw = os.pread(file, 16, entry["start"])
+    os.close(file)
+    assert torch.frombuffer(bytearray(raw), dtype=torch.float32).tolist() == [3.0] * 4
+
+
+def test_call_after_call_leaves_no_file_open(slot: CallSlot) -> None:
+    laid_out(slot, drawn("allreduce"))
+    opened = open_descriptors()
+    for index in range(5):
+        laid_out(slot, drawn("allreduce", index=index))
+    assert open_descriptors() == opened

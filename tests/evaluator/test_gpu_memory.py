@@ -1,0 +1,41 @@
+"""Who holds how much of a GPU's memory, from what the driver and the trusted ranks say."""
+
+from evaluator.contract import SizeMemory
+from evaluator.host.machine.nvml import GpuState
+from evaluator.host.measure.gpu_memory import _of_gpu, in_words, most
+from evaluator.host.ranks.trusted_ranks import HeldMemory
+
+GB = 10**9
+
+
+def state(used_gb: int) -> GpuState:
+    return GpuState(index=0, busy_percent=0, total_bytes=141 * GB, used_bytes=used_gb * GB, processes={})
+
+
+def held(gb: int, *, peak_gb: int) -> HeldMemory:
+    return HeldMemory(bytes=gb * GB, peak_bytes=peak_gb * GB)
+
+
+def test_what_neither_the_judge_nor_its_contexts_hold_is_the_submissions() -> None:
+    """5 GB of 7 are contexts; later the trusted ranks hold 10 of 45, and held 12 at most."""
+    found = _of_gpu(state(7), held(2, peak_gb=2), state(45), held(10, peak_gb=12))
+    assert found == SizeMemory(total_bytes=141 * GB, judge_bytes=17 * GB, submission_bytes=30 * GB)
+
+
+def test_memory_that_the_driver_gives_back_late_makes_no_submission_negative() -> None:
+    assert _of_gpu(state(7), held(2, peak_gb=2), state(8), held(4, peak_gb=4)).submission_bytes == 0
+
+
+def test_the_most_of_either_counts() -> None:
+    first = SizeMemory(total_bytes=141 * GB, judge_bytes=3 * GB, submission_bytes=9 * GB)
+    second = SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=1 * GB)
+    assert most(first, second) == SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=9 * GB)
+    assert most(None, second) == second
+    assert most(first, None) == first
+    assert most(None, None) is None
+
+
+def test_an_author_reads_both_figures_and_what_is_theirs() -> None:
+    text = in_words(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
+    assert text.startswith("the submission held 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most")
+    assert "70.5 GB are a submission's" in text

@@ -1,0 +1,91 @@
+"""Programs that are right and were refused once: what is unusual in them is nobody's business."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.contract import Verdict
+from evaluator.host import Judge
+from problems import registry
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for_text
+
+REDUCE = """import torch.distributed as dist
+
+
+def work(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+
+
+"""
+
+TIMER = """import threading
+
+import torch
+import torch.distributed as dist
+
+_is_first = True
+
+
+def solution(tensor):
+    global _is_first
+    mine, theirs = torch.ones(1), torch.zeros(1)
+    if _is_first and dist.get_rank() == 0:
+        threading.Timer(6.0, dist.send, (mine, 1)).start()
+    if _is_first:
+        dist.recv(theirs, 1 - dist.get_rank())
+        if dist.get_rank() == 1:
+            dist.send(mine, 0)
+    _is_first = False
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+
+PROGRAMS = {
+    "bound through globals()": REDUCE + "globals()['solution'] = work\n",
+    "bound by a walrus": REDUCE + "print((solution := work))\n",
+    "a fallback inside if": "def solution():\n    raise NotImplementedError\n\n\n"
+    + REDUCE
+    + "if dist.is_available():\n    def solution(tensor):\n        return work(tensor)\n",
+    "bound by setattr": REDUCE + "import sys\n\nsetattr(sys.modules[__name__], 'solution', work)\n",
+    "bound by a function": REDUCE + "def bind():\n    global solution\n    solution = work\n\n\nbind()\n",
+    "another shape for an argument": REDUCE
+    + "def solution(tensor):\n    tensor.unsqueeze_(0)\n    return work(tensor)[0]\n",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_honest_program_passes(judge: Judge, name: str) -> None:
+    report = judge.evaluate(request_for_text(PROGRAMS[name]))
+    assert report.verdict is Verdict.PASSED, report.message
+
+
+def test_an_argument_with_another_value_is_told_whatever_its_shape(judge: Judge) -> None:
+    text = REDUCE + "def solution(tensor):\n    out = work(tensor)\n    tensor.add_(1).unsqueeze_(0)\n    return out\n"
+    assert judge.evaluate(request_for_text(text)).verdict is Verdict.INPUT_MUTATED
+
+
+def test_a_mask_may_have_any_byte_for_true(judge: Judge) -> None:
+    slug = "sam3_allgather_iou_suppression"
+    text = registry.reference_source(slug) + (
+        "\n\n_reference = solution\n\n\ndef solution(*arguments):\n    *rest, mask = _reference(*arguments)\n"
+        "    mask = mask.clone()\n    mask.view(torch.uint8).mul_(255)\n    return (*rest, mask)\n"
+    )
+    report = judge.evaluate(request_for_text(text, problem=slug))
+    assert report.verdict is Verdict.PASSED, report.message
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Judge]:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, call_limit_s=20.0, warm=False)) as judge:
+        yield judge
+
+
+def test_ranks_that_a_timer_will_wake_are_no_deadlock(patient: Judge) -> None:
+    report = patient.evaluate(request_for_text(TIMER))
+    assert report.verdict is Verdict.PASSED, report.message
