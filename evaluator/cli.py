@@ -129,7 +129,7 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         action="store_true",
         help="do not check what passed on another number of ranks too (mode check on CPU ranks)",
     )
-    run.add_argument("--dtype", help="torch name of the dtype for inputs marked `input` (default: bfloat16)")
+    run.add_argument("--dtype", help="dtype for inputs marked `input`, one of the problem's (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
     run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
     run.add_argument("--call-limit", type=float, default=JudgeSettings.call_limit_s, metavar="SECONDS")
@@ -160,7 +160,7 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
     refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
-    regime = _regime(options, problem)
+    regime, dtype = _regime(options, problem), _dtype(options, problem)
     return EvaluationRequest(
         evaluation_id="local",
         problem=problem.slug,
@@ -170,9 +170,19 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
         profile=profile.name,
         mode=Mode(options.mode),
         sizes=tuple(options.size),
-        dtype=options.dtype,
+        dtype=dtype,
         regime=regime,
     )
+
+
+def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
+    """The dtype that was asked for; raises UsageError where the problem has no meaning or no rank in it."""
+    name: str | None = options.dtype
+    if name is not None and name not in problem.dtypes:
+        raise UsageError(f"problem {problem.slug} can be judged in {', '.join(problem.dtypes)}, not in {name}")
+    if name not in {None, problem.dtypes[0]} and Mode(options.mode) is Mode.RANKED:
+        raise UsageError(f"ranked evaluations are in {problem.dtypes[0]}: leave --dtype out, or take --mode check")
+    return name
 
 
 def _regime(options: argparse.Namespace, problem: Problem) -> str:

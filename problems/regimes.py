@@ -7,16 +7,23 @@ from dataclasses import replace
 
 from problems.schema import EXACT, Regime, Tolerance
 
+ALL_DTYPES = ("bfloat16", "float16", "float32")
+"""For problems that only move or add values, which mean as much in any of them."""
+
+_WIDE_RANGE = ("bfloat16", "float32")
+
 TINY_VALUES = Regime(
     name="tiny_values",
     words="all values are below 1e-4 in size",
     settings={"values": "tiny"},
+    dtypes=_WIDE_RANGE,
     narrow="drops_what_is_tiny",
 )
 HUGE_VALUES = Regime(
     name="huge_values",
     words="values are around ten million, beyond the range of float16",
     settings={"values": "huge"},
+    dtypes=_WIDE_RANGE,
     narrow="in_float16",
 )
 ZERO_VALUES = Regime(

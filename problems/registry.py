@@ -157,10 +157,12 @@ def _what_varies(problem: Problem) -> str:
     """A last section: how calls differ, and what stays as it is; "" where the spec says nothing of it."""
     if not problem.regimes and not problem.invariants:
         return ""
+    others = f"\nA check can also be asked for in {' or '.join(problem.dtypes[1:])} (`--dtype`).\n"
     regimes = "".join(f"- `{regime.name}`: {regime.words}.\n" for regime in problem.regimes)
     fixed = "".join(f"- {sentence}\n" for sentence in problem.invariants)
     return (
         "\n### What varies, and what does not\n"
         + (_REGIMES.format(slug=problem.slug, regimes=regimes) if regimes else "")
         + (f"\nFixed in every call:\n\n{fixed}" if fixed else "")
+        + (others if problem.dtypes[1:] else "")
     )

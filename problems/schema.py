@@ -269,6 +269,7 @@ class Regime:
         tolerances: by output, what holds in place of the output's own tolerance.
         at_large: False where a rank may then hold so much more that there is no room for it at `large`.
         least_world_size: on fewer ranks there is no such call.
+        dtypes: the run's dtypes that can hold its values; () for all.
         narrow: which of the generic programs is right but for this regime; "" where `variants.py` has one.
     """
 
@@ -279,6 +280,7 @@ class Regime:
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     at_large: bool = True
     least_world_size: int = 2
+    dtypes: tuple[str, ...] = ()
     narrow: str = ""
 
 
@@ -313,6 +315,8 @@ class Problem:
     """How calls that are checked and not timed differ from the timed ones, beside calls like these."""
     invariants: tuple[str, ...] = ()
     """What never varies though the signature would allow it, as sentences: a solution may rest on it."""
+    dtypes: tuple[str, ...] = ("bfloat16",)
+    """The dtypes of `input` that a check can be asked for; ranked evaluations are in the first."""
     counted_flops: Reading = Reading()
     """Operations in matrix products, convolutions and attention, the mean over ranks, against the cost's FLOPs."""
     counted_wire: Reading = Reading()
@@ -343,12 +347,14 @@ class Problem:
         known = ", ".join(regime.name for regime in self.regimes) or "none"
         raise UnknownRegime(f"problem {self.slug} has no regime called {name!r}; it has: {known}")
 
-    def regimes_at(self, size: SizeName, world_size: int) -> tuple[Regime, ...]:
-        """The regimes that calls at `size` on `world_size` ranks can have."""
+    def regimes_at(self, size: SizeName, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:
+        """The regimes that calls at `size` on `world_size` ranks can have in a run's `dtype`."""
         return tuple(
             regime
             for regime in self.regimes
-            if world_size >= regime.least_world_size and (regime.at_large or size is not SizeName.LARGE)
+            if world_size >= regime.least_world_size
+            and (regime.at_large or size is not SizeName.LARGE)
+            and (not regime.dtypes or dtype in regime.dtypes)
         )
 
     def outputs_in(self, regime: Regime | None) -> tuple[Output, ...]:

@@ -367,7 +367,7 @@ class Evaluation:
             return {}
         found: dict[str, tuple[Regime, ...]] = {}
         for size in self._sizes:
-            regimes = self._problem.regimes_at(SizeName(size), self._plan.profile.world_size)
+            regimes = self._problem.regimes_at(SizeName(size), self._plan.profile.world_size, self._dtype)
             count = self._settings.further_regimes if found else len(regimes)
             found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
         return found

@@ -66,6 +66,24 @@ def test_program_that_is_right_but_for_the_regime_fails_in_it_alone(
             assert not all(outcome.passed for outcome in outcomes), outcomes
 
 
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize(
+    ("problem", "dtype"),
+    [
+        pytest.param(problem, dtype, id=f"{problem.slug}-{dtype}")
+        for problem in registry.problems()
+        for dtype in problem.dtypes[1:]
+    ],
+)
+def test_honest_programs_pass_in_the_other_dtypes(pools: Pools, problem: Problem, dtype: str, world_size: int):
+    regimes = ["", *(regime.name for regime in problem.regimes_at(SizeName.TINY, world_size, dtype))]
+    for program in honest_programs(load(problem.slug)):
+        for regime in regimes:
+            trial = Trial(slug=problem.slug, program=program, key=bytes(32), dtype=dtype, regime=regime)
+            outcomes = pools.of(world_size).run(attempt, trial)
+            assert [outcome for outcome in outcomes if not outcome.passed] == [], (program, regime)
+
+
 @pytest.mark.parametrize(("problem", "regime"), REGIMES)
 def test_regime_changes_what_some_rank_is_given(problem: Problem, regime: Regime):
     usual = make_call(problem, SizeName.TINY, world_size=max(a_world_size(problem), regime.least_world_size))

@@ -1,6 +1,6 @@
 """All-reduce (sum) of one matrix, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, SUMMED_VALUES, exact_sums
 from problems.schema import (
     Argument,
     Cost,
@@ -91,4 +91,5 @@ PROBLEM = Problem(
     ),
     regimes=(*SUMMED_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

@@ -1,6 +1,6 @@
 """Broadcast of one matrix from a source rank, described."""
 
-from problems.regimes import COPIED_VALUES
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import (
     EXACT,
     Argument,
@@ -72,4 +72,5 @@ PROBLEM = Problem(
     },
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

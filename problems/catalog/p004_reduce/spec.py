@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -109,4 +109,5 @@ PROBLEM = Problem(
         exact_sums("out"),
     ),
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

@@ -1,6 +1,6 @@
 """Scatter of stacked matrices from a source rank, described."""
 
-from problems.regimes import COPIED_VALUES
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -74,4 +74,5 @@ PROBLEM = Problem(
     },
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

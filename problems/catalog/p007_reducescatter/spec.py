@@ -1,6 +1,6 @@
 """Reduce-scatter (sum) along rows, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, SUMMED_VALUES, exact_sums
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -91,4 +91,5 @@ PROBLEM = Problem(
     ),
     regimes=(*SUMMED_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

@@ -1,6 +1,6 @@
 """All-to-all of stacked matrices, described."""
 
-from problems.regimes import COPIED_VALUES
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -59,4 +59,5 @@ PROBLEM = Problem(
     ),
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

@@ -1,6 +1,6 @@
 """All-gather along dimension 0, described."""
 
-from problems.regimes import COPIED_VALUES
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -82,4 +82,5 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
     ),
+    dtypes=ALL_DTYPES,
 )

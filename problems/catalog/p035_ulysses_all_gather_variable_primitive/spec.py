@@ -1,6 +1,6 @@
 """All-gather of shares of different lengths, described."""
 
-from problems.regimes import SPECIAL_VALUES
+from problems.regimes import ALL_DTYPES, SPECIAL_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -129,4 +129,5 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "The lengths add up to `total`, which is not zero.",
     ),
+    dtypes=ALL_DTYPES,
 )
