@@ -157,6 +157,7 @@ def prepare(data_dir: Path) -> None:
         call_command("rebuild_standings", if_needed=True)
         collect_assets(data_dir)
         call_command("bootstrap")
+        call_command("recorded")
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
 

@@ -286,12 +286,12 @@ class Site:
     def start(self) -> None:
         """Web, worker, dispatcher and the node; returns once the node has told of itself."""
         python = sys.executable
-        web = [python, "-m", "gunicorn", "portal.wsgi:application", "--bind", f"127.0.0.1:{self.port}"]
+        web = [python, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", "--bind", f"127.0.0.1:{self.port}"]
         worker = [python, "-m", "celery", "-A", "portal", "worker", "--queues", "portal", "--concurrency", "2"]
         quiet = ["--loglevel", "info", "--without-gossip", "--without-mingle", "--without-heartbeat"]
         secretless = {name: value for name, value in self.environment.items() if "_ADMIN_" not in name}
         start = self.processes.start
-        start("web", [*web, "--workers", "2", "--threads", "4", "--no-control-socket"], secretless)
+        start("web", [*web, "--workers", "2"], secretless)
         start("worker", [*worker, *quiet], secretless)
         start("dispatcher", [python, "manage.py", "dispatch"], secretless)
         told = {"PKB_NODE_PROFILES": self.chosen.profile, "PKB_DATA_DIR": str(self.folder / "node")}

@@ -1,8 +1,103 @@
-"""The ASGI entry point."""
+"""The ASGI entry point: Django for pages and API, and what streams beside it.
 
+A connection costs the server a socket until its request is complete, however slowly it comes. Only then does the
+request take one of `settings.WEB_REQUESTS` places and a thread; so neither silent visitors nor many readers of event
+streams keep others waiting. Streams that stay open do not go through Django's handler, which would keep a thread and
+a database connection for each of them: `_BESIDE` names what answers below which path instead.
+"""
+
+import asyncio
 import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import IO, Any
 
-from django.core.asgi import get_asgi_application
+import django
+from django.conf import settings
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+Scope = dict[str, Any]
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_FORM_BYTES = 1024 * 1024
+"""What a body may have beyond its largest part: the fields of a form, names and borders."""
+
+
+class _BodyTooLarge(Exception):
+    """A body that goes beyond what any address takes; `create_request` never sees it."""
+
+
+class Handler(ASGIHandler):
+    """Django's handler, with so many requests at work at a time and bodies of a bounded size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places = asyncio.Semaphore(settings.WEB_REQUESTS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; 413 to a body without end."""
+        try:
+            await super().__call__(scope, receive, send)
+        except _BodyTooLarge:
+            await _refuse(send, status=413, text="The body is larger than anything that is taken here.\n")
+
+    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """The response, once there is a place: the whole request has been read by now."""
+        async with self._places:
+            return await super().run_get_response(request)
+
+    async def read_body(self, receive: Receive) -> IO[bytes]:
+        """The body as a file, in memory while it is small.
+
+        Raises:
+            RequestAborted: the visitor left before its end.
+            _BodyTooLarge: it has not ended in time; bodies in chunks do not say their length beforehand.
+        """
+        return await super().read_body(_limited(receive, most=settings.BULK_MAX_BYTES + _FORM_BYTES))
+
+
+def _limited(receive: Receive, *, most: int) -> Receive:
+    """The same messages, until they hold more than `most` bytes of a body."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise _BodyTooLarge
+        return message
+
+    return limited
+
+
+async def _refuse(send: Send, *, status: int, text: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -> Application:
+    """What answers by path: `beside` below its prefixes, `pages` everywhere else."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        for prefix, other in beside:
+            if scope["type"] == "http" and path.startswith(prefix):
+                return await other(scope, receive, send)
+        return await pages(scope, receive, send)
+
+    return application
+
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-application = get_asgi_application()
+django.setup(set_prefix=False)
+
+_BESIDE: tuple[tuple[str, Application], ...] = ()
+"""Path prefixes and what streams below them."""
+
+application = _choosing(Handler(), _BESIDE)

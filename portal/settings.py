@@ -57,7 +57,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.pages.middleware.StaticFileMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -69,7 +69,6 @@ MIDDLEWARE = [
     "portal.pages.middleware.RefusalMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
-WSGI_APPLICATION = "portal.wsgi.application"
 ASGI_APPLICATION = "portal.asgi.application"
 TEMPLATES = [
     {
@@ -95,9 +94,6 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-else:
-    DATABASES["default"]["CONN_MAX_AGE"] = 60
-    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
@@ -232,6 +228,11 @@ ACCEPT_WEAK_SANDBOX = env.bool("PKB_ACCEPT_WEAK_SANDBOX", default=IS_EMBEDDED)
 SUBMISSION_MAX_BYTES = 512 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+# Whether the kernels and reports that ship with the problems stand on the boards, marked as recorded elsewhere. Left
+# empty on a production site, `manage.py recorded` changes nothing; false removes them.
+RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
+# How many requests one web process works on at a time; the others wait, and hold a socket alone while they do.
+WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
 # What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
 GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)

@@ -152,8 +152,8 @@ class Stack:
         """The web server; the address once it answers. Static files are collected first."""
         if not (self.data_dir / "static").is_dir():
             self.manage("collectstatic", "--noinput", "--verbosity", "0")
-        options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers), "--threads", "4"]
-        self._start("web", ["-m", "gunicorn", "portal.wsgi:application", *options, "--no-control-socket"])
+        options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers)]
+        self._start("web", ["-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", *options])
         wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
         return self.url
 

@@ -108,6 +108,10 @@ class Judge(Protocol):
         """Submit the program of an answer as the one that counts; `is_new` unless an earlier step was the same."""
         ...
 
+    def count(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> None:
+        """Have an answer without a program counted as this step: it took tokens, money and time all the same."""
+        ...
+
 
 class Notes(Protocol):
     """What is remembered of a sample between two calls of the command."""
@@ -181,12 +185,13 @@ def _is_over(steps: Sequence[Step], plan: Plan) -> bool:
 
 
 def _verdict(judge: Judge, task: Task, number: int, steps: Sequence[Step], *, prompt: str, mode: str) -> Verdict:
-    """The judge's verdict of the last step; an answer without a program needs no judge."""
+    """The judge's verdict of the last step; an answer without a program is counted and needs no judge."""
     step = steps[number]
+    asked = conversation(prompt, steps[:number])[-1].content
     if not step.source:
+        judge.count(task, number, step.answer, asked=asked, mode=mode)
         cut_off = _CUT_OFF if step.answer.finish_reason == "length" else ""
         return Verdict(verdict="NO_PROGRAM", diagnosis=_NO_PROGRAM + cut_off)
-    asked = conversation(prompt, steps[:number])[-1].content
     return judge.judged(task, number, step.answer, asked=asked, mode=mode, is_new=not step.is_repeat)
 
 

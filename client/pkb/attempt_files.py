@@ -36,7 +36,10 @@ def _lines(path: Path) -> Iterator[NewAttempt]:
             try:
                 yield decoder.decode(line)
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                raise UsageError(f"{path}, line {number} is no attempt: {error}. See docs/client.md.") from error
+                raise UsageError(
+                    f"{path}, line {number} is no attempt: {error}. A line is a JSON object "
+                    "with problem and source, and sample and step where there are several."
+                ) from error
 
 
 def _archive(path: Path) -> Iterator[NewAttempt]:

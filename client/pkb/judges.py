@@ -32,6 +32,10 @@ class RunJudge:
         """Add the attempt that counts; its verdict is not waited for."""
         self.site.runs.add_attempt(self.run, self._attempt(task, step, answer, asked, "ranked", is_new=is_new))
 
+    def count(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> None:
+        """Add the answer as an attempt without a source, which the site ends at once."""
+        self.site.runs.add_attempt(self.run, self._attempt(task, step, answer, asked, mode, is_new=True))
+
     def _attempt(self, task: Task, step: int, answer: Answer, asked: str, mode: str, *, is_new: bool) -> NewAttempt:
         source = source_in(answer.text)
         attempt = NewAttempt(problem=task.problem, sample=task.sample, step=step, mode=mode, source=source)
@@ -63,6 +67,9 @@ class OwnJudge:
         """Submit the program that counts, if there is one."""
         if source_in(answer.text):
             self._submit(task, step, answer, "ranked")
+
+    def count(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str) -> None:
+        """Nothing: without a run the journal alone counts."""
 
     def _submit(self, task: Task, step: int, answer: Answer, mode: str) -> str:
         submission = self.site.submit_text(

@@ -341,6 +341,9 @@ class Figures(Result, frozen=True, kw_only=True):
     geomean_speedup: float | None
     score_rule: int | None = None
     verdicts: dict[str, int]
+    pending: int = 0
+    unranked: int = 0
+    missing: int = 0
     cost_usd: float | None = None
     tokens: int | None = None
 

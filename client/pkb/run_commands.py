@@ -12,7 +12,7 @@ import msgspec
 from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
-from .results import EventPage, LineResult, Run, RunBrief
+from .results import EventPage, Figures, LineResult, Run, RunBrief
 from .runs import NewRun
 from .submission_commands import backend_option
 from .uploads import Uploaded, journal_path, upload
@@ -227,7 +227,18 @@ def shown(context: Context, entry: Run | RunBrief) -> None:
         cost = "" if figures.cost_usd is None else f", {figures.cost_usd:.2f} US dollars"
         solved = f"{figures.solved} of {figures.problems} solved, {figures.faster} faster than the reference"
         output.print_text(f"{solved}{speed}{cost}")
-        output.print_text(", ".join(f"{number} {verdict or 'none'}" for verdict, number in figures.verdicts.items()))
+        output.print_text(", ".join(f"{number} {ending}" for ending, number in endings(figures).items()))
+
+
+def endings(figures: Figures) -> dict[str, int]:
+    """How the samples ended, those without a verdict by what they wait for; what no sample came to is left out."""
+    counted = {
+        **figures.verdicts,
+        "pending": figures.pending,
+        "without a ranked result": figures.unranked,
+        "never made": figures.missing,
+    }
+    return {ending: number for ending, number in counted.items() if number}
 
 
 def settings_of(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from evaluator.contract.report import (
     StageTime,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
 
 __all__ = [
     "PORTAL_QUEUE",
@@ -106,5 +106,6 @@ __all__ = [
     "Wire",
     "Witness",
     "WorkKind",
+    "is_faster",
     "node_queue",
 ]

@@ -1,10 +1,23 @@
-"""The score of a submission, and the times that it rests on."""
+"""The score of a submission, the times that it rests on, and what counts as faster."""
 
 from evaluator.contract.message import Message
 
 
+def is_faster(low: float | None, *, than: float = 1.0) -> bool:
+    """Whether a speedup whose interval begins at `low` lies above `than` beyond doubt: its whole interval does.
+
+    `than` = 1 is the reference. Boards, people, models, runs, agents, exports and the API all mean this by "faster".
+    None, for a program that was not timed, is faster than nothing.
+    """
+    return low is not None and low > than
+
+
 class TimeSummary(Message, frozen=True, kw_only=True):
-    """Times of a series of calls in microseconds; each is the maximum over ranks."""
+    """Times of a series of calls in microseconds; each is the maximum over ranks.
+
+    `calls` is 0 where a record does not say how many there were; where it kept no spread either, p10 and p90 repeat the
+    median.
+    """
 
     median_us: float
     p10_us: float
@@ -15,13 +28,14 @@ class TimeSummary(Message, frozen=True, kw_only=True):
 class SizeTiming(Message, frozen=True, kw_only=True):
     """Candidate and reference side by side at one size, in times less those of an empty call.
 
-    `ratios` holds one reference / candidate value per block A B B A; `score` is their trimmed mean (of logarithms) and
-    `low` to `high` its interval. `floor_us` is None where no floor applies. `rank_medians_us` is the candidate's median
-    per rank. `empty_us` was taken off the reference's times and `candidate_empty_us` off the candidate's: what an empty
-    call takes from its beginning to its end. Of that, `forgeable_us` grows with the bytes that are unsealed and
-    fingerprinted: so much could a program gain that does both inside its own kernels. `claimed_us` is what the ranks'
-    own events say, a cross-check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as
-    the published harness times them; they rank nothing.
+    `ratios` holds one reference / candidate value per block A B B A; `score` is their trimmed mean (of logarithms)
+    and `low` to `high` its interval; no ratios where a record kept those of all sizes together alone. `floor_us` is
+    None where no floor applies. `rank_medians_us` is the candidate's median per rank. `empty_us` was taken off the
+    reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to
+    its end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a
+    program gain that does both inside its own kernels. `claimed_us` is what the ranks' own events say, a cross-
+    check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published
+    harness times them; they rank nothing.
     """
 
     size: str

@@ -8,7 +8,8 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 def without_c_comments(text: str) -> str:
     """`text` with the comments of C blanked; one without an end stays. The work grows with the text alone."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     while (begin := _BEGIN.search(text, at)) is not None:
         end = _end(text, begin.start(), is_line=begin[0] == "//")
         if end < 0:

@@ -16,6 +16,14 @@ from portal.refusals import Refusal
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
 MAX_LIVE_TOKENS = 20
+OWN_AUTHOR = "pkb"
+MAX_NAME = 40
+"""Characters of a name: it stands in tables, addresses and folders."""
+_RESERVED_NAMES = frozenset(
+    f"""{OWN_AUTHOR} admin administrator anonymous api everybody help me moderator nobody none null operator
+    reference root site staff support system you""".split()
+)
+"""Names that readers would take for the site's own, or for nobody's."""
 
 
 def sign_up(*, username: str, password: str, email: str = "") -> User:
@@ -25,6 +33,7 @@ def sign_up(*, username: str, password: str, email: str = "") -> User:
         Refusal: the name is malformed or taken (409), or the password is too weak.
     """
     user = User(username=User.normalize_username(username), email=User.objects.normalize_email(email))
+    _check_name(user.username)
     _validated(user, password)
     user.set_password(password)
     try:
@@ -33,6 +42,40 @@ def sign_up(*, username: str, password: str, email: str = "") -> User:
     except IntegrityError as error:
         raise _name_taken(username) from error
     return user
+
+
+def _check_name(username: str) -> None:
+    """Refuse a name that makes no address, or that is the site's own; what else is wrong with it Django finds."""
+    if len(username) > MAX_NAME:
+        message, remedy = f"The name has {len(username)} characters.", f"Use at most {MAX_NAME}."
+    elif username and not username[0].isalnum() and username[0] != "_":
+        message, remedy = "The name begins with a sign.", "Begin it with a letter, a digit or an underscore."
+    elif username.lower() in _RESERVED_NAMES:
+        message, remedy = "This name is kept for the site itself.", "Choose another one."
+    else:
+        return
+    raise Refusal(field="username", value=username, message=message, remedy=remedy)
+
+
+def own_author() -> User:
+    """The account whose entries are this site's own; nobody can sign in with it.
+
+    Raises:
+        Refusal: somebody has signed up by its name (409).
+    """
+    author, is_new = User.objects.get_or_create(username=OWN_AUTHOR)
+    if is_new:
+        author.set_unusable_password()
+        author.save(update_fields=["password"])
+    if author.has_usable_password():
+        raise Refusal(
+            field="username",
+            value=OWN_AUTHOR,
+            message=f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in.",
+            remedy="Rename that account first.",
+            status=409,
+        )
+    return author
 
 
 def set_active(user: User, *, is_active: bool, by: User) -> None:

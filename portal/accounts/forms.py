@@ -28,8 +28,8 @@ class SignUpForm(RefusableForm):
 
     username = forms.CharField(
         label="Name",
-        max_length=150,
-        help_text="Public: it stands on the boards. Letters, digits and @ . + - _",
+        max_length=actions.MAX_NAME,
+        help_text="Public: it stands on the boards. Letters, digits and @ . + - _, a letter or digit first.",
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "spellcheck": "false"}),
     )
     password = forms.CharField(

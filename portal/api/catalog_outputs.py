@@ -188,6 +188,10 @@ class BoardRowOutput(serializers.Serializer[Any]):
     submission_id = serializers.UUIDField()
     evaluation_id = serializers.UUIDField()
     is_source_public = serializers.BooleanField()
+    recorded = serializers.CharField(
+        allow_blank=True,
+        help_text="Set where it was judged elsewhere: when and on what. Empty for what this site judged.",
+    )
     primitives = serializers.ListField(
         child=serializers.ChoiceField(choices=values_of(Primitive)), help_text="The hardware paths that it uses."
     )
@@ -206,6 +210,10 @@ class EarlierEntryOutput(serializers.Serializer[Any]):
     judged_at = serializers.DateTimeField()
     submission_id = serializers.UUIDField()
     is_source_public = serializers.BooleanField()
+    recorded = serializers.CharField(
+        allow_blank=True,
+        help_text="Set where it was judged elsewhere: when and on what. Empty for what this site judged.",
+    )
 
 
 class BoardOutput(serializers.Serializer[Any]):

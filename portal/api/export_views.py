@@ -3,8 +3,9 @@
 import uuid
 from collections.abc import Iterator
 from threading import BoundedSemaphore
-from typing import IO
+from typing import IO, Self
 
+from asgiref.sync import sync_to_async
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
@@ -27,8 +28,8 @@ from portal.tabular.formats import MEDIA_TYPES, written
 _ZIP = "application/zip"
 _TABLE_FILE = Files(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
 _CHUNK = 256 * 1024
-DOWNLOADS = 2
-# A download keeps a thread of the web server for as long as its reader takes; the others must go on answering.
+DOWNLOADS = 8
+# A download keeps a thread and perhaps a database connection for as long as its reader takes.
 _downloading = BoundedSemaphore(DOWNLOADS)
 
 
@@ -39,7 +40,10 @@ class ExportRate(AnonRateThrottle):
 
 
 class _Download:
-    """Pieces of a file, and the place that its sending takes up: given back when the response is closed."""
+    """Pieces of a file, and the place that its sending takes up: given back when the response is closed.
+
+    Each piece is made when the reader has taken the one before.
+    """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         if not _downloading.acquire(blocking=False):
@@ -54,11 +58,17 @@ class _Download:
         self._pieces = pieces
         self._is_open = True
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __aiter__(self) -> Self:
         return self
 
-    def __next__(self) -> bytes:
-        return next(self._pieces)
+    async def __anext__(self) -> bytes:
+        piece = await sync_to_async(self._next)()
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
+
+    def _next(self) -> bytes | None:
+        return next(self._pieces, None)
 
     def close(self) -> None:
         """Give the place back; Django calls it when the response has been sent or its reader has gone."""

@@ -88,7 +88,7 @@ class ArchiveForm(MultiPartParser):
 
 
 class _Stream(parsers.BaseParser):
-    """A body that the view reads as it comes instead of holding it in memory."""
+    """A body that the view reads piece by piece instead of holding it in memory."""
 
     def parse(
         self,

@@ -24,6 +24,7 @@ from portal.runs.queries import RunFigures, run_figures
 from portal.webhooks.models import TEST_KIND, DeliveryState, Webhook
 
 _BACKENDS = values_of(Backend)
+_FASTER_HELP = "Of these, with one faster than the reference: the whole interval of its speedup lies above 1."
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """The values of p that a run's figures list."""
 
@@ -74,7 +75,7 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     attempted = serializers.IntegerField()
     supported = serializers.IntegerField(help_text="Problems that the profile can judge.")
     solved = serializers.IntegerField(help_text="Problems with a sample that passed.")
-    faster = serializers.IntegerField(help_text="Of these, with one faster than the reference.")
+    faster = serializers.IntegerField(help_text=_FASTER_HELP)
     correct_at_1 = EstimateOutput()
     correct_at_k = EstimateOutput()
     supported_correct_at_1 = EstimateOutput(help_text="Over the supported problems only.")
@@ -85,6 +86,14 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     )
     other_scores = serializers.IntegerField(help_text="Scores by other rules, which the speedups leave out.")
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
+    pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
+    unranked = serializers.IntegerField(
+        source="without_verdict.unranked", help_text="Samples whose attempts were only checked, or cancelled."
+    )
+    missing = serializers.IntegerField(
+        source="without_verdict.missing",
+        help_text="Samples that the run declares and never made; they count as failed.",
+    )
     primitives = serializers.DictField(
         child=serializers.IntegerField(), help_text="On how many of the solved problems a correct sample uses each."
     )
@@ -290,7 +299,7 @@ class ProgressOutput(serializers.Serializer[Any]):
 
     step = serializers.IntegerField()
     solved = serializers.IntegerField(help_text="Problems with an attempt that passed, in check mode too.")
-    faster = serializers.IntegerField(help_text="Of these, with one faster than the reference.")
+    faster = serializers.IntegerField(help_text=_FASTER_HELP)
     speedup_solved = serializers.FloatField(allow_null=True, help_text="Geometric mean over solved, timed problems.")
     speedup_all = serializers.FloatField(
         allow_null=True, help_text="The same over all problems, where one without a faster program counts as 1."

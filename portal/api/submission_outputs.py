@@ -27,6 +27,10 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
     score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
+    recorded_on = serializers.DateField(
+        allow_null=True, help_text="When it was judged elsewhere; null for what this site judged."
+    )
+    recorded_where = serializers.CharField(allow_blank=True, help_text="On what, then.")
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
     queued_at = serializers.DateTimeField()
@@ -55,7 +59,8 @@ class PlaceOutput(serializers.Serializer[Any]):
     ahead = serializers.IntegerField(help_text="Evaluations that go before it.")
     total = serializers.IntegerField(help_text="Evaluations that wait on its profile.")
     expected_wait_s = serializers.FloatField(allow_null=True, help_text="Seconds; null where nothing is known.")
-    is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem.")
+    is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem or the queue.")
+    pause_reason = serializers.CharField(allow_blank=True, help_text="What the operator says of it.")
     has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
 
 
@@ -101,7 +106,7 @@ class EvaluationDetail(EvaluationBrief):
     @extend_schema_field(VerdictFactsOutput(allow_null=True))
     def get_facts(self, evaluation: Evaluation) -> Any:
         """As the submission's page says it."""
-        facts = verdict_facts(evaluation)
+        facts = verdict_facts(evaluation, self.context["live"].report)
         return VerdictFactsOutput(facts).data if facts else None
 
     @extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]})

@@ -11,5 +11,8 @@ class ProblemSwitch(models.Model):
     is_paused = models.BooleanField(default=False, help_text="Paused problems take submissions but are not judged.")
     note = models.TextField(blank=True, help_text="Shown on the problem's page.")
 
+    class Meta:
+        verbose_name_plural = "problem switches"
+
     def __str__(self) -> str:
         return self.slug

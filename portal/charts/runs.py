@@ -74,15 +74,20 @@ FAILURE_MODES = (
         pattern=".",
     ),
 )
-OTHER = "No ranked result"
-"""Samples that have no ranked attempt with a verdict: pending, cancelled, or checked only."""
+PENDING = "Pending"
+"""Samples that wait for their verdict."""
+UNRANKED = "No ranked result"
+"""Samples whose attempts were only checked, or cancelled."""
+MISSING = "No attempt"
+"""Samples that the run declares and never made."""
+ENDINGS = (*(mode.title for mode in FAILURE_MODES), PENDING, UNRANKED, MISSING)
+"""Every way a sample can end, in the order in which it is shown."""
 
 
-def by_mode(verdicts: Mapping[str, int]) -> dict[str, int]:
-    """How many samples ended in each failure mode, in the order of `FAILURE_MODES`."""
-    counted = {mode.title: sum(verdicts.get(verdict.value, 0) for verdict in mode.verdicts) for mode in FAILURE_MODES}
-    rest = sum(verdicts.values()) - sum(counted.values())
-    return {**counted, OTHER: rest} if rest else counted
+def by_mode(samples: Mapping[str, int]) -> dict[str, int]:
+    """How many samples ended in each of `ENDINGS`, from samples by verdict or by the three that are none."""
+    modes = {mode.title: tuple(verdict.value for verdict in mode.verdicts) for mode in FAILURE_MODES}
+    return {title: sum(samples.get(key, 0) for key in modes.get(title, (title,))) for title in ENDINGS}
 
 
 def fast_curves(
@@ -132,10 +137,11 @@ def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:
     """What the samples of each run ended as, as shares of all its samples.
 
     Args:
-        rows: a name, and samples by verdict, for each run; the first comes to the top.
+        rows: a name, and samples as `by_mode` takes them, for each run; the first comes to the top.
     """
-    counted = [(name, by_mode(verdicts), max(1, sum(verdicts.values()))) for name, verdicts in reversed(rows)]
-    shown = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES] + [(OTHER, "border-strong", "")]
+    counted = [(name, by_mode(samples), max(1, sum(samples.values()))) for name, samples in reversed(rows)]
+    shown = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES]
+    shown += [(PENDING, "text-muted", "/"), (UNRANKED, "text-faint", "x"), (MISSING, "border-strong", "")]
     traces = [
         go.Bar(
             orientation="h",

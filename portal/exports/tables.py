@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from itertools import islice
 from typing import Any
 
@@ -116,6 +117,10 @@ def _evaluations() -> Iterator[Evaluation]:
     return _in_chunks(ordered.order_by("finished_at", "id"))
 
 
+def _date(day: date | None) -> str | None:
+    return day.isoformat() if day is not None else None
+
+
 def _run_of(evaluation: Evaluation) -> str | None:
     submission = evaluation.submission
     return str(submission.attempt.run_id) if submission.is_attempt else None
@@ -155,6 +160,12 @@ TABLES = {
                 *_SCORE,
                 column("score_rule", Kind.INTEGER, _RULE),
                 column("submitted_at", Kind.MOMENT, "when it was submitted"),
+                column(
+                    "recorded_on",
+                    Kind.TEXT,
+                    "date of judging elsewhere; null for what this site judged",
+                    lambda standing: _date(standing.evaluation.recorded_on),
+                ),
                 column("submission", Kind.TEXT, "id of the submission", identifier("evaluation.submission_id")),
                 column("evaluation", Kind.TEXT, "id of the evaluation", identifier("evaluation_id")),
                 column(
@@ -196,7 +207,9 @@ TABLES = {
                 column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
                 column("supported", Kind.INTEGER, "problems that the profile can judge", "figures.supported"),
                 column("solved", Kind.INTEGER, "problems with a sample that passed", "figures.solved"),
-                column("faster", Kind.INTEGER, "of these, with one faster than the reference", "figures.faster"),
+                column(
+                    "faster", Kind.INTEGER, "of these, with one whose whole interval lies above 1", "figures.faster"
+                ),
                 *_ESTIMATES,
                 column(
                     "geomean_speedup",
@@ -244,6 +257,12 @@ TABLES = {
                     Kind.TEXT,
                     "the machine that judged it",
                     lambda evaluation: evaluation.node.name if evaluation.node else None,
+                ),
+                column(
+                    "recorded_on",
+                    Kind.TEXT,
+                    "date of judging elsewhere; null for what this site judged",
+                    lambda evaluation: _date(evaluation.recorded_on),
                 ),
                 column("queued_at", Kind.MOMENT, "when it was queued"),
                 column("started_at", Kind.MOMENT, "when a node took it"),

@@ -12,7 +12,7 @@ from evaluator.hardware.profiles import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
-from portal.ranking.queries import latest_entries
+from portal.ranking.queries import latest_earlier_entries, latest_entries
 from problems import registry
 
 LATEST_ENTRIES = 8
@@ -37,6 +37,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "problem_count": len(titles),
         "titles": titles,
         "latest": [entry for entry in latest if entry.problem in titles],
+        "earlier": () if latest else latest_earlier_entries(LATEST_ENTRIES),
         "slot_count": online_slots().count(),
         "profiles": profiles(),
     }

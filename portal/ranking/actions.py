@@ -2,14 +2,15 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F, Max
+from django.db.models import Count, F, Max, QuerySet
 
-from evaluator.contract import SCORE_RULE, EvaluationReport
+from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import size_times, to_stored
@@ -97,6 +98,7 @@ def _renew_sizes(standing: Standing) -> None:
             submitted_at=standing.submitted_at,
         )
         for time in standing.size_times
+        if time.low is not None and time.high is not None
     )
 
 
@@ -156,7 +158,7 @@ def renew_person(author_id: int, *, profile: str) -> None:
         profile=profile,
         defaults={
             "solved": len(best),
-            "faster": sum(low > 1 for low, _ in best.values()) if by_speed else 0,
+            "faster": sum(is_faster(low) for low, _ in best.values()) if by_speed else 0,
             "mean_score": math.exp(sum(math.log(score) for _, score in best.values()) / len(best)),
             "reached_at": max(reached),
             "catalog_digest": catalog_digest(),
@@ -182,11 +184,46 @@ def is_rebuild_needed() -> bool:
 
 def recount_boards(author: User) -> None:
     """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
-    of_board = ("problem", "problem_revision", "profile", "score_rule")
-    for place in Standing.objects.filter(author=author).values(*of_board).distinct():
-        left = Standing.objects.filter(**place, author__is_active=True)
-        best = left.aggregate(count=Count("id"), low=Max("score_low"))
-        Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])
+    for place in places_of(Standing.objects.filter(author=author)):
+        _recount(place)
+
+
+def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
+    """The boards on which `standings` stand."""
+    return [
+        dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()
+    ]
+
+
+def _recount(place: Mapping[str, Any]) -> None:
+    left = Standing.objects.filter(**place, author__is_active=True)
+    best = left.aggregate(count=Count("id"), low=Max("score_low"))
+    Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])
+
+
+def forget(evaluations: QuerySet[Evaluation]) -> None:
+    """Let nothing that is derived rest on `evaluations`: what their authors reached otherwise takes their place.
+
+    Runs inside the transaction that deletes them.
+    """
+    standings = Standing.objects.filter(evaluation__in=evaluations)
+    places, people = places_of(standings), list(standings.values_list("author_id", "profile").distinct())
+    authors = {author for author, _ in people}
+    standings.delete()
+    Record.objects.filter(evaluation__in=evaluations).delete()
+    for place in places:
+        _recount(place)
+        others = Evaluation.objects.exclude(pk__in=evaluations.values("pk")).filter(
+            submission__author__in=authors,
+            submission__problem=place["problem"],
+            problem_revision=place["problem_revision"],
+            profile=place["profile"],
+            score_rule=place["score_rule"],
+        )
+        for evaluation in others.select_related("submission").order_by("finished_at", "id"):
+            update_standing(evaluation)
+    for author, profile in people:
+        renew_person(author, profile=profile)
 
 
 def rebuild_standings() -> int:

@@ -19,7 +19,7 @@ from django.core.management.color import no_style
 from django.db import connection, models, transaction
 from django.db.models import Max
 
-from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
@@ -400,7 +400,7 @@ def _people(standings: dict[tuple[int, str, str, str], _Attempt]) -> Iterator[di
             "author_id": author,
             "profile": profile,
             "solved": len(problems),
-            "faster": sum(attempt.low > 1 and attempt.profile.is_ranked_by_speed for attempt in chosen),
+            "faster": sum(is_faster(attempt.low) and attempt.profile.is_ranked_by_speed for attempt in chosen),
             "mean_score": math.exp(sum(math.log(attempt.score) for attempt in chosen) / len(problems)),
             "reached_at": reached[author, profile],
             "catalog_digest": catalog_digest(),

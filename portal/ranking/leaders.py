@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
-from evaluator.contract import SCORE_RULE
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.size_times import SizeTime
 from portal.ranking.models import Board, Standing
@@ -32,11 +32,12 @@ class Leader:
     submitted_at: datetime
     sizes: tuple[SizeTime, ...]
     primitives: tuple[str, ...] = ()
+    recorded: str = ""
 
     @property
     def is_faster(self) -> bool:
         """Whether the reference is beaten beyond doubt: the whole interval lies above 1, on a board ranked by speed."""
-        return self.is_ranked_by_speed and self.low > 1
+        return self.is_ranked_by_speed and is_faster(self.low)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +76,37 @@ def board_counts() -> dict[str, int]:
     return {name: counted[name] for name in profiles() if counted[name]}
 
 
+def earlier_leaders(profile: str) -> dict[str, Leader]:
+    """By problem the best of what earlier rules scored on a profile: shown where nobody stands by the present rule."""
+    current = _current()
+    found: dict[str, Leader] = {}
+    rows = Standing.objects.filter(
+        profile=profile,
+        problem_revision__in=list(current.values()),
+        score_rule__lt=SCORE_RULE,
+        author__is_active=True,
+    )
+    for standing in rows.select_related("author", "evaluation").order_by("score_rule", "score_low"):
+        found[standing.problem] = _leader(standing, entries=0)
+    return found
+
+
 def most_used(counts: Mapping[str, int]) -> str:
-    """The profile that most boards are of, one that is ranked by speed where there is any entry on such."""
+    """The profile that most boards are of, one that is ranked by speed where there is any entry on such.
+
+    Where no board has an entry by the present rule: the one of most entries by earlier ones, and of no entry at all the
+    first.
+    """
     by_speed = {name: count for name, count in counts.items() if profiles()[name].is_ranked_by_speed}
-    chosen = by_speed or counts
+    chosen = by_speed or counts or _earlier_counts()
     return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles()))
+
+
+def _earlier_counts() -> dict[str, int]:
+    """How many entries of earlier rules each profile has; profiles without any left out, the last of equals first."""
+    rows = Standing.objects.filter(problem_revision__in=list(_current().values()), author__is_active=True)
+    counted = Counter(rows.order_by().values_list("profile", flat=True))
+    return {name: counted[name] for name in reversed(profiles()) if counted[name]}
 
 
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:
@@ -103,8 +130,14 @@ def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], Leader]:
             )
         )
     )
-    standings = Standing.objects.select_related("author").in_bulk([board.leader for board in found if board.leader])
-    return {(board.problem, board.profile): _leader(standings[board.leader], board) for board in found if board.leader}
+    standings = Standing.objects.select_related("author", "evaluation").in_bulk(
+        [board.leader for board in found if board.leader]
+    )
+    return {
+        (board.problem, board.profile): _leader(standings[board.leader], entries=board.entries)
+        for board in found
+        if board.leader
+    }
 
 
 def _first(*, is_ranked_by_speed: bool) -> Subquery:
@@ -118,7 +151,7 @@ def _first(*, is_ranked_by_speed: bool) -> Subquery:
     return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])
 
 
-def _leader(standing: Standing, board: Board) -> Leader:
+def _leader(standing: Standing, *, entries: int) -> Leader:
     return Leader(
         problem=standing.problem,
         profile=standing.profile,
@@ -127,11 +160,12 @@ def _leader(standing: Standing, board: Board) -> Leader:
         score=standing.score,
         low=standing.score_low,
         high=standing.score_high,
-        entries=board.entries,
+        entries=entries,
         is_ranked_by_speed=profiles()[standing.profile].is_ranked_by_speed,
         submitted_at=standing.submitted_at,
         sizes=standing.size_times,
         primitives=tuple(standing.primitives),
+        recorded=standing.evaluation.recorded,
     )
 
 
@@ -149,7 +183,7 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
         held = best.get(board.problem)
         if held is None or _reached(board) > _reached(held):
             best[board.problem] = board
-    unbeaten = {slug: board for slug, board in best.items() if _reached(board) <= 1}
+    unbeaten = {slug: board for slug, board in best.items() if not is_faster(_reached(board))}
     shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
     closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}
     every = registry.problems()

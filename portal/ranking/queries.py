@@ -16,7 +16,7 @@ from portal.catalog.size_times import SizeTime, from_stored
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import board_order
 from portal.ranking.paging import Order, Part, part
-from portal.submissions.models import Visibility
+from portal.submissions.models import Visibility, recorded_mark
 from problems import registry
 
 
@@ -26,7 +26,7 @@ class BoardRow:
 
     `place` is None on practice boards, which order nobody by speed. `overlaps_above` marks an entry whose interval
     overlaps that of the entry above, so that the two cannot be told apart. `score`, `low` and `high` are those of the
-    board's size where it shows one.
+    board's size where it shows one. `recorded` is the mark of what was judged elsewhere.
     """
 
     place: int | None
@@ -43,6 +43,7 @@ class BoardRow:
     sizes: tuple[SizeTime, ...]
     primitives: tuple[str, ...]
     size: str | None = None
+    recorded: str = ""
 
     @property
     def shown_sizes(self) -> tuple[SizeTime, ...]:
@@ -165,6 +166,7 @@ class EarlierEntry:
     judged_at: datetime
     submission_id: uuid.UUID
     is_source_public: bool
+    recorded: str = ""
 
 
 EARLIER_SHOWN = 50
@@ -213,7 +215,14 @@ def _earlier(row: Standing | Record) -> EarlierEntry:
         judged_at=row.evaluation.finished_at or submission.created_at,
         submission_id=submission.pk,
         is_source_public=submission.visibility == Visibility.PUBLIC,
+        recorded=row.evaluation.recorded,
     )
+
+
+def latest_earlier_entries(count: int) -> tuple[EarlierEntry, ...]:
+    """The entries at the problems' present revisions that earlier rules scored, the last judged first."""
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    return read_earlier(Standing.objects.filter(problem_revision__in=current))[:count]
 
 
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
@@ -226,6 +235,13 @@ def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, in
     )
     found = dict(rows.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
+
+
+def earlier_boards_of(problem_slug: str) -> tuple[str, ...]:
+    """The profiles on which earlier rules scored entries of the problem as it is, in the order of the profiles."""
+    rows = Standing.objects.filter(problem=problem_slug, problem_revision=registry.revision(problem_slug))
+    found = set(rows.filter(score_rule__lt=SCORE_RULE, author__is_active=True).values_list("profile", flat=True))
+    return tuple(name for name in profiles.profiles() if name in found)
 
 
 def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> tuple[str, ...]:
@@ -275,6 +291,8 @@ _OF_STANDING = (
     "evaluation_id",
     "evaluation__submission_id",
     "evaluation__submission__visibility",
+    "evaluation__recorded_on",
+    "evaluation__recorded_where",
     "sizes",
     "primitives",
 )
@@ -343,4 +361,5 @@ def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, overlaps
         sizes=from_stored(entry["of_sizes"]),
         primitives=tuple(entry["of_primitives"]),
         size=key.size,
+        recorded=recorded_mark(entry["of_evaluation__recorded_on"], entry["of_evaluation__recorded_where"]),
     )

@@ -2,17 +2,25 @@
 
 from dataclasses import dataclass
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
+from portal.catalog.references import ReferenceRow, reference_row
 from portal.ranking.leaders import Leader, leaders
 from problems.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingPoint:
-    """One number of ranks: its profile, the leader there, and None where the board is empty."""
+    """One number of ranks: its profile, the leader there (None where the board is empty), and the reference."""
 
     profile: Profile
     leader: Leader | None
+    reference: ReferenceRow
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether anything was measured there: an entry, or the reference alone, by the present rule."""
+        return self.leader is not None or (bool(self.reference.sizes) and self.reference.rule == SCORE_RULE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,26 +38,31 @@ class Family:
 
     @property
     def measured(self) -> tuple[ScalingPoint, ...]:
-        """The points that have a leader."""
-        return tuple(point for point in self.points if point.leader is not None)
+        """The points at which something was measured."""
+        return tuple(point for point in self.points if point.is_measured)
 
 
 def families(problem: Problem) -> tuple[Family, ...]:
-    """Every kind of machine with an entry, the kinds with most numbers of ranks first."""
+    """Every kind of machine with an entry or a measured reference, the kinds with most numbers of ranks first."""
     found = leaders(problem=problem.slug)
     grouped: dict[tuple[str, bool], list[Profile]] = {}
     for profile in profiles().values():
         if problem.refuses_world_size(profile.world_size) is None:
             grouped.setdefault((profile.gpu or "CPU", profile.multicast), []).append(profile)
-    made = [_family(gpu, group, found, problem.slug) for (gpu, _), group in grouped.items()]
+    made = [_family(gpu, group, found, problem) for (gpu, _), group in grouped.items()]
     return tuple(sorted((family for family in made if family.measured), key=lambda family: -len(family.measured)))
 
 
-def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], Leader], slug: str) -> Family:
+def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], Leader], problem: Problem) -> Family:
     ordered = sorted(group, key=lambda profile: profile.world_size)
     suffix = "" if ordered[0].multicast or ordered[0].gpu is None else ", multicast off"
     return Family(
         title=f"{gpu}{suffix}" if ordered[0].gpu else "CPU ranks (practice)",
         is_ranked_by_speed=ordered[0].is_ranked_by_speed,
-        points=tuple(ScalingPoint(profile=profile, leader=found.get((slug, profile.name))) for profile in ordered),
+        points=tuple(_point(problem, profile, found.get((problem.slug, profile.name))) for profile in ordered),
     )
+
+
+def _point(problem: Problem, profile: Profile, leader: Leader | None) -> ScalingPoint:
+    reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
+    return ScalingPoint(profile=profile, leader=leader, reference=reference)

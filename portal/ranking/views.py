@@ -15,14 +15,16 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem, switch
+from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.figures import figure_data
 from portal.charts.history import Line, record_line, times_over_ranks
 from portal.ranking import people, published, queries
-from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
+from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
 from problems import registry
+from problems.schema import Problem
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -41,6 +43,7 @@ def problems_board(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "solved": sum(leader is not None for _, leader in rows),
         "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
+        "earlier": earlier_leaders(profile.name),
     }
     return render(request, "ranking/problems.html", context)
 
@@ -53,7 +56,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     entries = queries.boards_of(slug)
     ranks = _chosen_ranks(request, choices)
     offered = [choice for choice in choices if ranks is None or choice.world_size == ranks]
-    profile = _chosen_of(request, offered, choices=choices, used=entries)
+    profile = _chosen_of(request, offered, choices=choices, used=entries or queries.earlier_boards_of(slug))
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -72,8 +75,15 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
         "earlier": queries.earlier_entries(key),
+        "reference": _reference(problem, key),
     }
     return render(request, "ranking/board.html", context)
+
+
+def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
+    """The reference as a row of the board, timed beside the board's first entry where there is one."""
+    first = queries.board(problem.slug, profile=key.profile, limit=1)
+    return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
 def _chosen_of(
@@ -277,26 +287,31 @@ def _record_figure(found: tuple[Record, ...]) -> dict[str, Any]:
 
 def _family_rows(family: Family) -> list[dict[str, Any]]:
     """One row per number of ranks and size: the leader's time, the reference's, and the speedup."""
-    return [
-        {"profile": point.profile, "leader": point.leader, "size": size}
-        for point in family.measured
-        if point.leader is not None
-        for size in point.leader.sizes or (None,)
-    ]
+    rows: list[dict[str, Any]] = []
+    for point in family.measured:
+        if point.leader is not None:
+            rows += [
+                {"profile": point.profile, "leader": point.leader, "size": size}
+                for size in point.leader.sizes or (None,)
+            ]
+        else:
+            rows += [{"profile": point.profile, "leader": None, "reference": size} for size in point.reference.sizes]
+    return rows
 
 
 def _family_figure(family: Family) -> dict[str, Any] | None:
     """Times over ranks, a line per size for leader and reference; None where there is nothing to join."""
-    names = dict.fromkeys(size.size for point in family.measured if point.leader for size in point.leader.sizes)
+    names = dict.fromkeys(size.size for point in family.measured for size in point.reference.sizes)
     series = []
     for name, dash in zip(names, islice(_DASHES, len(names)), strict=False):
         ours, theirs = [], []
         for point in family.measured:
-            for size in point.leader.sizes if point.leader else ():
-                if size.size == name:
-                    ours.append((point.profile.world_size, size.time_us))
-                    theirs.append((point.profile.world_size, size.baseline_us))
-        series.append((f"best, {name}", dash, "accent", tuple(ours)))
+            ranks = point.profile.world_size
+            best = point.leader.sizes if point.leader else ()
+            ours += [(ranks, size.time_us) for size in best if size.size == name]
+            theirs += [(ranks, size.time_us) for size in point.reference.sizes if size.size == name]
+        if ours:
+            series.append((f"best, {name}", dash, "accent", tuple(ours)))
         series.append((f"reference, {name}", dash, "text-faint", tuple(theirs)))
     return _times_figure(tuple(series)) if series and len(family.measured) > 1 else None
 

@@ -4,7 +4,8 @@ correct@k is the unbiased estimator of pass@k of Chen et al., "Evaluating Large 
 arXiv 2107.03374, equation 1): the chance that at least one of k samples, drawn without replacement from the n that
 there are, is correct when c of them are: 1 - C(n - c, k) / C(n, k), averaged over problems. fast_p is the share of
 problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?" (2025,
-arXiv 2502.10517); fast_p@k puts "correct and faster than p" for "correct" into the same estimator.
+arXiv 2502.10517), here with the whole interval of the speedup above p; fast_p@k puts "correct and faster than p" for
+"correct" into the same estimator.
 
 The interval is Wilson's (1927) score interval for the mean over problems, at 95 %. A problem's value lies between 0 and
 1, so its variance is at most m (1 - m) for a mean m, that of a coin: the interval is never too narrow for independent
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evaluator.contract import SCORE_RULE
+from evaluator.contract import SCORE_RULE, is_faster
 
 _Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
@@ -26,11 +27,14 @@ _Z = 1.959963984540054
 class Sample:
     """What one sample of one problem came to.
 
-    `score` is the speedup of a correct one, `rule` how it came about, `primitives` what the sample used.
+    `score` is the speedup of a correct one and `low` the lower end of its interval, `rule` how it came about,
+    `primitives` what the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended.
     """
 
     verdict: str
+    is_pending: bool = False
     score: float | None = None
+    low: float | None = None
     rule: int = SCORE_RULE
     primitives: tuple[str, ...] = ()
 
@@ -40,8 +44,8 @@ class Sample:
         return self.verdict == "PASSED"
 
     def is_fast(self, p: float) -> bool:
-        """Whether it is correct with a speedup above `p`."""
-        return self.is_correct and self.score is not None and self.score > p
+        """Whether it is correct and faster than `p` times the reference."""
+        return self.is_correct and is_faster(self.low, than=p)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,7 @@ def scores(samples: Samples) -> int:
 def scored_by(samples: Samples, rule: int) -> dict[str, tuple[Sample, ...]]:
     """The samples without the scores of other rules: speedups of two rules are never put together."""
     return {
-        slug: tuple(sample if sample.rule == rule else replace(sample, score=None) for sample in found)
+        slug: tuple(sample if sample.rule == rule else replace(sample, score=None, low=None) for sample in found)
         for slug, found in samples.items()
     }
 
@@ -126,6 +130,28 @@ def fast_at(samples: Samples, p: float, *, k: int, problems: int) -> Estimate:
     """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference."""
     counts = [(len(found), sum(sample.is_fast(p) for sample in found)) for found in samples.values()]
     return estimate(counts, k=k, problems=problems)
+
+
+def fast_curve(samples: Samples, *, problems: int) -> tuple[tuple[float, float], ...]:
+    """fast_p@1 for every p: (p, share), valid from that p to the next; it falls where some sample's interval begins.
+
+    The first p is 0.
+    """
+    weights: dict[float, float] = {}
+    for found in samples.values():
+        for low in (sample.low for sample in found if sample.is_fast(0.0)):
+            assert low is not None  # or it would not be fast
+            weights[low] = weights.get(low, 0.0) + 1 / len(found)
+    left, points = 0.0, []
+    for low in sorted(weights, reverse=True):
+        points.append((low, left / problems))
+        left += weights[low]
+    return ((0.0, left / problems if problems else 0.0), *reversed(points))
+
+
+def faster(samples: Samples) -> int:
+    """How many problems have a sample that is faster than the reference."""
+    return sum(any(sample.is_fast(1.0) for sample in found) for found in samples.values())
 
 
 def supported(samples: Samples) -> Samples:
@@ -153,9 +179,29 @@ def solved(samples: Samples) -> int:
 
 
 def verdict_counts(samples: Samples) -> dict[str, int]:
-    """How many samples ended in each verdict, the most frequent first."""
-    counted = Counter(sample.verdict for found in samples.values() for sample in found)
+    """How many samples ended in each verdict, the most frequent first; those without a verdict are not among them."""
+    counted = Counter(sample.verdict for found in samples.values() for sample in found if sample.verdict)
     return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutVerdict:
+    """Samples that have no verdict: still pending, never submitted as ranked, or never made.
+
+    `missing` counts what lacks to make k samples of every problem; estimates count each as a failure.
+    """
+
+    pending: int
+    unranked: int
+    missing: int
+
+
+def without_verdict(samples: Samples, *, k: int, problems: int) -> WithoutVerdict:
+    """The samples without a verdict, of `k` for each of `problems` problems."""
+    bare = [sample for found in samples.values() for sample in found if not sample.verdict]
+    pending = sum(sample.is_pending for sample in bare)
+    missing = sum(max(0, k - len(found)) for found in samples.values()) + k * (problems - len(samples))
+    return WithoutVerdict(pending=pending, unranked=len(bare) - pending, missing=missing)
 
 
 def primitives_used(samples: Samples) -> dict[str, int]:

@@ -212,6 +212,8 @@ class GpuUse(models.Model):
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = "GPU use"
+        verbose_name_plural = "GPU use"
         indexes = (
             models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),
             models.Index(fields=("account", "at"), name="use_of_an_account"),

@@ -75,20 +75,39 @@ def curve_plot(
     named: Iterable[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
 ) -> dict[str, object]:
     """The fast_p curves of several runs as a figure, with the chosen p and where another one is chosen."""
-    curves = [(name, [(p, estimate.value) for p, estimate in figures.fast]) for name, figures in named]
+    curves = [(name, [*figures.fast, _curve_end(figures)]) for name, figures in named]
     return figure_data(charts.fast_curves(curves, chosen=chosen, address=address))
+
+
+CURVE_END = 3.0
+"""How far fast_p curves are drawn at least."""
+
+
+def _curve_end(figures: RunFigures) -> tuple[float, float]:
+    last, share = figures.fast[-1]
+    return (max(CURVE_END, last), share)
+
+
+def _endings(figures: RunFigures) -> dict[str, int]:
+    """All samples of a run by how they ended: verdicts, and what charts call those that have none."""
+    bare = figures.without_verdict
+    return {
+        **figures.verdicts,
+        charts.PENDING: bare.pending,
+        charts.UNRANKED: bare.unranked,
+        charts.MISSING: bare.missing,
+    }
 
 
 def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:
     """What the samples of several runs ended as, as a figure."""
-    return figure_data(charts.failure_bars([(name, figures.verdicts) for name, figures in named]))
+    return figure_data(charts.failure_bars([(name, _endings(figures)) for name, figures in named]))
 
 
 def failure_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, list[int]]]:
     """The same as rows of a table: a failure mode, and its number of samples per run."""
-    counted = [charts.by_mode(figures.verdicts) for _, figures in named]
-    titles = [mode.title for mode in charts.FAILURE_MODES] + [charts.OTHER]
-    rows = [(title, [modes.get(title, 0) for modes in counted]) for title in titles]
+    counted = [charts.by_mode(_endings(figures)) for _, figures in named]
+    rows = [(title, [modes[title] for modes in counted]) for title in charts.ENDINGS]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 
 

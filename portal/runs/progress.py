@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evaluator.contract import SCORE_RULE, Verdict
+from evaluator.contract import SCORE_RULE, Verdict, is_faster
 from portal.runs.figures import geometric_mean
 from portal.runs.models import Run
 from problems import registry
@@ -12,7 +12,8 @@ from problems import registry
 class Progress:
     """What a run had reached by a step, with each problem's best program till then.
 
-    `solved` counts problems with an attempt that passed in any mode, `faster` those of them with a speedup above 1.
+    `solved` counts problems with an attempt that passed in any mode, `faster` those of them with one that was timed and
+    is faster than the reference (`evaluator.contract.is_faster`), ranked or not.
     `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards;
     `speedup_all` is that over all problems of the benchmark, where one without a faster program counts as 1: its user
     keeps the reference. Both are None until a program was timed. Speedups are by one rule: the earliest that any of the
@@ -32,26 +33,29 @@ def progress(run: Run) -> list[Progress]:
     """An agentic run step by step; checks count as passing attempts, since they are what the agent saw."""
     rows = list(
         run.attempts.order_by("step").values_list(
-            "step", "problem", "verdict", "score", "cost_usd", "evaluation__score_rule"
+            "step", "problem", "verdict", "score", "score_low", "cost_usd", "evaluation__score_rule"
         )
     )
     earliest = min((rule for *_, rule in rows if rule is not None), default=SCORE_RULE)
     problems = len(registry.problems())
     solved: set[str] = set()
     best: dict[str, float] = {}
+    faster: set[str] = set()
     cost, has_cost = 0.0, False
     by_step: dict[int, Progress] = {}
-    for count, (step, problem, verdict, score, spent, rule) in enumerate(rows, start=1):
+    for count, (step, problem, verdict, score, low, spent, rule) in enumerate(rows, start=1):
         if verdict == Verdict.PASSED:
             solved.add(problem)
             if score is not None and score > 0 and rule == earliest:
                 best[problem] = max(score, best.get(problem, score))
+                if is_faster(low):
+                    faster.add(problem)
         if spent is not None:
             cost, has_cost = cost + spent, True
         by_step[step] = Progress(
             step=step,
             solved=len(solved),
-            faster=sum(value > 1 for value in best.values()),
+            faster=len(faster),
             speedup_solved=geometric_mean(list(best.values())),
             speedup_all=_over_all(best, problems=problems),
             attempts=count,

@@ -20,9 +20,6 @@ from portal.runs.figures import Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
 
-CURVE = tuple(round(0.1 * step, 1) for step in range(31))
-"""The values of p at which a fast_p curve is drawn: 0 to 3."""
-
 
 def visible_runs(viewer: Viewer) -> QuerySet[Run]:
     """The runs that `viewer` may see: published ones and those of their organisations; staff see all."""
@@ -111,9 +108,11 @@ def _is_staff(viewer: Viewer) -> bool:
 class RunFigures:
     """What a run came to over all problems; `samples` holds the outcome of each sample by problem.
 
-    `faster` counts problems with a sample faster than the reference; `primitives` says on how many of the solved
-    problems a correct sample uses each. `fast` is fast_p@1 over `CURVE`. The geometric
-    mean is over solved problems, each with its best sample. Costs are the attempts' sum, or what the run declared.
+    `faster` counts problems with a sample faster than the reference (`evaluator.contract.is_faster`); `primitives` says
+    on how many of the solved problems a correct sample uses each. `fast` is fast_p@1 as (p, share), valid from that p
+    to the next. `verdicts` and `without_verdict` together are all samples, those never made among them. The geometric
+    mean is over solved problems, each with its best sample. Costs are the sum over all attempts, whatever their mode
+    and whether they held a program, or what the run declared.
 
     Speedups are those of one rule, `score_rule`: the earliest that any of the run's scores came by, until all have been
     judged again. `other_scores` counts the scores of other rules, which are left out.
@@ -127,9 +126,10 @@ class RunFigures:
     correct_at_1: Estimate
     correct_at_k: Estimate
     supported_correct_at_1: Estimate
-    fast: tuple[tuple[float, Estimate], ...]
+    fast: tuple[tuple[float, float], ...]
     geomean_speedup: float | None
     verdicts: Mapping[str, int]
+    without_verdict: figures.WithoutVerdict
     primitives: Mapping[str, int]
     cost_usd: float | None
     tokens: int | None
@@ -144,8 +144,6 @@ class RunFigures:
 
     def fast_at(self, p: float, *, k: int = 1) -> Estimate:
         """fast_p@k at any p."""
-        if k == 1 and (drawn := dict(self.fast).get(p)) is not None:
-            return drawn
         return figures.fast_at(self.samples, p, k=k, problems=self.problems)
 
 
@@ -232,6 +230,7 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
             "state",
             "verdict",
             "score",
+            "score_low",
             "evaluation__primitives",
             "evaluation__score_rule",
         )
@@ -241,9 +240,12 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
         ranked = [step for step in steps if step[3] == Mode.RANKED.value]
         last = ranked[-1] if ranked else None
         is_known = last is not None and last[4] == AttemptState.ENDED
-        sample = Sample(verdict="")
+        sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            sample = Sample(verdict=last[5], score=last[6], primitives=tuple(last[7] or ()), rule=last[8] or SCORE_RULE)
+            verdict, score, low, primitives, rule = last[5:]
+            sample = Sample(
+                verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), rule=rule or SCORE_RULE
+            )
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found
@@ -262,13 +264,14 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         attempted=len(counted),
         supported=supported_total,
         solved=figures.solved(counted),
-        faster=sum(score > 1 for score in best.values()),
+        faster=figures.faster(counted),
         correct_at_1=figures.correct_at(counted, k=1, problems=total),
         correct_at_k=figures.correct_at(counted, k=run.k, problems=total),
         supported_correct_at_1=figures.correct_at(judged, k=1, problems=supported_total),
-        fast=tuple((p, figures.fast_at(counted, p, k=1, problems=total)) for p in CURVE),
+        fast=figures.fast_curve(counted, problems=total),
         geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
         verdicts=figures.verdict_counts(counted),
+        without_verdict=figures.without_verdict(counted, k=run.k, problems=total),
         primitives=figures.primitives_used(counted),
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),

@@ -1,4 +1,4 @@
-"""From the bytes of a bulk upload to attempts: JSON Lines or a zip, read as they come.
+"""From the bytes of a bulk upload to attempts: JSON Lines or a zip, read piece by piece.
 
 A line that cannot be an attempt becomes a refusal for that line alone. A source that no judge needs to see is an
 attempt all the same, with the verdict that its text decides: it is what the model wrote.

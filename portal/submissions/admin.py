@@ -53,7 +53,7 @@ class EvaluationAdmin(ReadOnly):
     actions = ("judge_again", "judge_again_and_refund")
     date_hierarchy = "queued_at"
 
-    list_display = ("id", "submission", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
     list_filter = (
         "state",
         "verdict",
@@ -65,7 +65,22 @@ class EvaluationAdmin(ReadOnly):
         "submission__problem",
     )
     search_fields = ("id", "submission__id", "problem_revision", "submission__author__username")
-    list_select_related = ("submission", "node")
+    list_select_related = ("submission__author", "node")
+
+    @admin.display(description="evaluation", ordering="id")
+    def short(self, evaluation: Evaluation) -> str:
+        """The beginning of its identifier."""
+        return str(evaluation.pk)[:8]
+
+    @admin.display(ordering="submission__author__username")
+    def author(self, evaluation: Evaluation) -> str:
+        """Whose submission it judges."""
+        return evaluation.submission.author.username
+
+    @admin.display(ordering="submission__problem")
+    def problem(self, evaluation: Evaluation) -> str:
+        """What it is about."""
+        return evaluation.submission.problem
 
     @admin.action(description="Judge again: shows count and GPU time first")
     def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:

@@ -6,6 +6,7 @@ Nothing here is overwritten once an evaluation has ended: a rejudge adds an eval
 
 import json
 import uuid
+from datetime import date
 
 from django.conf import settings
 from django.db import models
@@ -85,6 +86,11 @@ class State(models.TextChoices):
         return (cls.FINISHED, cls.CANCELLED)
 
 
+def recorded_mark(on: date | None, where: str) -> str:
+    """What stands beside every figure that was measured elsewhere; empty where `on` is None."""
+    return f"recorded on {on.day} {on:%B %Y}, {where}" if on is not None else ""
+
+
 class Evaluation(models.Model):
     """One judging of a submission on a profile, and its place in the queue."""
 
@@ -120,6 +126,13 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    recorded_on = models.DateField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When it was judged elsewhere; empty for what this site judged.",
+    )
+    recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 4 H200.")
 
     class Meta:
         ordering = ("-queued_at",)
@@ -139,6 +152,11 @@ class Evaluation(models.Model):
         return f"{self.id} ({self.state})"
 
     @property
+    def recorded(self) -> str:
+        """The mark of what was judged elsewhere and came as a report; empty for what this site judged."""
+        return recorded_mark(self.recorded_on, self.recorded_where)
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing more will happen to this evaluation."""
         return self.state in State.ended()
@@ -149,7 +167,7 @@ class ProfileSwitch(models.Model):
 
     profile = models.CharField(primary_key=True, max_length=40)
     is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
-    note = models.TextField(blank=True, help_text="Why, for other operators.")
+    note = models.TextField(blank=True, help_text="Why: shown to those whose submissions wait.")
 
     class Meta:
         verbose_name_plural = "profile switches"

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -12,6 +12,7 @@ from evaluator.contract import (
     SCORE_RULE,
     ClockKind,
     EvaluationReport,
+    Mode,
     Record,
     SourceBundle,
     Stage,
@@ -71,9 +72,22 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
     ]
 
 
-def verdict_facts(evaluation: Evaluation) -> Facts | None:
-    """What the site says of the verdict; None before there is one."""
-    return FACTS[Verdict(evaluation.verdict)] if evaluation.verdict else None
+_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed beside the reference and stands on the board."
+_ADVICE_WITHOUT_FLOOR = "Compare your time with the reference's, size by size."
+
+
+def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None) -> Facts | None:
+    """What the site says of the verdict; None before there is one. Advice on a pass fits what its report holds."""
+    if not evaluation.verdict:
+        return None
+    facts = FACTS[Verdict(evaluation.verdict)]
+    if evaluation.verdict != Verdict.PASSED:
+        return facts
+    if evaluation.mode == Mode.CHECK:
+        return replace(facts, advice=_ADVICE_CHECKED)
+    sizes = report.timing.sizes if report is not None and report.timing is not None else ()
+    has_floor = any(size.floor_us is not None for size in sizes)
+    return facts if has_floor else replace(facts, advice=_ADVICE_WITHOUT_FLOOR)
 
 
 def spoken_status(live: LiveView) -> str:
@@ -134,7 +148,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "evaluation": live.evaluation,
         "report": report,
         "profile": profiles.get(live.evaluation.profile),
-        "facts": verdict_facts(live.evaluation),
+        "facts": verdict_facts(live.evaluation, report),
         "stages": stages,
         "status_text": spoken_status(live),
         "earlier": tries_sentence(live),
@@ -149,6 +163,7 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
     calls = timed_calls(report.record)
     return {
         "timing": timing,
+        "size_rows": list(zip(timing.sizes, size_times(timing), strict=True)),
         "is_timed_by_host": timing.rule == SCORE_RULE,
         "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
         "queued": _queued(report.record, timing),

@@ -33,7 +33,8 @@ def note(capability: Capability) -> str:
         else f"A practice board: judged at the size {sizes}, correctness counts, times are indicative."
     )
     if capability.is_paused:
-        return f"{measured} The operator has paused its queue: a submission is taken and waits."
+        paused = f"{measured} The operator has paused its queue: a submission is taken and waits."
+        return f"{paused} The operator says: {capability.pause_reason}" if capability.pause_reason else paused
     if not capability.is_online:
         return f"{measured} No node is online for it now: a submission waits in the queue until one is."
     backends = ", ".join(capability.backends) or "no backend"

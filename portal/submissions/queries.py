@@ -20,11 +20,12 @@ from django.db.models import (
     When,
     prefetch_related_objects,
 )
+from django.urls import reverse
 
 from evaluator.contract import EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.catalog.queries import paused_slugs
+from portal.catalog.queries import paused_slugs, switch
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, Submission, Visibility
@@ -182,16 +183,18 @@ def _busy_authors(profile: str) -> QuerySet[Evaluation, int]:
     return working.order_by().values_list("submission__author", flat=True)
 
 
-def paused_profiles() -> frozenset[str]:
-    """The profiles whose queue an operator has paused: work is taken and waits."""
-    return frozenset(ProfileSwitch.objects.filter(is_paused=True).values_list("profile", flat=True))
+def paused_profiles() -> dict[str, str]:
+    """The profiles whose queue an operator has paused (work is taken and waits), each with the operator's reason."""
+    paused = ProfileSwitch.objects.filter(is_paused=True)
+    return {profile: note.strip() for profile, note in paused.values_list("profile", "note")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuePlace:
     """Where a queued evaluation stands: how many go before it, how many wait in all, and about how long it takes.
 
-    `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet.
+    `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet. `pause_reason` is what
+    the operator says of a pause, which may be nothing.
     """
 
     ahead: int
@@ -199,6 +202,7 @@ class QueuePlace:
     expected_wait_s: float | None
     is_paused: bool
     has_node: bool
+    pause_reason: str = ""
 
 
 def _goes_before(evaluation: Evaluation, busy: Collection[int]) -> Q:
@@ -228,7 +232,16 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
         expected_wait_s=None if is_paused else _expected_wait_s(evaluation.profile, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,
+        pause_reason=_pause_reason(evaluation) if is_paused else "",
     )
+
+
+def _pause_reason(evaluation: Evaluation) -> str:
+    """What the operator noted where they paused the problem, or the queue of the profile."""
+    problem = switch(evaluation.submission.problem)
+    queue = ProfileSwitch.objects.filter(pk=evaluation.profile, is_paused=True).first()
+    notes = (problem.note if problem.is_paused else "", queue.note if queue is not None else "")
+    return " ".join(note.strip() for note in notes if note.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,6 +369,7 @@ def _not_found(value: str) -> Refusal:
         field="id",
         value=value,
         message="There is no such submission, or it is not public.",
-        remedy=f"Check the address; your own submissions are listed at {settings.SITE_URL} when you are signed in.",
+        remedy=f"Check the address; your own are listed at {settings.SITE_URL}{reverse('submissions:mine')} "
+        "when you are signed in.",
         status=404,
     )

@@ -23,6 +23,7 @@ class Queue:
     running: int
     slots: int
     is_paused: bool = False
+    pause_reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Capability:
     slots: int
     backends: tuple[Backend, ...]
     is_paused: bool = False
+    pause_reason: str = ""
 
     @property
     def is_online(self) -> bool:
@@ -56,6 +58,7 @@ def queue_lengths() -> list[Queue]:
             running=counts.get(name, (0, 0))[1],
             slots=slots.get(name, 0),
             is_paused=name in paused,
+            pause_reason=paused.get(name, ""),
         )
         for name, profile in profiles().items()
         if name in counts or name in slots or name in paused
@@ -84,6 +87,7 @@ def capabilities() -> dict[str, Capability]:
             slots=slots.get(name, 0),
             backends=tuple(backend for backend in profile.backends if backend in offered.get(name, ())),
             is_paused=name in paused,
+            pause_reason=paused.get(name, ""),
         )
         for name, profile in profiles().items()
     }

@@ -192,6 +192,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
             "submission": submission,
             "evaluations": list(submission.evaluations.order_by("-queued_at")),
             "may_change": may_change,
+            "has_previous": comparison.previous_submission(submission, request.user) is not None,
             "etag": etag,
         }
         response = render(request, "submissions/live.html", context)

@@ -94,7 +94,7 @@ def manage(environment: Mapping[str, str], *arguments: str) -> str:
 def served(environment: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     """The site behind gunicorn, two workers; its port and its process."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "gunicorn", "portal.wsgi:application", "--workers", "2"]
+    command = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", "--workers", "2"]
     with subprocess.Popen([*command, "--bind", f"127.0.0.1:{port}"], cwd=ROOT, env=environment) as server:
         try:
             wait_until_ready(port)

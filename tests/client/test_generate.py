@@ -71,7 +71,7 @@ def test_an_agent_reads_what_a_person_sees_and_gets_it_right(command, alice, tmp
         assert json.loads(again.out) == summary
 
 
-def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
+def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, alice, tmp_path):
     reached = threading.Event()
 
     def stalls_in_the_second_step(messages):
@@ -102,6 +102,18 @@ def test_killed_in_the_middle_it_goes_on_without_asking_twice(site, tmp_path):
         # The first question was asked and answered before.
         assert [len(body["messages"]) for body in server.asked] == [3]
     assert len(events(tmp_path / "steps.jsonl", "run")) == 1
+    # Answers without a program cost what they cost: each is a step of the run, and the one that counts repeats none.
+    summary = json.loads(done.stdout)
+    attempts = list(alice.runs.attempts(summary["run"]))
+    assert [(attempt.step, attempt.mode, attempt.verdict) for attempt in attempts] == [
+        (0, "check", "IMPORT_ERROR"),
+        (1, "check", "IMPORT_ERROR"),
+        (2, "ranked", "IMPORT_ERROR"),
+    ]
+    figures = alice.runs.get(summary["run"]).figures
+    assert figures.cost_usd == pytest.approx(summary["cost_usd"])
+    assert figures.cost_usd > 0
+    assert figures.tokens == summary["tokens_in"] + summary["tokens_out"]
 
 
 def test_every_sample_is_an_attempt_even_without_a_program(command, alice, tmp_path):
@@ -185,6 +197,9 @@ class Scripted:
 
     def rank(self, _task, number, answer, **_):
         self.ranked.append((number, answer.text))
+
+    def count(self, _task, number, _answer, **_):
+        raise AssertionError(f"step {number} holds a program")
 
 
 def carried(script, *, steps, begun=()):

@@ -15,8 +15,11 @@ from evaluator.contract import (
     Verdict,
     Witness,
 )
+from pkb.attempt_files import read_attempts
 from pkb.diagnosis import diagnosis
-from pkb.results import Evaluation, Report
+from pkb.errors import UsageError
+from pkb.results import Evaluation, Figures, Report
+from pkb.run_commands import endings
 
 TIMES = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
 BY_THE_HOST = {
@@ -105,3 +108,35 @@ def test_times_of_the_earlier_rule_are_called_so():
     told = diagnosis(judged(SCORE_RULE - 1))
     assert "by the ranks' own clocks: not to be compared with times of today" in told
     assert "empty call" not in told
+
+
+def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
+    share = {"k": 1, "value": 0.0, "low": 0.0, "high": 0.1}
+    figures = msgspec.convert(
+        {
+            "problems": 87,
+            "attempted": 3,
+            "supported": 87,
+            "solved": 1,
+            "faster": 0,
+            "correct_at_1": share,
+            "correct_at_k": share,
+            "fast": [],
+            "geomean_speedup": None,
+            "verdicts": {"PASSED": 1},
+            "pending": 2,
+            "missing": 84,
+        },
+        Figures,
+    )
+    said = ", ".join(f"{number} {ending}" for ending, number in endings(figures).items())
+    assert said == "1 PASSED, 2 pending, 84 never made"
+
+
+def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
+    (tmp_path / "attempts.jsonl").write_text('{"problem": "allreduce", "sample": "first"}\n')
+    with pytest.raises(
+        UsageError, match=r"line 1 is no attempt.*A line is a JSON object with problem and source"
+    ) as told:
+        list(read_attempts(tmp_path / "attempts.jsonl"))
+    assert "docs/" not in str(told.value)

@@ -40,6 +40,13 @@ def test_who_signs_up_can_sign_in():
         ({"username": ""}, "username", 422),
         ({"username": "a b"}, "username", 422),
         ({"username": "x" * 200}, "username", 422),
+        ({"username": "x" * 41}, "username", 422),
+        ({"username": ".."}, "username", 422),  # its profile's address would be that of all boards
+        ({"username": "."}, "username", 422),
+        ({"username": "-carol"}, "username", 422),
+        ({"username": "admin"}, "username", 422),
+        ({"username": "Operator"}, "username", 422),
+        ({"username": "pkb"}, "username", 422),
         ({"password": "short"}, "password", 422),
         ({"password": "password123"}, "password", 422),
         ({"email": "not an address"}, "email", 422),

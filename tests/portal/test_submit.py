@@ -83,7 +83,15 @@ def test_the_same_source_twice_in_the_queue_names_the_first(alice):
     first = submit(alice, files=bundle(SOLUTION))
     refusal = refused(alice, files=bundle(SOLUTION))
     assert (refusal.status, refusal.value) == (409, str(first.pk))
+    assert f"/submissions/{first.pk}/" in refusal.remedy
     actions.cancel_evaluation(evaluation_of(first), by=alice)
+    assert submit(alice, files=bundle(SOLUTION)).pk != first.pk
+
+
+def test_what_an_operator_has_judged_again_keeps_nobody_from_submitting(alice):
+    first = submit(alice, files=bundle(SOLUTION))
+    actions.cancel_evaluation(evaluation_of(first), by=alice)
+    assert len(actions.rejudge(Evaluation.objects.select_related("submission"))) == 1
     assert submit(alice, files=bundle(SOLUTION)).pk != first.pk
 
 

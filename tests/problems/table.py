@@ -52,7 +52,7 @@ _REGIMES = """
 ## Regimes
 
 What is drawn among the checked calls beside calls like the timed ones. For each of them tests run a program that is
-right in timed calls and refused there ([decision 0026](decisions/0026-regimes-as-data.md)).
+right in timed calls and refused there ([decision 0029](decisions/0029-regimes-as-data.md)).
 
 """
 

@@ -328,7 +328,7 @@ def _blamed() -> Iterator[None]:
 class _CheckedText(importlib.machinery.SourceFileLoader):
     """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
 
-    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]
         """The code of a file's bytes."""
         text = bytes(data).decode("utf-8")
         return compile(text, path, "exec", dont_inherit=True, optimize=_optimize)

@@ -69,7 +69,10 @@ class StallWatch:
         """Whether there is a process that the submission may have started: below a rank, or left by one."""
         above: set[int] = set()
         pid = silent[0].pid
-        while pid is not None and (pid := procfs.parent_of(pid)) in self._seen:
+        while pid is not None:
+            pid = procfs.parent_of(pid)
+            if pid is None or pid not in self._seen:
+                break
             above.add(pid)
         return bool(set(self._seen) - above - self.ranks())
 

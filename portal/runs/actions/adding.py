@@ -1,4 +1,4 @@
-"""Adding attempts to a run: one, or as many as an upload brings, stored in batches as they come."""
+"""Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from portal.submissions.actions.attempts import BULK_PRIORITY, AttemptSource
 from portal.submissions.models import Evaluation
 
 BATCH = 50
-"""Attempts stored in one transaction: what a broken connection leaves behind is a whole number of these."""
+"""Attempts stored in one transaction: what an upload that is ended halfway leaves behind is a whole number of these."""
 
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: 87 problems with the largest k. A run's page and figures are worked out from all of them."""

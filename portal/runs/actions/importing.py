@@ -1,6 +1,7 @@
 """A tree of solutions, as the public harness writes it, becomes a run.
 
-The folder is called `solutions_<backend>_<precision>_<hardware>_<provider>_<model>` and holds files like
+The folder is called `solutions_<backend>_<precision>_<hardware>_<provider>_<model>`, where the hardware may be a GPU
+and a count apart (`h100_8`), and holds files like
 `<number>_<slug>_<backend>.py`. Numbers may come from an older numbering, so the slug decides and the number is what is
 left when it is unknown.
 """
@@ -26,6 +27,9 @@ from problems import registry
 
 _PREFIX = "solutions_"
 _FILE = re.compile(r"(?P<number>\d{1,4})_(?P<name>.+)\.py")
+_AFTER_BACKEND = re.compile(
+    r"(?P<precision>[^_]*)(?:_(?P<hardware>[^_]*?)(?:_(?P<count>\d+))?(?:_(?P<provider>[^_]*)(?:_(?P<model>.+))?)?)?"
+)
 _BACKENDS = {**{backend.value: backend.value for backend in Backend}, "torch": Backend.PYTORCH.value}
 _COUNTED_GPUS = re.compile(r"(?:(?P<before>\d+)x)?(?P<gpu>[a-z]+\d+[a-z]*?)(?:x(?P<after>\d+))?")
 
@@ -120,12 +124,24 @@ def tree_name(folder: str) -> TreeName | None:
     # Backends may hold underscores themselves: the longest known one that fits is it.
     for word in sorted(_BACKENDS, key=len, reverse=True):
         if rest == word or rest.startswith(f"{word}_"):
-            parts = [*rest.removeprefix(word).lstrip("_").split("_", 3), "", "", ""]
-            precision, hardware, provider, model = (*parts[:3], parts[3] if len(parts) > 6 else "")
-            return TreeName(
-                backend=_BACKENDS[word], precision=precision, hardware=hardware, provider=provider, model=model
-            )
+            return _named(_BACKENDS[word], rest.removeprefix(word).lstrip("_"))
     return TreeName()
+
+
+def _named(backend: str, rest: str) -> TreeName:
+    """What stands behind the backend; the model is what is left at the end, underscores and all."""
+    match = _AFTER_BACKEND.fullmatch(rest)
+    if match is None:
+        return TreeName(backend=backend)
+    found = match.groupdict(default="")
+    hardware = f"{found['hardware']}x{found['count']}" if found["count"] else found["hardware"]
+    return TreeName(
+        backend=backend,
+        precision=found["precision"],
+        hardware=hardware,
+        provider=found["provider"],
+        model=found["model"],
+    )
 
 
 def match_file(path: str) -> Matched | Unmatched:

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
@@ -17,6 +18,7 @@ from portal.nodes import messages
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.submissions import queries
+from portal.submissions.actions.attempts import REJUDGE_PRIORITY
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
@@ -247,7 +249,9 @@ def _check_room(author: User) -> None:
 
 def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
+        # What an operator has judged again goes last and is not what the author asked for: it is in nobody's way.
         Evaluation.objects.exclude(state__in=State.ended())
+        .exclude(priority=REJUDGE_PRIORITY)
         .filter(
             submission__author=author,
             submission__is_attempt=False,
@@ -267,8 +271,9 @@ def _refuse_double(waiting: Evaluation) -> NoReturn:
     raise Refusal(
         field="file",
         value=str(waiting.submission_id),
-        message=f"The same source is already in the queue as submission {waiting.submission_id}.",
-        remedy="Follow that one, or cancel it first.",
+        message="The same source is already in the queue.",
+        remedy=f"Follow it at {settings.SITE_URL}{reverse('submissions:detail', args=[waiting.submission_id])} , or "
+        "cancel it there first.",
         status=409,
     )
 

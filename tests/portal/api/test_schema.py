@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 import schemathesis
 from django.core.management import call_command
+from django.core.wsgi import get_wsgi_application
 from hypothesis import HealthCheck, strategies
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -29,7 +30,6 @@ from portal.runs import actions as runs
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from portal.webhooks import actions as webhooks
-from portal.wsgi import application
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -147,7 +147,7 @@ OPERATIONS = [(path, method) for path, methods in document()["paths"].items() fo
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[f"{method} {path}" for path, method in OPERATIONS])
 def test_generated_requests_are_answered_as_described(path, method, seeded):
     secret, known = seeded
-    schema = schemathesis.openapi.from_wsgi("/api/v1/schema/", application)
+    schema = schemathesis.openapi.from_wsgi("/api/v1/schema/", get_wsgi_application())
     operation = schema[path][method.upper()]
     takes_input = operation.query or operation.body
     modes = list(GenerationMode) if takes_input else [GenerationMode.POSITIVE]

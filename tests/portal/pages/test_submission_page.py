@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from evaluator.contract import Delivery, Verdict
 from portal.submissions import actions
-from portal.submissions.models import Evaluation, State
+from portal.submissions.models import Evaluation, ProfileSwitch, State
 from tests.portal.pages import scenes
 
 
@@ -212,3 +212,44 @@ def test_a_poll_brings_the_list_of_evaluations_along(as_alice, alice, local):
 def test_a_failure_shows_the_stage_in_which_it_ended(as_alice, alice, local):
     assert "ended here" in page_of(as_alice, scenes.judged(alice, local, verdict=Verdict.WRONG_RESULT))
     assert "ended here" not in page_of(as_alice, scenes.judged(alice, local))
+
+
+def test_the_comparison_follows_the_verdict_without_a_reload(as_alice, alice, local):
+    scenes.judged(alice, local)
+    submission = scenes.submit(alice)
+    page = page_of(as_alice, submission)
+    assert "Queued" in page.split('<span id="compared-now">')[1].split("now</span>")[0]
+    evaluation = scenes.lease(submission, local)
+    delivery = Delivery(lease=evaluation.lease, node=local.name, report=scenes.report(evaluation))
+    assert actions.record_delivery(delivery, timezone.now())
+    polled = as_alice.get(live_address(submission)).content.decode()
+    now = polled.split('<span id="compared-now" hx-swap-oob="true">')[1].split("now</span>")[0]
+    assert "Passed" in now
+    assert "Queued" not in now
+
+
+def test_a_first_submission_has_no_comparison_to_follow(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    assert "compared-now" not in as_alice.get(live_address(submission)).content.decode()
+
+
+def test_advice_on_a_pass_fits_what_was_judged(as_alice, alice, local):
+    in_check_mode = page_of(as_alice, scenes.judged(alice, local, mode="check"))
+    without_floor = page_of(as_alice, scenes.judged(alice, local))
+    assert "Submit it in ranked mode" in in_check_mode
+    assert "Compare your time with the reference" in without_floor
+    for page in (in_check_mode, without_floor):
+        assert "Compare your time with the floor" not in page
+
+
+def test_a_private_submission_says_where_ones_own_are(client, alice, local, settings):
+    page = page_of(client, scenes.submit(alice))
+    assert f'<a href="{settings.SITE_URL}/submissions/"' in page
+
+
+def test_a_pause_says_why(as_alice, client, alice, local):
+    ProfileSwitch.objects.create(profile="cpux2", is_paused=True, note="The fans are being replaced.")
+    page = page_of(as_alice, scenes.submit(alice))
+    assert "The operator says: The fans are being replaced." in page
+    assert "The fans are being replaced." in client.get("/nodes/").content.decode()
+    assert "The fans are being replaced." in as_alice.get("/problems/allreduce/submit/").content.decode()

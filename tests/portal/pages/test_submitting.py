@@ -138,3 +138,12 @@ def test_another_authors_private_source_cannot_be_the_start(as_alice, bob):
     response = as_alice.get(ADDRESS, {"from": str(submission.pk)})
     assert response.status_code == 404
     assert b"hidden remark" not in response.content
+
+
+def test_a_source_that_waits_already_is_refused_with_a_link_to_it(as_alice, alice, local):
+    form = {"source": scenes.SOLUTION, "backend": "pytorch", "profile": "cpux2", "mode": "ranked"}
+    form |= {"visibility": "private"}
+    first = as_alice.post("/problems/allreduce/submit/", form)
+    again = as_alice.post("/problems/allreduce/submit/", form)
+    assert again.status_code == 409
+    assert f'{first["Location"]}"' in again.content.decode()

@@ -2,21 +2,15 @@
 
 import os
 import re
-import ssl
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_urlsafe
 
 import pytest
 import yaml
 
-from tests import servers
 from tests.portal.production.conftest import ROOT
-from tests.stack import Stack, wait_until
 
 pytestmark = pytest.mark.production
 
@@ -119,77 +113,6 @@ def test_a_node_is_told_no_secret_of_the_site():
 
 def test_only_the_proxy_is_reachable_from_outside():
     assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy"]
-
-
-@pytest.fixture(scope="module")
-def proxied(tmp_path_factory, postgres) -> Iterator["Proxied"]:
-    """Caddy with deploy/Caddyfile and its own authority in front of gunicorn in production mode."""
-    folder = tmp_path_factory.mktemp("proxied")
-    https_port, http_port = servers.free_ports(2)
-    environment = {
-        "PKB_EMBEDDED": "false",
-        "PKB_ALLOWED_HOSTS": "localhost,127.0.0.1",
-        "PKB_TRUSTED_ORIGINS": f"https://localhost:{https_port}",
-    }
-    url = postgres.create_database("proxied", template="migrated")
-    with Stack(folder / "site", database_url=url, environment=environment) as stack:
-        stack.start_web(workers=2)
-        variables = {
-            "PKB_DOMAIN": "localhost",
-            "PKB_TLS": "internal",
-            "PKB_UPSTREAM": f"127.0.0.1:{stack.port}",
-            "PKB_HTTP_PORT": str(http_port),
-            "PKB_HTTPS_PORT": str(https_port),
-            "HOME": str(folder),
-            "XDG_DATA_HOME": str(folder / "data"),
-            "XDG_CONFIG_HOME": str(folder / "config"),
-        }
-        with (folder / "caddy.log").open("wb") as log:
-            caddy = subprocess.Popen(
-                ["caddy", "run", "--config", str(DEPLOY / "Caddyfile")],
-                env=os.environ | variables,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            root = folder / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
-            answering = Proxied(https_port=https_port, http_port=http_port, root=root, upstream=stack.port)
-            wait_until(answering.answers, what=f"Caddy answers\n{(folder / 'caddy.log').read_text()}", seconds=60)
-            yield answering
-        finally:
-            caddy.terminate()
-            caddy.wait(20)
-
-
-class Proxied:
-    """A visitor who trusts Caddy's authority."""
-
-    def __init__(self, *, https_port: int, http_port: int, root: Path, upstream: int) -> None:
-        self.https_port, self.http_port, self.root, self.upstream = https_port, http_port, root, upstream
-
-    def get(self, path: str, *, scheme: str = "https", **headers: str) -> tuple[int, dict[str, str], str]:
-        """Status, headers and text; redirects are not followed."""
-        port = self.https_port if scheme == "https" else self.http_port
-        opener = urllib.request.build_opener(
-            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.root))), _Stay
-        )
-        request = urllib.request.Request(f"{scheme}://localhost:{port}{path}", headers=headers)
-        try:
-            with opener.open(request, timeout=20) as response:
-                return response.status, dict(response.headers), response.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, dict(error.headers), error.read().decode()
-
-    def answers(self) -> bool:
-        try:
-            return self.root.exists() and self.get("/readyz")[0] == 200
-        except (urllib.error.URLError, OSError):
-            return False
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        return None
 
 
 def test_pages_come_over_tls_with_their_policies(proxied):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evaluator.contract import is_faster
 from portal.runs import figures
 from portal.runs.figures import Sample
 
@@ -15,6 +16,7 @@ SAMPLES = st.lists(
         Sample,
         verdict=st.sampled_from(["PASSED", "WRONG_RESULT", "UNSUPPORTED", ""]),
         score=st.sampled_from([0.5, 1.0, 1.5, 3.0]),
+        low=st.sampled_from([None, 0.4, 1.0, 1.3, 2.9]),
     ),
     min_size=1,
     max_size=7,
@@ -41,7 +43,7 @@ def test_correct_and_fast_at_k_are_what_counting_every_draw_gives(problems, k, w
         (figures.correct_at(samples, k=k, problems=total), lambda sample: sample.verdict == "PASSED"),
         (
             figures.fast_at(samples, p, k=k, problems=total),
-            lambda sample: sample.verdict == "PASSED" and sample.score > p,
+            lambda sample: sample.verdict == "PASSED" and sample.low is not None and sample.low > p,
         ),
     ):
         expected = sum(by_counting(found, k, is_good) for found in problems) / total if total else 0
@@ -79,3 +81,36 @@ def test_the_geometric_mean_is_over_the_best_sample_of_each_solved_problem():
     }
     assert figures.geometric_mean(list(figures.best_scores(samples).values())) == pytest.approx(1.0)
     assert figures.geometric_mean([]) is None
+
+
+def test_faster_needs_the_whole_interval():
+    assert [is_faster(low) for low in (None, 0.999, 1.0, 1.001)] == [False, False, False, True]
+    assert is_faster(1.5, than=1.4)
+    assert not Sample(verdict="PASSED", score=1.009, low=0.666).is_fast(1.0)
+    assert not Sample(verdict="WRONG_RESULT", score=3.0, low=2.0).is_fast(1.0)
+
+
+@relaxed
+@given(problems=st.lists(SAMPLES, max_size=4), without=st.integers(1, 3), p=st.floats(0, 4))
+def test_the_curve_of_fast_p_is_fast_p_everywhere(problems, without, p):
+    samples = {str(number): found for number, found in enumerate(problems)}
+    total = len(problems) + without
+    points = figures.fast_curve(samples, problems=total)
+    assert points[0][0] == 0.0
+    assert [at for at, _ in points] == sorted({at for at, _ in points})
+    *_, (_, drawn) = (point for point in points if point[0] <= p)
+    assert drawn == pytest.approx(figures.fast_at(samples, p, k=1, problems=total).value, abs=1e-12)
+
+
+def test_a_speedup_barely_above_one_is_drawn_as_fast_to_its_own_interval_and_no_further():
+    samples = {
+        "a": [Sample(verdict="PASSED", score=1.012, low=1.009)],
+        "b": [Sample(verdict="PASSED", score=2, low=1.5)],
+    }
+    assert figures.fast_curve(samples, problems=4) == ((0.0, 0.5), (1.009, 0.25), (1.5, 0.0))
+
+
+def test_samples_without_a_verdict_are_told_apart():
+    pending, checked, passed = Sample(verdict="", is_pending=True), Sample(verdict=""), Sample(verdict="PASSED")
+    bare = figures.without_verdict({"a": [pending, passed], "b": [checked]}, k=2, problems=4)
+    assert (bare.pending, bare.unranked, bare.missing) == (1, 1, 1 + 2 * 2)

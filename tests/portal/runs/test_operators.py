@@ -5,6 +5,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils import timezone
 
 from evaluator.contract import Verdict
+from portal.catalog.models import ProblemSwitch
 from portal.dispatcher.dispatching import dispatch_once
 from portal.runs import actions
 from portal.runs.models import Attempt
@@ -102,3 +103,27 @@ def test_a_paused_queue_gives_out_no_work(as_operator, alice, node):
     assert ProfileSwitch.objects.get().profile == "cpux2"
     assert not queue_order("cpux2").exists()
     assert dispatch_once(timezone.now(), send=lambda *_, **__: None) == 0
+
+
+def test_a_problem_is_switched_by_choosing_it(as_operator):
+    address = "/admin/catalog/problemswitch/add/"
+    refused = as_operator.post(address, {"slug": "no_such_problem", "is_open": "on"})
+    assert "Select a valid choice" in refused.content.decode()
+    assert not ProblemSwitch.objects.exists()
+    as_operator.post(address, {"slug": "allreduce", "is_paused": "on", "note": "repair"})
+    assert ProblemSwitch.objects.get().pk == "allreduce"
+
+
+def test_the_list_of_evaluations_says_whose_they_are_and_of_what(as_operator, judged):
+    page = as_operator.get("/admin/submissions/evaluation/").content.decode()
+    row = page.split('<table id="result_list">')[1].split("<tbody>")[1].split("</tr>")[0]
+    assert "field-author" in row
+    assert "field-problem" in row
+    assert "allreduce" in row
+
+
+def test_the_admin_speaks_english(as_operator):
+    page = as_operator.get("/admin/").content.decode()
+    assert "Problem switches" in page
+    assert "GPU use" in page
+    assert not any(wrong in page for wrong in ("switchs", "Gpu"))

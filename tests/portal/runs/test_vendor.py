@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from portal.accounts.organisations import create_organisation, home_of
 from portal.exports import files
+from portal.runs.actions.importing import tree_name
 from portal.runs.models import Attempt, Run
 from problems import registry
 from tests.portal.api.problem import problem_of
@@ -321,3 +322,20 @@ def test_a_bundle_holds_what_judges_the_evaluation_again(alice, alices, node):
         assert {"source/solution.py", "request.json", "report.json", "problem/reference.py", "README.md"} <= names
         assert "python -m evaluator run allreduce source --profile cpux2" in packed.read("README.md").decode()
         assert json.loads(packed.read("request.json"))["revision"] == registry.revision("allreduce")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # As the public harness writes it: the GPU and how many of them, then the provider.
+        ("cuda_bf16_h100_8_openai_gpt-5.5", ("cuda", "bf16", "h100x8", "openai", "gpt-5.5")),
+        ("triton_bf16_h100_8_google_gemini_3_pro", ("triton", "bf16", "h100x8", "google", "gemini_3_pro")),
+        ("torch_bf16_cpux2_openai_gpt_5.5", ("pytorch", "bf16", "cpux2", "openai", "gpt_5.5")),
+        ("pytorch_bf16_8xH100_acme_writer-1", ("pytorch", "bf16", "h100x8", "acme", "writer-1")),
+        ("pytorch_bf16_H100_acme_writer-1", ("pytorch", "bf16", "", "acme", "writer-1")),
+        ("nccl_device_bf16", ("nccl_device", "bf16", "", "", "")),
+    ],
+)
+def test_the_name_of_a_tree_says_backend_precision_profile_provider_and_model(name, expected):
+    found = tree_name(f"solutions_{name}")
+    assert (found.backend, found.precision, found.profile, found.provider, found.model) == expected

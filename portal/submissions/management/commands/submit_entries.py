@@ -7,20 +7,20 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluator.contract import Mode, SourceBundle, SourceFile
+from portal.accounts.actions import OWN_AUTHOR, own_author
 from portal.accounts.models import User
 from portal.refusals import Refusal
 from portal.submissions import actions
 from portal.submissions.models import Visibility
 from problems import registry
 
-AUTHOR = "pkb"
 FOLDER = registry.CATALOG.parent / "entries"
 
 
 class Command(BaseCommand):
     """`manage.py submit_entries --profile PROFILE`: idempotent per profile and text."""
 
-    help = f"Submit the kernels of problems/entries as the public entries of the author {AUTHOR!r}, to be ranked."
+    help = f"Submit the kernels of problems/entries as the public entries of the author {OWN_AUTHOR!r}, to be ranked."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The board."""
@@ -28,10 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Submit every file; what is refused is named, and the others go on."""
-        author, is_new = User.objects.get_or_create(username=AUTHOR)
-        if is_new:
-            author.set_unusable_password()
-            author.save()
+        author = own_author()
         refused = [
             path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, options["profile"])
         ]

@@ -1,0 +1,21 @@
+"""What every web server of the site has in common; addresses, workers and folders are said where it is started.
+
+gunicorn's own ASGI worker: an event loop holds connections, and a request costs a thread only once it is complete
+(docs/decisions/0026-one-event-loop-per-web-process.md).
+"""
+
+import resource
+
+wsgi_app = "portal.asgi:application"
+worker_class = "asgi"
+asgi_lifespan = "off"  # Django has nothing to do at start and end
+accesslog = "-"
+limit_request_line = 8190  # addresses with many filters
+control_socket_disable = True
+timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause
+graceful_timeout = 20  # uploads get to their end; streams of live pages are opened again by their readers
+
+# Every visitor and every open live page is a socket: as many as the system lets us have.
+_, _most = resource.getrlimit(resource.RLIMIT_NOFILE)
+_wanted = 65_536 if _most == resource.RLIM_INFINITY else min(_most, 65_536)
+resource.setrlimit(resource.RLIMIT_NOFILE, (_wanted, _most))

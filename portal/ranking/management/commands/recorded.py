@@ -1,0 +1,42 @@
+"""The entries that ship with the problems: on the boards, or off them."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from portal.ranking import recorded
+from portal.refusals import Refusal
+
+
+class Command(BaseCommand):
+    """`manage.py recorded [--add | --remove]`: idempotent; without either what PKB_RECORDED says."""
+
+    help = (
+        "Put the kernels and reports that ship with the problems on the boards, marked as recorded elsewhere, or take "
+        "them away; without an option as PKB_RECORDED says, and nothing where it is empty."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which of the two, whatever the setting says."""
+        wanted = parser.add_mutually_exclusive_group()
+        wanted.add_argument("--add", action="store_const", const=True, dest="wanted", help="Put them on the boards.")
+        wanted.add_argument("--remove", action="store_const", const=False, dest="wanted", help="Take them away.")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Add or remove; say so only when something changed."""
+        wanted = settings.RECORDED if options["wanted"] is None else options["wanted"]
+        if wanted is None:
+            return
+        if not wanted:
+            if removed := recorded.remove():
+                self.stdout.write(f"{removed} recorded entries taken away")
+            return
+        try:
+            taken = recorded.add()
+        except (recorded.NotRecorded, Refusal) as reason:
+            raise CommandError(str(reason)) from reason
+        for refusal in taken.refused:
+            self.stderr.write(f"not taken: {refusal}")
+        if taken.added:
+            self.stdout.write(f"{taken.added} recorded entries put on the boards")

@@ -1,0 +1,216 @@
+"""Day one: the kernels and reports that ship with the problems stand on the boards, marked, and go without a trace."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluator.contract import SCORE_RULE, EvaluationReport
+from portal.accounts.models import User
+from portal.catalog.references import reference_row
+from portal.exports import tables
+from portal.ranking import queries, recorded
+from portal.ranking.models import Board, PersonStanding, Record, Standing
+from portal.submissions.models import Evaluation, Report, Submission
+from problems import registry
+from tests.portal.factories import evaluation_of, report_on, submit
+
+pytestmark = pytest.mark.django_db
+SIX = {
+    "fused_moe_fwd",
+    "gemm_allreduce",
+    "hyena_forward_cp",
+    "ring_attention",
+    "sam3_allgather_iou_suppression",
+    "vocab_parallel_log_prob_topk",
+}
+MARK = "recorded on 21 November 2026, 4 H200"
+
+
+@pytest.fixture(autouse=True)
+def _plain_assets(settings):
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of what ships, to be changed."""
+    for path in [*recorded.FOLDER.glob("*.py"), *recorded.FOLDER.glob("*.json")]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def key_of(problem, profile="h200x4-nomc"):
+    return queries.BoardKey(problem=problem, profile=profile, revision=registry.revision(problem))
+
+
+def test_the_six_kernels_are_taken_as_judged_and_marked():
+    taken = recorded.add()
+    assert (taken.added, taken.refused) == (12, ())
+    assert set(Submission.objects.values_list("problem", flat=True)) == SIX
+    (entry,) = queries.earlier_entries(key_of("fused_moe_fwd"))
+    assert (entry.author, entry.score, entry.low, entry.high) == ("pkb", 2.6831, 2.3595, 2.858)
+    assert (entry.rule, entry.recorded, entry.is_source_public) == (1, MARK, True)
+    assert entry.judged_at.date().isoformat() == "2026-11-21"
+
+
+def test_they_stand_in_no_order_with_what_is_timed_by_the_present_rule():
+    recorded.add()
+    assert SCORE_RULE != 1
+    assert queries.board("fused_moe_fwd", profile="h200x4-nomc") == ()
+    assert not PersonStanding.objects.exists()
+
+
+def test_taking_them_twice_changes_nothing():
+    recorded.add()
+    before = set(Report.objects.values_list("pk", flat=True))
+    taken = recorded.add()
+    assert (taken.added, taken.kept) == (0, 12)
+    assert set(Report.objects.values_list("pk", flat=True)) == before
+
+
+def test_every_page_that_shows_one_shows_the_mark(client):
+    recorded.add()
+    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="fused_moe_fwd")
+    for address in (
+        "/",
+        "/leaderboards/",
+        "/leaderboards/problems/?profile=h200x4-nomc",
+        "/leaderboards/people/pkb/",
+        "/problems/fused_moe_fwd/leaderboard/",
+        f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}",
+    ):
+        response = client.get(address)
+        assert response.status_code == 200, address
+        page = response.content.decode()
+        assert "recorded on 21 November 2026" in page, address
+        assert "timed by the earlier rule" in page.lower(), address
+
+
+def test_the_api_and_the_exports_carry_the_mark(client):
+    recorded.add()
+    (entry,) = client.get("/api/v1/problems/fused_moe_fwd/leaderboard/?profile=h200x4-nomc").json()["earlier"]
+    assert entry["recorded"] == MARK
+    for name in ("leaderboards", "evaluations"):
+        table = tables.get_table(name)
+        rows = [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows()]
+        assert {row["recorded_on"] for row in rows} == {"2026-11-21"}
+
+
+def test_the_page_of_one_says_what_was_kept_of_each_size(client):
+    recorded.add()
+    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="fused_moe_fwd")
+    page = client.get(f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}").content.decode()
+    timing = page.split('id="timing"')[1].split("</section>")[0]
+    assert "6.106" in timing  # 909.2 over 148.9 at base
+    assert "no interval was kept" in timing
+    assert "0 calls" not in timing
+
+
+def test_a_report_that_says_more_than_its_blocks_give_is_left_out(folder):
+    path = folder / "judgements_2026-11-21.json"
+    summary = json.loads(path.read_text())
+    summary["judgements"][0]["score"] = 2.75
+    path.write_text(json.dumps(summary))
+    taken = recorded.add(folder)
+    assert taken.added == 11
+    (refusal,) = taken.refused
+    assert "fused_moe_fwd on h200x4-nomc" in refusal
+    assert "says score 2.75, its blocks give 2.6831" in refusal
+
+
+def test_a_report_on_another_source_is_left_out(folder):
+    (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
+    taken = recorded.add(folder)
+    assert taken.added == 10
+    assert all("the source has changed since it was judged" in refusal for refusal in taken.refused)
+
+
+def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder, alice):
+    # A report by the present rule without a record of its calls is none that could be checked.
+    evaluation = evaluation_of(submit(alice))
+    report = json.loads(report_on(evaluation, low=1.2).to_json())
+    source = recorded.SourceBundle(
+        files=(recorded.SourceFile(path="solution.py", text=(folder / "gemm_allreduce.py").read_text()),)
+    )
+    report |= {
+        "problem": "gemm_allreduce",
+        "revision": registry.revision("gemm_allreduce"),
+        "source_digest": source.digest,
+        "backend": "cuda",
+        "profile": "h200x4-nomc",
+        "finished_at": datetime(2026, 11, 23, 12, tzinfo=UTC).isoformat(),
+    }
+    (folder / "reports").mkdir()
+    (folder / "reports" / "gemm_allreduce.json").write_text(json.dumps(report))
+    taken = recorded.add(folder)
+    assert taken.added == 12
+    (refusal,) = taken.refused
+    assert "the report has no record of its calls" in refusal
+    # One of the first schema holds its blocks, which give its score.
+    report["schema_version"] = 1
+    report["timing"] |= {"blocks": [1.2] * 3 + [1.3] * 6 + [1.4] * 3, "score": 1.3, "low": 1.2, "high": 1.4}
+    assert EvaluationReport.from_json(json.dumps(report)).timing.rule == 1
+    (folder / "reports" / "gemm_allreduce.json").write_text(json.dumps(report))
+    assert recorded.add(folder).added == 1
+
+
+def test_removing_them_leaves_what_this_site_judged(alice, node):
+    mine = submit(alice)
+    recorded.add()
+    assert recorded.remove() == 12
+    assert list(Submission.objects.all()) == [mine]
+    assert Evaluation.objects.get() == evaluation_of(mine)
+    assert not Standing.objects.exists()
+    assert not Record.objects.exists()
+    assert not Board.objects.filter(entries__gt=0).exists()
+    assert recorded.remove() == 0
+
+
+@pytest.mark.parametrize(("setting", "there"), [(True, 12), (False, 0), (None, 3)])
+def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
+    recorded.add()
+    keep = list(Evaluation.objects.values_list("pk", flat=True)[:3])
+    Report.objects.exclude(evaluation__in=keep).delete()
+    Evaluation.objects.exclude(pk__in=keep).delete()
+    settings.RECORDED = setting
+    call_command("recorded")
+    assert Evaluation.objects.count() == there
+
+
+def test_an_option_goes_before_the_switch(settings):
+    settings.RECORDED = False
+    call_command("recorded", "--add")
+    assert Evaluation.objects.count() == 12
+    call_command("recorded", "--remove")
+    assert Evaluation.objects.count() == 0
+
+
+def test_somebody_elses_account_of_that_name_gets_nothing():
+    User.objects.create_user("pkb", password="a long pass phrase")
+    with pytest.raises(CommandError, match="belongs to somebody"):
+        call_command("recorded", "--add")
+    assert not Submission.objects.exists()
+
+
+def test_the_reference_is_a_row_of_every_board_with_its_share_of_the_floor(client):
+    page = client.get("/problems/fused_moe_fwd/leaderboard/?profile=h200x2-nomc").content.decode()
+    row = page.split('<tr class="is-reference">')[1].split("</tr>")[0]
+    measured = reference_row(registry.get("fused_moe_fwd"), profile="h200x2-nomc")
+    assert [size.size for size in measured.sizes] == ["base", "large"]
+    shares = [size.floor_us / size.time_us for size in measured.sizes]
+    assert measured.utilisation == pytest.approx((shares[0] * shares[1]) ** 0.5)
+    assert "baseline of 2026-11-22" in row
+    assert "not measured" not in row
+    # Where nobody has measured it, the row says so.
+    page = client.get("/problems/allreduce/leaderboard/?profile=cpux2").content.decode()
+    assert "not measured" in page.split('<tr class="is-reference">')[1].split("</tr>")[0]
+
+
+def test_boards_open_where_something_stands(client):
+    recorded.add()
+    page = client.get("/problems/gemm_allreduce/leaderboard/").content.decode()
+    assert '<option value="h200x4-nomc" selected>' in page
+    assert '<option value="h200x4-nomc" selected>' in client.get("/leaderboards/problems/").content.decode()
