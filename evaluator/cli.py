@@ -39,7 +39,7 @@ from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.sources import SourceError, read_source
 from problems import registry
-from problems.schema import Problem, SizeName
+from problems.schema import Problem, SizeName, UnknownRegime
 
 DEFAULT_PROFILE = "cpux2"
 
@@ -121,7 +121,15 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
     run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
-    run.add_argument("--dtype", help="torch name of the dtype for inputs marked `input` (default: bfloat16)")
+    run.add_argument(
+        "--regime", default="", metavar="NAME", help="calls of one of the problem's regimes alone (mode check)"
+    )
+    run.add_argument(
+        "--one-world-size",
+        action="store_true",
+        help="do not check what passed on another number of ranks too (mode check on CPU ranks)",
+    )
+    run.add_argument("--dtype", help="dtype for inputs marked `input`, one of the problem's (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
     run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
     run.add_argument("--call-limit", type=float, default=JudgeSettings.call_limit_s, metavar="SECONDS")
@@ -138,6 +146,7 @@ def judge_one(options: argparse.Namespace) -> int:
         allow_unsandboxed=options.allow_unsandboxed,
         call_limit_s=options.call_limit,
         warm=False,
+        other_world_size=not options.one_world_size,
     )
     with Judge(settings) as judge:
         report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)
@@ -151,6 +160,7 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
     refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
+    regime, dtype = _regime(options, problem), _dtype(options, problem)
     return EvaluationRequest(
         evaluation_id="local",
         problem=problem.slug,
@@ -160,8 +170,38 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
         profile=profile.name,
         mode=Mode(options.mode),
         sizes=tuple(options.size),
-        dtype=options.dtype,
+        dtype=dtype,
+        regime=regime,
     )
+
+
+def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
+    """The dtype that was asked for; raises UsageError where the problem has no meaning or no rank in it."""
+    name: str | None = options.dtype
+    if name is not None and name not in problem.dtypes:
+        raise UsageError(f"problem {problem.slug} can be judged in {', '.join(problem.dtypes)}, not in {name}")
+    if name not in {None, problem.dtypes[0]} and Mode(options.mode) is Mode.RANKED:
+        raise UsageError(f"ranked evaluations are in {problem.dtypes[0]}: leave --dtype out, or take --mode check")
+    return name
+
+
+def _regime(options: argparse.Namespace, problem: Problem) -> str:
+    """The regime that was asked for; raises UsageError where calls of it alone cannot be judged."""
+    name: str = options.regime
+    if not name:
+        return ""
+    if Mode(options.mode) is not Mode.CHECK:
+        raise UsageError(f"--regime {name} judges in mode check, not in {options.mode}: leave --mode out")
+    try:
+        regime = problem.regime(name)
+    except UnknownRegime as error:
+        raise UsageError(str(error)) from error
+    world_size = profiles.get(options.profile).world_size
+    if world_size < regime.least_world_size:
+        raise UsageError(
+            f"--regime {name} needs {regime.least_world_size} ranks, and {options.profile} has {world_size}"
+        )
+    return name
 
 
 def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:

@@ -18,7 +18,7 @@ from problems import registry
 from problems.implementation import Implementation, load
 from problems.mutants import generic, why_not_applicable
 from problems.ranks import Ranks
-from problems.schema import SizeName
+from problems.schema import Problem, Regime, SizeName
 from problems.trials import REFERENCE, Outcome, Trial, attempt
 
 
@@ -41,6 +41,11 @@ def wrong_programs(implementation: Implementation) -> tuple[str, ...]:
     own = [f"mutant:{name}" for name in implementation.mutants]
     shared = [f"generic:{name}" for name in generic(problem) if why_not_applicable(problem, name) is None]
     return (*own, *shared)
+
+
+def narrow_programs(problem: Problem) -> tuple[tuple[str, Regime], ...]:
+    """By regime, a program that is right but for it, with the regime."""
+    return tuple((f"narrow:{regime.name}", regime) for regime in problem.regimes)
 
 
 def worst_over_ranks(outcomes: Sequence[Outcome]) -> tuple[Errors, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Call
 
 EVEN = 0.6
@@ -78,7 +79,12 @@ def draw(call: Call, counts: Tensor | None = None) -> Routing:
 
 
 def draw_counts(call: Call) -> Tensor:
-    """Rows from each rank to each expert, W x E on the CPU: every rank sends and receives T, no expert more than M."""
+    """Rows from each rank to each expert, W x E on the CPU: every rank sends T, and no expert gets more than M of them.
+
+    In usual calls every rank receives T as well.
+    """
+    if (style := call.setting("routing", None)) is not None:
+        return _uneven_counts(call, owner(call), is_wanted=style == "wanted")
     world_size, rows = call.world_size, call.dims["T"]
     even = int(rows * EVEN) // world_size
     between = torch.full((world_size, world_size), even)
@@ -104,3 +110,26 @@ def _split_over_experts(call: Call, between: Tensor) -> Tensor:
     if int(counts.max()) > call.dims["M"]:
         raise ValueError(f"an expert would get {int(counts.max())} rows of a rank with {call.dims['M']} tokens")
     return counts
+
+
+def _uneven_counts(call: Call, one: int, *, is_wanted: bool) -> Tensor:
+    """Counts where everybody prefers the experts of rank `one`, or where these get nothing at all."""
+    experts, local = call.dims["E"], call.dims["E_local"]
+    counts = torch.zeros(call.world_size, experts, dtype=torch.int64)
+    for rank in range(call.world_size):
+        order = call.permutation(f"regime's experts of {rank}", experts, shared=True).cpu()
+        is_of_one = order // local == one
+        order = torch.cat((order[is_of_one], order[~is_of_one])) if is_wanted else order[~is_of_one]
+        counts[rank, order] = torch.tensor(_falling(call.dims["T"], len(order), most=call.dims["M"]))
+    return counts
+
+
+def _falling(total: int, count: int, *, most: int) -> list[int]:
+    """`count` numbers that add up to `total`, each half of what is left, none above `most`."""
+    parts = []
+    for place in range(count):
+        left = total - sum(parts)
+        # The others must have room for the rest.
+        parts.append(min(most, max(-(-left // 2), left - most * (count - 1 - place))))
+    parts[-1] += total - sum(parts)
+    return parts

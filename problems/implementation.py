@@ -39,6 +39,7 @@ class Implementation:
     compare: Callable[[Call, Outputs, Outputs], tuple[Comparison, ...]]
     honest: Mapping[str, Program]
     mutants: Mapping[str, Program]
+    narrow: Mapping[str, Program]
 
     def run(self, program: Program, call: Call) -> Outputs:
         """What `program` returns (and writes) for `call` on this rank.
@@ -59,7 +60,7 @@ class Implementation:
         Raises:
             WrongStructure: a shape or dtype differs.
         """
-        for output, tensor, owed in zip(self.problem.outputs, actual, expected, strict=True):
+        for output, tensor, owed in zip(self.problem.outputs_in(call.regime), actual, expected, strict=True):
             dtype = dtype_of(output, call)
             if tensor.shape != owed.shape or tensor.dtype != dtype:
                 raise WrongStructure(
@@ -85,8 +86,8 @@ def load(slug: str) -> Implementation:
     oracle = importlib.import_module(f"{package}.oracle")
     variants = importlib.import_module(f"{package}.variants")
 
-    def compare_each(_call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
-        return tuple(map(compare_output, problem.outputs, actual, expected))
+    def compare_each(call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
+        return tuple(map(compare_output, problem.outputs_in(call.regime), actual, expected))
 
     return Implementation(
         problem=problem,
@@ -96,6 +97,7 @@ def load(slug: str) -> Implementation:
         compare=getattr(oracle, "compare", compare_each),
         honest=variants.HONEST,
         mutants=variants.MUTANTS,
+        narrow=getattr(variants, "NARROW", {}),
     )
 
 

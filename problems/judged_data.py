@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
-from problems.schema import Argument, Cost, Output, Problem, Size, SizeName, Tolerance
+from problems.schema import Argument, Cost, Output, Problem, Regime, Size, SizeName, Tolerance
 
 WORLD_SIZES = range(2, 65)
 ELEMENT_BYTES = (2, 4)
 
 _PROSE_AND_TAXONOMY = frozenset(
     {"title", "summary", "origin", "parallelism", "communication", "block", "stage", "domain", "world_size_rule"}
-    | {"groups", "hops", "notes"}
+    | {"groups", "hops", "notes", "invariants"}
 )
 _FOR_TESTS = frozenset({"mutants_not_applicable", "counted_flops", "counted_wire"})
 _FUNCTIONS = frozenset({"refuses_world_size", "cost"})
@@ -26,6 +26,7 @@ _LEFT_OUT: Mapping[type, frozenset[str]] = {
     Tolerance: frozenset({"calibration"}),
     Size: frozenset({"system", "dims"}),
     Cost: frozenset({"note"}),
+    Regime: frozenset({"words", "narrow"}),
 }
 """By class, the fields that decide nothing, and the functions whose results stand in their place."""
 

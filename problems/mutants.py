@@ -188,6 +188,75 @@ _GENERIC: dict[str, Mutant] = {
 }
 
 
+_BLOCK, _MANTISSA_BITS, _EXPONENTS = 128, 6, 8
+
+
+def _to_ten_bits(tensor: Tensor, _group: Group) -> Tensor:
+    """A floating payload in sign, 3 bits of exponent and 6 of mantissa, with an exponent in common per 128 elements."""
+    if not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.numel() == 0:
+        return tensor
+    flat = tensor.float().reshape(-1)
+    padded = torch.nn.functional.pad(flat, (0, -len(flat) % _BLOCK)).view(-1, _BLOCK)
+    top = padded.abs().amax(dim=1, keepdim=True).clamp(min=1e-30).log2().floor()
+    exponent = padded.abs().clamp(min=1e-30).log2().floor().clamp(min=top - (_EXPONENTS - 1), max=top)
+    step = (exponent - _MANTISSA_BITS).exp2()
+    rounded = ((padded / step).round() * step).view(-1)[: len(flat)].view(tensor.shape)
+    return torch.where(tensor.isfinite(), rounded, tensor.float()).to(tensor.dtype)
+
+
+def _without_tiny(tensor: Tensor, _group: Group) -> Tensor:
+    return tensor.where(tensor.abs() >= _TINY, 0) if _is_wide(tensor) else tensor
+
+
+def _by_largest(tensor: Tensor, _group: Group) -> Tensor:
+    """A payload divided by its largest element and multiplied again, which is no number where all are zero."""
+    if not _is_wide(tensor) or tensor.numel() == 0:
+        return tensor
+    largest = tensor.double().abs().max()
+    return (tensor.double() / largest * largest).to(tensor.dtype)
+
+
+def _is_wide(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() >= 2
+
+
+def _nothing_where_zero(implementation: Implementation, call: Call) -> Outputs:
+    """The reference's outputs, and zeros on a rank one of whose own tensors is all zero."""
+    outputs = implementation.run(implementation.solution, call)
+    values = implementation.make_inputs(call).values()
+    own = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    tensors = [item for item in own if isinstance(item, Tensor) and item.is_floating_point() and item.numel()]
+    is_zero = any(not bool(tensor.any()) for tensor in tensors)
+    return tuple(map(torch.zeros_like, outputs)) if is_zero else outputs
+
+
+def _usual_numbers(implementation: Implementation, call: Call) -> Outputs:
+    """The reference with every argument that is no tensor as in a call like the timed ones."""
+    arguments = implementation.make_inputs(call)
+    usual = implementation.make_inputs(replace(call, regime=None))
+    kinds = (ArgumentKind.INTEGER, ArgumentKind.REAL, ArgumentKind.BOOLEAN, ArgumentKind.TEXT, ArgumentKind.INTEGERS)
+    arguments |= {item.name: usual[item.name] for item in implementation.problem.arguments if item.kind in kinds}
+    return implementation.run_with(implementation.solution, arguments)
+
+
+_TINY = 2.0**-13
+
+NARROW: dict[str, Mutant] = {
+    "drops_what_is_tiny": _through(Tap(payload=_without_tiny)),
+    "in_float16": _through(
+        Tap(payload=lambda tensor, _: tensor.half().to(tensor.dtype) if _is_wide(tensor) else tensor)
+    ),
+    "divides_by_the_largest": _through(Tap(payload=_by_largest)),
+    "nothing_where_zero": _nothing_where_zero,
+    "clears_what_is_not_finite": _through(
+        Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)
+    ),
+    "ten_bit_wire": _through(Tap(payload=_to_ten_bits)),
+    "usual_numbers": _usual_numbers,
+}
+"""Programs that are right in calls like the timed ones, and wrong in the regimes that name them."""
+
+
 def generic(problem: Problem) -> dict[str, Mutant]:
     """Every generic mutant of `problem` by name, whether it applies or not."""
     with_tensors = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE, ArgumentKind.MODULE)

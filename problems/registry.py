@@ -20,7 +20,15 @@ _JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
 # How outputs are compared is part of every problem, whether its oracle says so or not.
 _ALWAYS_SHARED = "comparison"
 # A spec counts by the data that it comes to, so the classes and words that it is made from do not.
-_COUNTED_AS_DATA = {"schema", "taxonomy"}
+_COUNTED_AS_DATA = {"schema", "taxonomy", "regimes"}
+
+_REGIMES = """
+Timed calls are drawn as described above. In secret places among the checked calls there are others, of each of these
+regimes at least one in a ranked evaluation; a program has to be right in them too.
+
+{regimes}
+`python -m evaluator run {slug} solution.py --regime NAME` judges calls of one regime alone.
+"""
 
 
 class UnknownProblem(LookupError):
@@ -141,5 +149,20 @@ def reference_source(slug: str) -> str:
 
 
 def statement(slug: str) -> str:
-    """The problem's statement in Markdown."""
-    return (folder(slug) / "statement.md").read_text(encoding="utf-8")
+    """The problem's statement in Markdown, with the regimes that the spec lists."""
+    return (folder(slug) / "statement.md").read_text(encoding="utf-8") + _what_varies(get(slug))
+
+
+def _what_varies(problem: Problem) -> str:
+    """A last section: how calls differ, and what stays as it is; "" where the spec says nothing of it."""
+    if not problem.regimes and not problem.invariants:
+        return ""
+    others = f"\nA check can also be asked for in {' or '.join(problem.dtypes[1:])} (`--dtype`).\n"
+    regimes = "".join(f"- `{regime.name}`: {regime.words}.\n" for regime in problem.regimes)
+    fixed = "".join(f"- {sentence}\n" for sentence in problem.invariants)
+    return (
+        "\n### What varies, and what does not\n"
+        + (_REGIMES.format(slug=problem.slug, regimes=regimes) if regimes else "")
+        + (f"\nFixed in every call:\n\n{fixed}" if fixed else "")
+        + (others if problem.dtypes[1:] else "")
+    )

@@ -22,6 +22,7 @@ LEADERS = 16
 DRAWS = 64
 TOP_K = 10
 TOP_P = 0.9
+"""The filters of timed calls; a regime may set others."""
 MARGIN = 0.01
 BACKGROUND_MASS = 0.3
 """Expected sum of exponentials of the background; that of the leaders is some hundreds."""
@@ -39,13 +40,17 @@ _BLOCK_ELEMENTS = 1 << 25
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What all ranks share in a call: columns and logits of the leaders (nt, LEADERS), targets (nt,), the filters."""
+    """What all ranks share in a call: columns and logits of the leaders (nt, LEADERS), targets (nt,), the filters.
+
+    Where rows are `flat`, all logits of a token are that of its first leader, and none is filtered.
+    """
 
     columns: Tensor
     leaders: Tensor
     target: Tensor
     top_k: int | None
     top_p: float
+    is_flat: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +76,23 @@ def tokens(call: Call) -> Tokens:
     """The leaders, targets and filters of `call`."""
     top_k, top_p = _filters(call)
     columns = _leading_columns(call)
-    leaders = _leading_logits(call, has_top_k=top_k is not None)
-    return Tokens(columns=columns, leaders=leaders, target=_targets(call, columns, leaders), top_k=top_k, top_p=top_p)
+    leaders = _leading_logits(call, top_k=top_k, top_p=top_p)
+    if call.setting("equal_leaders", usual=False):
+        leaders = leaders[:, :1].expand(-1, LEADERS).contiguous()
+    return Tokens(
+        columns=columns,
+        leaders=leaders,
+        target=_targets(call, columns, leaders),
+        top_k=top_k,
+        top_p=top_p,
+        is_flat=call.setting("flat", usual=False),
+    )
 
 
 def shard(call: Call, drawn: Tokens) -> Tensor:
     """The logits of the rank's columns (nt, Vl) in the run's dtype."""
+    if drawn.is_flat:
+        return drawn.leaders[:, :1].expand(-1, call.dims["Vl"]).contiguous()
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
     _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
@@ -97,7 +113,7 @@ def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
     Raises:
         RuntimeError: more survives than is looked at, so the draws are not what they should be.
     """
-    is_whole = drawn.top_k is None
+    is_whole = drawn.top_k is None or drawn.is_flat
     largest, first = [], 0
     mass = torch.zeros(len(drawn.target), dtype=torch.float64, device=drawn.target.device)
     target = torch.zeros_like(mass)
@@ -110,7 +126,7 @@ def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
         is_here = (column >= 0) & (column < logits.shape[1])
         picked = logits.gather(1, column.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
         target = torch.where(is_here, picked.double(), target)
-    if is_whole and drawn.top_p >= 1:
+    if is_whole and (drawn.top_p >= 1 or drawn.is_flat):
         return Survivors(least=torch.full_like(mass, -torch.inf), log_mass=mass.log(), target=target)
     descending = torch.cat(largest, dim=1).topk(_CANDIDATES, dim=1).values.double()
     weights = descending.exp()
@@ -151,7 +167,12 @@ def _mass(logits: Tensor) -> Tensor:
 
 
 def _filters(call: Call) -> tuple[int | None, float]:
-    """Mostly top-k and top-p together; at three secret draws of sixteen without the one, the other or both."""
+    """Mostly top-k and top-p together; at three secret draws of sixteen without the one, the other or both.
+
+    A regime's filters are always those that it names.
+    """
+    if (named := call.setting("filters", None)) is not None:
+        return int(named[0]), float(named[1])
     branch = int(call.permutation("filters", 16, shared=True)[0])
     top_k = None if branch in (0, 1) else TOP_K
     top_p = 1.0 if branch in (1, 2) else TOP_P
@@ -167,29 +188,30 @@ def _leading_columns(call: Call) -> Tensor:
     return (start + stride * steps) % vocabulary
 
 
-def _leading_logits(call: Call, *, has_top_k: bool) -> Tensor:
-    """(nt, LEADERS) logits in the run's dtype that keep the margin."""
+def _leading_logits(call: Call, *, top_k: int | None, top_p: float) -> Tensor:
+    """(nt, LEADERS) logits in the run's dtype that keep the margin; without top-p that of the usual one."""
     draws = call.normal("leaders", ("nt", DRAWS, LEADERS), mean=LEADER_MEAN, std=LEADER_STD, shared=True)
     weights = draws.sort(dim=-1).values.double().exp_()
-    if has_top_k:
-        weights = weights.where(weights >= weights[..., -TOP_K, None], 0.0)
-    clearance = _clearance(weights, rest=0.0 if has_top_k else BACKGROUND_MASS)
+    if top_k is not None:
+        weights = weights.where(weights >= weights[..., -top_k, None], 0.0)
+    threshold = 1 - (top_p if top_p < 1 else TOP_P)
+    clearance = _clearance(weights, threshold, rest=BACKGROUND_MASS if top_k is None else 0.0)
     # argmax takes the first of equals: the first draw that keeps the margin, or the one that comes nearest to it.
     chosen = clearance.clamp(max=MARGIN).argmax(dim=1)
     return draws[torch.arange(len(chosen), device=call.device), chosen]
 
 
-def _clearance(ascending: Tensor, *, rest: float) -> Tensor:
-    """How near the mass up to any entry comes to 1 - TOP_P, 0 where equal entries lie on both sides of it.
+def _clearance(ascending: Tensor, threshold: float, *, rest: float) -> Tensor:
+    """How near the mass up to any entry comes to `threshold`, 0 where equal entries lie on both sides of it.
 
     `ascending` are weights in ascending order; `rest` is the mass below all of them.
     """
     mass = ascending.cumsum(-1) + rest
     mass = mass / mass[..., -1:]
-    is_removed = mass <= 1 - TOP_P
+    is_removed = mass <= threshold
     last_removed = ascending.where(is_removed, 0.0).amax(-1)
     first_kept = ascending.where(~is_removed, torch.inf).amin(-1)
-    return (mass - (1 - TOP_P)).abs().amin(-1).where(last_removed < first_kept, 0.0)
+    return (mass - threshold).abs().amin(-1).where(last_removed < first_kept, 0.0)
 
 
 def _write_own_columns(logits: Tensor, columns: Tensor, leaders: Tensor) -> None:

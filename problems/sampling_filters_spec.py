@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from math import gcd
 
-from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Size, SizeName
+from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
 from problems.taxonomy import Communication
 from problems.world_sizes import divisors_of
 
@@ -20,6 +20,35 @@ CHUNK_SIZE = Argument(
     name="chunk_size",
     kind=ArgumentKind.INTEGER,
     values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
+)
+REGIMES = (
+    Regime(name="k_1", words="top_k is 1", settings={"filters": (1, 0.9)}),
+    Regime(name="k_7", words="top_k is 7", settings={"filters": (7, 0.9)}),
+    Regime(name="p_half", words="top_p is 0.5", settings={"filters": (10, 0.5)}),
+    Regime(
+        name="p_tiny", words="top_p is 0.02, so that the largest logit alone survives", settings={"filters": (10, 0.02)}
+    ),
+    Regime(
+        name="equal_leaders",
+        words="the 16 largest logits of a token are equal, top_k is 10 and top_p is 1: all 16 survive",
+        settings={"filters": (10, 1.0), "equal_leaders": True},
+    ),
+    Regime(
+        name="flat_rows",
+        words="all logits of a token are equal, top_k is 10 and top_p is 1: all of them survive",
+        settings={"filters": (10, 1.0), "flat": True},
+    ),
+)
+SMALL_CHUNKS = Regime(
+    name="small_chunks",
+    words="chunk_size is the number of ranks, so that there are many chunks",
+    settings={"chunk": "small"},
+    at_large=False,
+)
+INVARIANTS = (
+    "Tensors are contiguous.",
+    "`tp_group` is None, the world group.",
+    "`top_k` is None or from 1 to 10, `top_p` is above 0 and at most 1.",
 )
 CHUNK_OF_LOGITS = Hop(
     source="every rank",

@@ -3,7 +3,8 @@
 A problem is one folder `problems/catalog/pNNN_slug/`:
 
 spec.py
-    `PROBLEM`, an instance of `Problem`. Imports only the standard library and `problems.{schema,taxonomy,world_sizes}`.
+    `PROBLEM`, an instance of `Problem`. Imports only the standard library and
+    `problems.{schema,taxonomy,world_sizes,regimes}`.
 inputs.py
     `make_inputs(call) -> dict[str, value]`: the arguments of one rank for one call, in signature order.
 reference.py
@@ -12,13 +13,14 @@ oracle.py
     `expected(call) -> tuple`: the outputs that rank `call.rank` owes, computed from all ranks' inputs in higher
     precision and without a collective; optionally `compare(call, actual, expected)` where element-wise will not do.
 variants.py
-    `HONEST` and `MUTANTS`: programs with the solution's signature that must pass, and that must fail.
+    `HONEST` and `MUTANTS`: programs with the solution's signature that must pass, and that must fail; `NARROW`: by
+    the name of a regime, programs that are right but for that regime.
 statement.md
     What the problem asks, for a reader who knows CUDA but not this workload.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +29,10 @@ from problems.world_sizes import any_world_size
 
 Dims = Mapping[str, int]
 """Concrete values of a problem's dimension symbols at one size and world size."""
+
+
+class UnknownRegime(LookupError):
+    """A problem has no regime of this name; the message lists those that it has."""
 
 
 class SizeName(StrEnum):
@@ -250,6 +256,35 @@ class Hop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Regime:
+    """One way in which legal calls differ from the timed ones.
+
+    Every regime is drawn in secret places among the checked calls, so that what passes is right for it too.
+
+    Attributes:
+        name: by which it is asked for, as in `--regime NAME`.
+        words: what holds in its calls, as a clause that an author reads in a verdict: "one rank holds no rows".
+        settings: what `inputs.py` asks the call for by name (`Call.setting`).
+        dims: dimensions that are other ones than those of the size.
+        tolerances: by output, what holds in place of the output's own tolerance.
+        at_large: False where a rank may then hold so much more that there is no room for it at `large`.
+        least_world_size: on fewer ranks there is no such call.
+        dtypes: the run's dtypes that can hold its values; () for all.
+        narrow: which of the generic programs is right but for this regime; "" where `variants.py` has one.
+    """
+
+    name: str
+    words: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    at_large: bool = True
+    least_world_size: int = 2
+    dtypes: tuple[str, ...] = ()
+    narrow: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """One task: everything the site shows and the judge decides by, without importing torch."""
 
@@ -276,6 +311,12 @@ class Problem:
     nothing_at: tuple[int, ...] = ()
     """Places in the returned tuple where the card has None; they carry no output."""
     notes: tuple[str, ...] = ()
+    regimes: tuple[Regime, ...] = ()
+    """How calls that are checked and not timed differ from the timed ones, beside calls like these."""
+    invariants: tuple[str, ...] = ()
+    """What never varies though the signature would allow it, as sentences: a solution may rest on it."""
+    dtypes: tuple[str, ...] = ("bfloat16",)
+    """The dtypes of `input` that a check can be asked for; ranked evaluations are in the first."""
     counted_flops: Reading = Reading()
     """Operations in matrix products, convolutions and attention, the mean over ranks, against the cost's FLOPs."""
     counted_wire: Reading = Reading()
@@ -294,6 +335,35 @@ class Problem:
         returned = [output for output in self.outputs if output.argument is None]
         if len(returned) == 1 and returned[0].is_list:
             raise ValueError(f"problem {self.slug}: a list cannot be the only returned output, it would look like many")
+        names = [regime.name for regime in self.regimes]
+        if len(set(names)) != len(names):
+            raise ValueError(f"problem {self.slug}: two regimes have one name among {names}")
+
+    def regime(self, name: str) -> Regime:
+        """The regime called `name`; raises UnknownRegime."""
+        for regime in self.regimes:
+            if regime.name == name:
+                return regime
+        known = ", ".join(regime.name for regime in self.regimes) or "none"
+        raise UnknownRegime(f"problem {self.slug} has no regime called {name!r}; it has: {known}")
+
+    def regimes_at(self, size: SizeName, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:
+        """The regimes that calls at `size` on `world_size` ranks can have in a run's `dtype`."""
+        return tuple(
+            regime
+            for regime in self.regimes
+            if world_size >= regime.least_world_size
+            and (regime.at_large or size is not SizeName.LARGE)
+            and (not regime.dtypes or dtype in regime.dtypes)
+        )
+
+    def outputs_in(self, regime: Regime | None) -> tuple[Output, ...]:
+        """The outputs, with the tolerances of `regime` where it has any."""
+        if regime is None or not regime.tolerances:
+            return self.outputs
+        return tuple(
+            replace(output, tolerance=regime.tolerances.get(output.name, output.tolerance)) for output in self.outputs
+        )
 
     @property
     def list_places(self) -> tuple[int, ...]:
@@ -314,8 +384,8 @@ class Problem:
                 refusal = f"needs at least {least} ranks at size {name}, got {world_size}"
         return refusal
 
-    def dims(self, size: SizeName, world_size: int) -> Dims:
-        """The dimension symbols at `size` on `world_size` ranks.
+    def dims(self, size: SizeName, world_size: int, regime: Regime | None = None) -> Dims:
+        """The dimension symbols at `size` on `world_size` ranks, in calls of `regime`.
 
         Raises:
             ValueError: the problem does not run at that world size.
@@ -323,4 +393,5 @@ class Problem:
         refusal = self.refuses_world_size(world_size)
         if refusal is not None:
             raise ValueError(f"problem {self.slug} {refusal}")
-        return self.sizes[size].dims(world_size)
+        dims = self.sizes[size].dims(world_size)
+        return dims if regime is None else {**dims, **regime.dims}

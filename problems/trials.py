@@ -10,7 +10,7 @@ from torch import Tensor
 from problems.comparison import Comparison
 from problems.implementation import Implementation, Outputs, WrongStructure, load
 from problems.modules import Module
-from problems.mutants import generic
+from problems.mutants import NARROW, generic
 from problems.schema import SizeName
 from problems.values import Call
 
@@ -21,7 +21,8 @@ REFERENCE = "reference"
 class Trial:
     """Which program runs on which call.
 
-    `program` is "reference", "honest:NAME" or "mutant:NAME" (from the problem's variants), or "generic:NAME".
+    `program` is "reference", "honest:NAME", "mutant:NAME" or "narrow:REGIME" (from the problem's variants), or
+    "generic:NAME". `regime` names that of the call; "" is a call like the timed ones.
     """
 
     slug: str
@@ -30,6 +31,7 @@ class Trial:
     key: bytes
     index: int = 0
     dtype: str = "bfloat16"
+    regime: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +51,16 @@ class Outcome:
 
 def call_of(trial: Trial, implementation: Implementation, *, rank: int, world_size: int) -> Call:
     """The call of `trial` as `rank` meets it on the CPU."""
+    regime = implementation.problem.regime(trial.regime) if trial.regime else None
     return Call(
         key=trial.key,
         index=trial.index,
         rank=rank,
         world_size=world_size,
-        dims=implementation.problem.dims(trial.size, world_size),
+        dims=implementation.problem.dims(trial.size, world_size, regime),
         dtype=getattr(torch, trial.dtype),
         device=torch.device("cpu"),
+        regime=regime,
     )
 
 
@@ -84,7 +88,9 @@ def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[
     family, _, name = program.partition(":")
     if family == "generic":
         return generic(implementation.problem)[name](implementation, call), ()
-    programs = {"honest": implementation.honest, "mutant": implementation.mutants}
+    if family == "narrow" and name not in implementation.narrow:
+        return NARROW[implementation.problem.regime(name).narrow](implementation, call), ()
+    programs = {"honest": implementation.honest, "mutant": implementation.mutants, "narrow": implementation.narrow}
     solution = implementation.solution if family == REFERENCE else programs[family][name]
     arguments = implementation.make_inputs(call)
     outputs = implementation.run_with(solution, arguments)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import torch
 
-from problems.schema import Dims
+from problems.schema import Dims, Regime
 
 Arguments = dict[str, Any]
 """A rank's arguments by parameter name, in signature order: tensors, numbers, None, groups, modules, lists."""
@@ -27,6 +27,7 @@ class Call:
         key: the 32-byte secret of the evaluation.
         index: number of the call; every index gives new contents.
         dtype: the run's dtype, for arguments that a card marks `input`.
+        regime: how the call differs from the timed ones; None where it does not.
     """
 
     key: bytes
@@ -36,6 +37,11 @@ class Call:
     dims: Dims
     dtype: torch.dtype
     device: torch.device
+    regime: Regime | None = None
+
+    def setting(self, name: str, usual: Any) -> Any:
+        """What the call's regime says of `name`, and `usual` where it says nothing."""
+        return usual if self.regime is None else self.regime.settings.get(name, usual)
 
     def at_rank(self, rank: int) -> Self:
         """The same call as `rank` meets it; the oracle regenerates peers' inputs with it."""

@@ -13,6 +13,7 @@ class CallKind(StrEnum):
     NEAR = "near"
     REPEATED = "repeated"
     AUDITED = "audited"
+    REGIME = "regime"
     LOOPED = "looped"
 
 
@@ -39,7 +40,7 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     the ranks' own events say, kept as a cross-check and for nothing else. `marks` are the fingerprints that arrived
     with the end of the call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error`
     likewise, relative to the reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256
-    over the first MiB of each in turn, 16 hexadecimal digits.
+    over the first MiB of each in turn, 16 hexadecimal digits. `regime` names how contents differ from timed calls'.
     """
 
     number: int
@@ -57,6 +58,7 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     max_error: float | None
     rms_error: float | None = None
     digests: tuple[str, ...] = ()
+    regime: str = ""
 
     @property
     def time_ns(self) -> int:

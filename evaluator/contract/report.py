@@ -127,7 +127,8 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     against the submission in ranked mode. `record` holds every call but those of bursts, which it counts. `canaries`
     are the last one before the evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None
     where the node cannot tell. `alarms` are what a person should look at, in sentences, and no verdict. `earlier` are
-    the tries of this evaluation before the one reported here.
+    the tries of this evaluation before the one reported here. `world_sizes` lists the numbers of ranks on which it was
+    right where more than one was tried.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -162,6 +163,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""
+    world_sizes: tuple[int, ...] = ()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -79,7 +79,8 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     """Everything a judge needs to know about one evaluation.
 
     `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's. `earlier`
-    holds the tries before this one.
+    holds the tries before this one. `regime` names the one regime of the problem that all calls shall have, in check
+    mode alone; "" for calls of every kind.
     """
 
     evaluation_id: str
@@ -93,3 +94,8 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     dtype: str | None = None
     attempt: int = 1
     earlier: tuple[EarlierTry, ...] = ()
+    regime: str = ""
+
+    def __post_init__(self) -> None:
+        if self.regime and self.mode is not Mode.CHECK:
+            raise ValueError(f"a single regime ({self.regime!r}) can be judged in mode check, not in {self.mode.value}")

@@ -109,6 +109,7 @@ class Profile:
         multicast: whether NVLink multicast may be used.
         clock: how times are taken and how well they are known.
         vigilance: how closely calls are watched.
+        other_world_size: the profile of the same machine on which what passes a check is checked again; "" for none.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Profile:
     clock: Clock
     vigilance: Vigilance
     peaks: Peaks | None
+    other_world_size: str = ""
 
     def timing_rules(self) -> TimingRules:
         """How times become a score here, and when they count."""
@@ -196,6 +198,7 @@ def _practice(world_size: int) -> Profile:
         clock=_ANSWERED,
         vigilance=_PRACTICE,
         peaks=None,
+        other_world_size="cpux4" if world_size == 2 else "cpux2",
     )
 
 

@@ -36,7 +36,7 @@ from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
 from evaluator.host.measure import gpu_memory
-from evaluator.host.measure.evidence import Ended, Evidence
+from evaluator.host.measure.evidence import Ended, Evidence, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
@@ -52,6 +52,7 @@ from evaluator.judging import profiled_work, reference_drift, source_rules, timi
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
+from problems.schema import Regime, SizeName
 
 DEFAULT_DTYPE = "bfloat16"
 """What a card means by `input`."""
@@ -375,11 +376,27 @@ class Evaluation:
             contents=self._contents,
             numbers=self._numbers,
             first_call_s=self._first_call_s(),
+            regimes=self._regimes(),
+            only=self._only_regime(),
             budget_s=self._series_s * share / len(self._sizes),
             stages=self._stage,
         )
         for size in self._sizes:
             self._run_size(rig, size)
+
+    def _regimes(self) -> dict[str, tuple[Regime, ...]]:
+        """By size, the regimes of checked calls: all at the first, a few secret ones at each further size."""
+        if self._request.regime or not self._conduct.does(Check.REGIMES):
+            return {}
+        found: dict[str, tuple[Regime, ...]] = {}
+        for size in self._sizes:
+            regimes = self._problem.regimes_at(SizeName(size), self._plan.profile.world_size, self._dtype)
+            count = self._settings.further_regimes if found else len(regimes)
+            found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
+        return found
+
+    def _only_regime(self) -> Regime | None:
+        return self._problem.regime(self._request.regime) if self._request.regime else None
 
     def _run_size(self, rig: Rig, size: str) -> None:
         run = SizeRun(rig, size, known=self._known.get(size))
@@ -465,6 +482,8 @@ class Evaluation:
         self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
         message = f"right on {self._plan.profile.world_size} ranks in all {checked} checked calls"
+        if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
+            message += f", in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} beside the timed one"
         if self._timing is not None:
             message += f"; {self._timing.score:.2f} times as fast as the reference"
         self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
@@ -475,7 +494,10 @@ class Evaluation:
         try:
             yield
         except GroupTrouble as trouble:
-            found = self._blamed(findings_of(trouble, size=size), trouble)
+            found = [
+                msgspec.structs.replace(finding, message=finding.message + in_words(self._evidence.regime))
+                for finding in self._blamed(findings_of(trouble, size=size), trouble)
+            ]
             self._evidence.findings += [self._with_memory(finding) for finding in found]
             self._evidence.ranks = rank_states(trouble.observations)
             raise Ended from trouble

@@ -1,5 +1,6 @@
 """The judge of one slot: a request in, a report out."""
 
+import dataclasses
 import logging
 import shutil
 import tempfile
@@ -10,7 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
+import msgspec
+
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
@@ -33,6 +36,8 @@ from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.sandbox.workplace import Workplace
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging import world_sizes
+from problems import registry
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +72,7 @@ class Judge:
         self.profile = profiles.get(settings.profile)
         self._turn = threading.Lock()
         self._unclean = ""
+        self._other: Judge | None = None
         self._errors: list[str] = []
         self._workplace = Workplace(settings.work_dir)
         self._work_dir = self._workplace.path
@@ -140,7 +146,17 @@ class Judge:
         Raises:
             EvaluationCancelled: `cancelled()` became true.
         """
-        with self._turn, self._health.watching():
+        with self._turn:
+            report = self._evaluate(request, progress=progress, cancelled=cancelled)
+            if not self._is_to_be_seen_elsewhere(request, report):
+                return report
+            return self._seen_elsewhere(request, report, progress=progress, cancelled=cancelled)
+
+    def _evaluate(
+        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool]
+    ) -> EvaluationReport:
+        """Judge on the ranks of this slot's profile."""
+        with self._health.watching():
             evaluation = Evaluation(
                 request,
                 plan=self._plan,
@@ -178,12 +194,50 @@ class Judge:
         """What our own code said in the last evaluation, for the operator alone; empty where nothing went wrong."""
         return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
+    def _is_to_be_seen_elsewhere(self, request: EvaluationRequest, report: EvaluationReport) -> bool:
+        """Whether what passed this check is to be checked on the machine's other number of ranks."""
+        name = self.profile.other_world_size if self.settings.other_world_size else ""
+        if not name or request.mode is not Mode.CHECK or request.regime or report.verdict is not Verdict.PASSED:
+            return False
+        other = profiles.get(name)
+        sizes = request.sizes or other.sizes[request.mode]
+        return registry.get(request.problem).refuses(other.world_size, sizes) is None
+
+    def _seen_elsewhere(
+        self,
+        request: EvaluationRequest,
+        report: EvaluationReport,
+        *,
+        progress: ReportProgress,
+        cancelled: Callable[[], bool],
+    ) -> EvaluationReport:
+        """`report`, which passed, with what another number of ranks shows; a judge of its own has them."""
+        name = self.profile.other_world_size
+        ranks = profiles.get(name).world_size
+        if self._other is None or self._other.quarantine:
+            self._drop_other()
+            self._other = Judge(dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False))
+        second = self._other.evaluate(
+            msgspec.structs.replace(request, profile=name),
+            progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),
+            cancelled=cancelled,
+        )
+        if self._other.error_log:
+            self._errors.append(self._other.error_log)
+        return world_sizes.combined(report, second)
+
+    def _drop_other(self) -> None:
+        if self._other is not None:
+            self._other.close()
+            self._other = None
+
     def wait_until_warm(self) -> None:
         """Return once the gangs that wait for an evaluation have started; one that does not is ended."""
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
         """End the trusted ranks and any waiting gang, and remove what this judge kept on disk."""
+        self._drop_other()
         self._waiting.close()
         self._trusted.close()
         if self._clock is not None:

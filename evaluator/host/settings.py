@@ -35,6 +35,10 @@ class JudgeSettings:
         warm: whether after an evaluation a gang is started ahead of the next one.
         gang_age_s: a waiting gang is thrown away after this long.
         check_calls: calls per size in check mode.
+        further_regimes: at the first size of an evaluation a call is made in every regime of the problem, at each
+            further one in so many, drawn in secret.
+        other_world_size: whether what passes a check is checked again on the other number of ranks of the profile's
+            machine, where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
@@ -65,6 +69,8 @@ class JudgeSettings:
     warm: bool = True
     gang_age_s: float = 600.0
     check_calls: int = 5
+    further_regimes: int = 2
+    other_world_size: bool = False
     blocks: int | None = None
     leg_s: float = 0.02
     min_leg_calls: int = 2

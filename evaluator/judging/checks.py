@@ -11,6 +11,7 @@ class Check(StrEnum):
 
     FRESH_CONTENTS = "new contents for every call"
     NEAR_CONTENTS = "calls in which only a few elements are new"
+    REGIMES = "calls whose contents differ from those of timed calls"
     SKEWED_STARTS = "calls in which ranks start at different times"
     VALUES = "values compared"
     EVERY_RANK = "every rank compared"

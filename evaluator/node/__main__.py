@@ -65,6 +65,7 @@ def run(settings: NodeSettings) -> int:
             work_dir=settings.work_dir,
             allow_unsandboxed=settings.allow_unsandboxed,
             users=settings.users,
+            other_world_size=True,
         )
 
     # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.

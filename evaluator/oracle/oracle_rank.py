@@ -25,7 +25,7 @@ from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
 from evaluator.oracle.verify import Examiner, output_dtype
 from evaluator.oracle.witness import Places, Witness
 from problems import registry
-from problems.schema import Problem, SizeName
+from problems.schema import Problem, Regime, SizeName
 from problems.values import Arguments, Call
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
@@ -60,10 +60,19 @@ class Opened:
     output_bytes: int
 
     def call(self, content: messages.Body) -> Call:
-        """The call whose contents the host names: `call` by number, `near` another one or None."""
-        known = {field.name: getattr(self.template, field.name) for field in fields(Call)}
-        known["index"] = content["call"]
-        return Call(**known) if content["near"] is None else NearCall(**known, base=content["near"])
+        """The call whose contents the host names: `call` by number, `near` another one or None, `regime` or ""."""
+        call = replace(self.template, index=content["call"])
+        if content["regime"]:
+            call = in_regime(call, self.problem.regime(content["regime"]))
+        if content["near"] is None:
+            return call
+        known = {field.name: getattr(call, field.name) for field in fields(Call)}
+        return NearCall(**known, base=content["near"])
+
+
+def in_regime(call: Call, regime: Regime) -> Call:
+    """The same call in `regime`."""
+    return replace(call, regime=regime, dims={**call.dims, **regime.dims})
 
 
 class OracleRank(TrustedRank):
@@ -121,12 +130,13 @@ class OracleRank(TrustedRank):
             slot.close()
         self._slots.clear()
         self.free_memory()
+        size = SizeName(message["size"])
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
             rank=place.rank,
             world_size=place.world_size,
-            dims=problem.dims(SizeName(message["size"]), place.world_size),
+            dims=problem.dims(size, place.world_size),
             dtype=getattr(torch, message["dtype"]),
             device=self._device,
         )
@@ -136,7 +146,9 @@ class OracleRank(TrustedRank):
         if known not in self._rooms:
             self._rooms[known] = Room(
                 groups=call_memory.groups_of(make_inputs(template)),
-                output_bytes=output_room(problem, examiner, template),
+                output_bytes=max(
+                    output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)
+                ),
             )
         room = self._rooms[known]
         self._opened = Opened(
@@ -291,12 +303,22 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
     later call.
     """
     room = _owed_bytes(problem, examiner, call)
-    if any(symbol not in call.dims for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)):
+    symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
+    if not symbols <= call.dims.keys() or call.regime is not None:
         ranks = range(call.world_size)
         together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-        part = min(1.0, _MOST_PARTS / call.world_size)
+        # In a regime one rank may have everything.
+        part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
         room = max(2 * room, align(math.ceil(together * part * _SPARE)))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
+
+
+def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
+    """`call`, and the calls of those regimes in which a rank may owe outputs of another length."""
+    symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
+    regimes = problem.regimes_at(size, call.world_size)
+    longer = [regime for regime in regimes if not regime.at_large or regime.dims.keys() & symbols]
+    return [call, *(in_regime(call, regime) for regime in longer)]
 
 
 def _owed_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:

@@ -66,7 +66,7 @@ class Examiner:
             return wrong
         actual = self._tensors(call, header, area)
         checks = self._values(call, actual, expected)
-        triples = zip(self._problem.outputs, actual, expected, strict=True)
+        triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
         mapped = [place for place, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
         return [
             _mapped(check, call, *triple) if place in mapped else check
@@ -121,7 +121,7 @@ class Examiner:
         if own is not None:
             compared = tuple(own(call, tuple(actual), tuple(expected)))
         else:
-            triples = zip(self._problem.outputs, actual, expected, strict=True)
+            triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
             compared = tuple(compare_output(output, left, right) for output, left, right in triples)
         return [_judged(output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
 

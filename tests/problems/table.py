@@ -48,6 +48,15 @@ differ; other values than 1 have their reasons below.
 """
 
 
+_REGIMES = """
+## Regimes
+
+What is drawn among the checked calls beside calls like the timed ones. For each of them tests run a program that is
+right in timed calls and refused there ([decision 0029](decisions/0029-regimes-as-data.md)).
+
+"""
+
+
 @dataclass
 class Tally:
     """How many programs were run, and how many did what they must."""
@@ -185,6 +194,8 @@ def text(found: Mapping[str, Measured]) -> str:
             *(row(problem, found[problem.slug]) for problem in described),
             "\n## In what inputs differ from the published ones\n\n",
             *(_deviation_item(problem) for problem in described),
+            _REGIMES,
+            *map(_regimes_item, described),
             "\n## How tolerances were found, and what does not apply\n",
             *map(calibrations, described),
         ]
@@ -196,12 +207,17 @@ def _deviation_item(problem: Problem) -> str:
     return f"- **{problem.number}** {found}\n" if found else ""
 
 
+def _regimes_item(problem: Problem) -> str:
+    named = ", ".join(f"`{regime.name}`" for regime in problem.regimes)
+    return f"- **{problem.number}** {len(problem.regimes)}: {named}\n" if named else ""
+
+
 def outdated(problem: Problem, document: str) -> list[str]:
     """What the document ought to say of `problem` and does not."""
     found = known(document).get(problem.slug)
     if found is None:
         return ["its row"]
-    owed = [row(problem, found), _deviation_item(problem), calibrations(problem)]
+    owed = [row(problem, found), _deviation_item(problem), _regimes_item(problem), calibrations(problem)]
     return [part for part in owed if part not in document]
 
 

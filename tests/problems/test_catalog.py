@@ -12,7 +12,7 @@ import torch
 from problems import registry
 from problems.groups import Group
 from problems.implementation import dtype_of, load
-from problems.schema import Argument, ArgumentKind, Output, Problem, SizeName
+from problems.schema import Argument, ArgumentKind, Output, Problem, Regime, SizeName
 from problems.values import Arguments, Call
 from tests.problems import table
 from tests.problems.memory import held_bytes
@@ -31,15 +31,18 @@ PUBLISHED = pytest.mark.parametrize(
 )
 
 
-def make_call(problem: Problem, size: SizeName, *, world_size: int, rank: int = 0, index: int = 0) -> Call:
+def make_call(
+    problem: Problem, size: SizeName, *, world_size: int, rank: int = 0, index: int = 0, regime: Regime | None = None
+) -> Call:
     return Call(
         key=hashlib.sha256(problem.slug.encode()).digest(),
         index=index,
         rank=rank,
         world_size=world_size,
-        dims=problem.dims(size, world_size),
+        dims=problem.dims(size, world_size, regime),
         dtype=torch.bfloat16,
         device=torch.device("cpu"),
+        regime=regime,
     )
 
 

@@ -27,6 +27,7 @@ from evaluator.host.ranks.oracle_group import (
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import Reader
+from problems.schema import Regime
 
 _REPLAYS = 2
 _VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
@@ -115,6 +116,7 @@ class Caller:
         *,
         verify: bool,
         kind: CallKind = CallKind.PLAIN,
+        regime: Regime | None = None,
         around: AbstractContextManager[None] | None = None,
         audits: Sequence[int] = (),
     ) -> CallRecord:
@@ -123,6 +125,7 @@ class Caller:
         Args:
             verify: whether what comes back is compared.
             kind: what is special about the call.
+            regime: how its contents differ from those of timed calls.
             around: is entered while the ranks run the submission.
             audits: files, one per rank, in which the ranks record what runs.
 
@@ -131,11 +134,13 @@ class Caller:
             Ended: what came back is wrong; the findings say how.
         """
         self._check_whether_to_go_on()
-        content = self._draw(kind)
+        content = self._draw(kind, regime)
+        self._evidence.regime = content.regime
         outcome = self._run(content, verify=verify, kind=kind, around=around, audits=audits)
         found = list(outcome.findings)
         if not outcome.is_right:
-            found += wrong_values(outcome.checks, size=self._at_size.size, call=outcome.record.number, kind=kind)
+            number = outcome.record.number
+            found += wrong_values(outcome.checks, size=self._at_size.size, call=number, kind=kind, regime=regime)
             found += self._explanations(content, outcome)
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
             # Asking once more shows a rank that was answered for by a forged record: its own answer comes too late.
@@ -149,16 +154,17 @@ class Caller:
     def loop(self, times: int) -> int:
         """The submission `times` times back to back on the inputs of the last call, in ns; raises GroupTrouble."""
         self._check_whether_to_go_on()
+        self._evidence.regime = None
         limit_s = self._conduct.within(self._limit_s * max(1, times // 10))
         return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._conduct.cancelled)
 
-    def _draw(self, kind: CallKind) -> Content:
+    def _draw(self, kind: CallKind, regime: Regime | None) -> Content:
         if not self._conduct.does(Check.FRESH_CONTENTS):
-            return Content(index=0)
+            return Content(index=0, regime=regime)
         index = next(self._contents)
         if kind is CallKind.NEAR and self._earlier and self._earlier[-1].near is None:
-            return Content(index=index, near=self._earlier[-1].index)
-        return Content(index=index)
+            return Content(index=index, near=self._earlier[-1].index, regime=self._earlier[-1].regime)
+        return Content(index=index, regime=regime)
 
     def _check_whether_to_go_on(self) -> None:
         if self._conduct.cancelled():
@@ -289,6 +295,7 @@ class Caller:
             max_error=max((item.check.max_error for item in checks), default=None),
             rms_error=max((item.check.rms_error for item in checks), default=None),
             digests=() if compared is None else compared.digests,
+            regime="" if content.regime is None else content.regime.name,
         )
         self._at_size.records.append(record)
         return Outcome(record=record, checks=checks, findings=tuple(findings))

@@ -20,6 +20,7 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.host.ranks.oracle_group import PreparedInputs, RankCheck
+from problems.schema import Regime
 
 _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
@@ -80,13 +81,14 @@ def _badness(check: OutputCheck) -> tuple[int, float]:
 
 @dataclass
 class Evidence:
-    """Everything that will go into the report, in the order of time."""
+    """Everything that will go into the report, in the order of time; `regime` is that of the call being made."""
 
     findings: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
     sizes: list[SizeEvidence] = field(default_factory=list)
     ranks: tuple[RankState, ...] = ()
     seconds: dict[Stage, float] = field(default_factory=dict)
+    regime: Regime | None = None
 
     def open_size(self, size: str, dims: dict[str, int]) -> SizeEvidence:
         """Where to gather what is run at `size`; a second gang adds to what the first has shown."""
@@ -130,15 +132,26 @@ class Evidence:
             self.findings.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
 
 
+def in_words(regime: Regime | None) -> str:
+    """How a message names the regime of a call."""
+    return "" if regime is None else f" (regime {regime.name}: {regime.words})"
+
+
 def wrong_values(
-    checks: Sequence[RankCheck], *, size: str, call: int, kind: CallKind = CallKind.PLAIN
+    checks: Sequence[RankCheck],
+    *,
+    size: str,
+    call: int,
+    kind: CallKind = CallKind.PLAIN,
+    regime: Regime | None = None,
 ) -> list[Finding]:
     """What is wrong among the checks of call number `call`, stale answers said to be that."""
+    special = _KINDS.get(kind, "") if regime is None else in_words(regime)
     found = []
     for item in checks:
         if item.verdict is None:
             continue
-        where = f"rank {item.rank}, call {call}{_KINDS.get(kind, '')}: "
+        where = f"rank {item.rank}, call {call}{special}: "
         if item.stale is not None:
             message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
             found.append(_finding(item, Verdict.STALE_OUTPUT, message, size))

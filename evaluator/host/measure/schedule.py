@@ -2,16 +2,21 @@
 
 import math
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
+from problems.schema import Regime
 
 _PLANNED_BLOCKS = 12
 """So many blocks one secret plan is for; a longer series draws further ones."""
+
+
+_SOON_BLOCKS = 3
+"""Three regimes in four are drawn in the first blocks, which every series has; the fourth anywhere."""
 
 
 def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
@@ -22,21 +27,44 @@ def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
     return [CallKind.PLAIN, *rest][:count]
 
 
+def check_calls(count: int, *, regimes: Sequence[Regime], conduct: Conduct) -> list[tuple[CallKind, Regime | None]]:
+    """What the calls of a size are where none is timed: `count` as `check_kinds` has them, and one in every regime."""
+    first, *rest = [(kind, None) for kind in check_kinds(count, conduct=conduct)]
+    mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
+    secrets.SystemRandom().shuffle(mixed)
+    return [first, *mixed]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimedCall:
-    """One timed call of a series: whether it is compared, and which special call comes before it."""
+    """One timed call of a series: whether it is compared, and which special call and regimes come before it."""
 
     is_checked: bool
     special: CallKind | None
+    regimes: tuple[Regime, ...] = ()
 
 
-def timed_calls(*, block_calls: int, checks: int, conduct: Conduct) -> Iterator[TimedCall]:
+def timed_calls(
+    *, block_calls: int, checks: int, conduct: Conduct, regimes: Sequence[Regime] = ()
+) -> Iterator[TimedCall]:
     """The timed calls of a series without end, of `block_calls` a block, `checks` of 12 blocks' compared.
 
-    Special calls lie between them, in secret places, never before a block's first.
+    Special calls, and one in each of `regimes`, lie between them, in secret places, never before a block's first.
     """
+    places = _regime_places(block_calls, regimes)
+    for place, call in enumerate(_planned(block_calls=block_calls, checks=checks, conduct=conduct)):
+        yield replace(call, regimes=tuple(places.get(place, ())))
     while True:
         yield from _planned(block_calls=block_calls, checks=checks, conduct=conduct)
+
+
+def _regime_places(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
+    places: dict[int, list[Regime]] = {}
+    for regime in regimes:
+        block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
+        place = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
+        places.setdefault(place, []).append(regime)
+    return places
 
 
 def _planned(*, block_calls: int, checks: int, conduct: Conduct) -> list[TimedCall]:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs, check_kinds, full_checks, legs, timed_calls
+from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
@@ -24,7 +24,7 @@ from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.sandbox import cpu_sets
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
-from problems.schema import Problem
+from problems.schema import Problem, Regime
 
 _OPENING_CALLS = 3
 """Calls before the first leg: first-call work, and whether the program queues all its work shows in the third."""
@@ -69,6 +69,8 @@ class Rig:
         bare: what beginning and end of a call take for it.
         memory: looks at the GPUs since before it had a submission.
         first_call_s: extra time for the first call at a size.
+        regimes: by size, the regimes that calls are drawn in.
+        only: the one regime that all checked calls have, where an author asked for one.
         budget_s: how long the timed series of one size may hold the ranks.
         stages: enters a stage of the evaluation.
     """
@@ -87,6 +89,8 @@ class Rig:
     contents: Iterator[int]
     numbers: Iterator[int]
     first_call_s: float
+    regimes: Mapping[str, Sequence[Regime]]
+    only: Regime | None
     budget_s: float
     stages: Stages
 
@@ -133,6 +137,8 @@ class SizeRun:
             reference_bare_ns=rig.bare.reference_ns,
         )
         self._wire: Wire | None = None
+        # Where a group runs a size again, its regimes have been drawn.
+        self._regimes = list(rig.regimes.get(size, ())) if known is None else []
 
     @property
     def slots(self) -> SlotKind:
@@ -146,10 +152,14 @@ class SizeRun:
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
         settings, is_timed = self._rig.plan.settings, self._rig.conduct.mode.is_timed
-        calls = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
-        for number, kind in enumerate(check_kinds(calls, conduct=self._rig.conduct)):
-            with self._rig.stages(Stage.VERIFYING, f"{self._size}: call {number + 1} of {calls}", number / calls):
-                self._caller.call(verify=True, kind=kind)
+        count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
+        # In a timed mode the regimes lie among the timed calls.
+        calls = check_calls(count, regimes=() if is_timed else self._regimes, conduct=self._rig.conduct)
+        for number, (kind, regime) in enumerate(calls):
+            with self._rig.stages(
+                Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
+            ):
+                self._caller.call(verify=True, kind=kind, regime=regime or self._rig.only)
         self.look_at_memory()
 
     def look_at_memory(self) -> None:
@@ -184,6 +194,7 @@ class SizeRun:
                         clock=self._clock,
                         busy_ns=rig.group.busy_ns if is_watched else None,
                     )
+            self._call_in(self._regimes)
         series.gpus += nvml.readings(rig.plan.gpus, moment="after")
         self.look_at_memory()
         series.processes = rig.group.count_processes()
@@ -265,15 +276,22 @@ class SizeRun:
             if rig.plan.profile.is_ranked_by_speed
             else total
         )
-        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, conduct=rig.conduct)
+        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, conduct=rig.conduct, regimes=self._regimes)
 
         def time_candidate() -> CallRecord:
             call = next(upcoming)
+            self._call_in(call.regimes)
             if call.special is not None:
                 self._caller.call(verify=True, kind=call.special)
             return self._caller.call(verify=call.is_checked)
 
         return time_candidate
+
+    def _call_in(self, regimes: Sequence[Regime]) -> None:
+        """A checked call in each of `regimes`, which are then done."""
+        for regime in tuple(regimes):
+            self._regimes.remove(regime)
+            self._caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
 
     def _may_stop(self, *, spent_s: float) -> bool:
         blocks = len(self._series.candidate)

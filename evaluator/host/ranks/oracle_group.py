@@ -11,6 +11,7 @@ from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.ranks.trusted_line import TrustedLine
 from evaluator.oracle import messages
 from evaluator.oracle.messages import Reader
+from problems.schema import Regime
 
 NOTHING_MAPPED = -1
 """The number of a rank's areas before it has any."""
@@ -51,14 +52,15 @@ class PreparedInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What is drawn for a call: its number, and with `near` the call from which only a few elements differ."""
+    """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
     near: int | None = None
+    regime: Regime | None = None
 
     def as_message(self) -> messages.Body:
         """This content for the oracle ranks."""
-        return {"call": self.index, "near": self.near}
+        return {"call": self.index, "near": self.near, "regime": "" if self.regime is None else self.regime.name}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -11,4 +12,5 @@ def make_inputs(call: Call) -> Arguments:
     The scale makes ranks differ without hiding any of them below the tolerance.
     """
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
-    return {"tensor": call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale).to(call.dtype)}
+    tensor = call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale)
+    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype))}

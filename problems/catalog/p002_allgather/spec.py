@@ -1,5 +1,6 @@
 """All-gather of one matrix into a stack, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -57,4 +58,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

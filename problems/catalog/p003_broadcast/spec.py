@@ -1,5 +1,6 @@
 """Broadcast of one matrix from a source rank, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import (
     EXACT,
     Argument,
@@ -69,4 +70,7 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "last_rank_skipped": "only the source contributes; a wrong source is the problem's own mutant next_source"
     },
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

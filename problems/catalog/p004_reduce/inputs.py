@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -10,4 +11,4 @@ def make_inputs(call: Call) -> Arguments:
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     dst = int(call.integers("dst", (1,), low=0, high=call.world_size, shared=True))
     tensor = call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale)
-    return {"tensor": tensor.to(call.dtype), "dst": dst}
+    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype)), "dst": dst}

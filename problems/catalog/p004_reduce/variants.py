@@ -9,7 +9,7 @@ from problems.rank_parts import added_backwards
 
 def in_float32(tensor: Tensor, dst: int = 0) -> Tensor:
     """Sums in float32 and rounds once; the other ranks return zeros."""
-    out = tensor.float()
+    out = tensor.to(torch.float32, copy=True)
     dist.reduce(out, dst)
     return out.to(tensor.dtype) if dist.get_rank() == dst else torch.zeros_like(tensor)
 

@@ -1,5 +1,6 @@
 """Scatter of stacked matrices from a source rank, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -71,4 +72,7 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "last_rank_skipped": "only the source contributes; shares that go astray are mutants of their own"
     },
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

@@ -1,9 +1,10 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`tensor` (M, N): standard normal, the rank's own; `dst`: any rank, the same for all."""
     dst = int(call.integers("dst", (1,), low=0, high=call.world_size, shared=True))
-    return {"tensor": call.normal("tensor", ("M", "N")), "dst": dst}
+    return {"tensor": in_regime(call, "tensor", call.normal("tensor", ("M", "N"))), "dst": dst}

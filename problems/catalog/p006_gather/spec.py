@@ -1,5 +1,6 @@
 """Gather of matrices to a destination rank, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -64,4 +65,7 @@ PROBLEM = Problem(
     },
     cost=cost,
     hops=(Hop(source="rank r", target="rank dst", payload="its matrix, to place r", pattern=Communication.GATHER),),
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

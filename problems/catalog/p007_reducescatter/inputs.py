@@ -2,10 +2,12 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`tensor` (W*M, N): long-tailed as gradients are, times a scale of the rank's own between 1/2 and 2."""
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
-    return {"tensor": call.long_tailed("tensor", ("WM", "N"), dtype=torch.float32).mul_(scale).to(call.dtype)}
+    tensor = call.long_tailed("tensor", ("WM", "N"), dtype=torch.float32).mul_(scale)
+    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype))}

@@ -1,5 +1,6 @@
 """All-to-all of stacked matrices, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -56,4 +57,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
+    regimes=COPIED_VALUES,
+    invariants=("Tensors are contiguous.",),
+    dtypes=ALL_DTYPES,
 )

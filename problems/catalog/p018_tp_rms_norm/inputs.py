@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 EPSILON = 1e-5
@@ -16,8 +17,9 @@ def make_inputs(call: Call) -> Arguments:
     row = call.uniform("row_scale", ("M", 1), low=-11, high=3, dtype=torch.float32, shared=True)
     own = call.uniform("own_scale", ("M", 1), low=-2, high=2, dtype=torch.float32)
     hidden = call.normal("local_hidden_states", ("M", "N"), dtype=torch.float32)
+    hidden = hidden.mul_((row + own).exp2_()).to(call.dtype)
     return {
-        "local_hidden_states": hidden.mul_((row + own).exp2_()).to(call.dtype),
+        "local_hidden_states": in_regime(call, "local_hidden_states", hidden),
         "local_weight": call.normal("local_weight", ("N",)),
-        "variance_epsilon": EPSILON,
+        "variance_epsilon": call.setting("epsilon", EPSILON),
     }

@@ -1,5 +1,8 @@
 """RMSNorm over a hidden dimension that is sharded across ranks, described."""
 
+from dataclasses import replace
+
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Scope,
     Size,
     SizeName,
@@ -90,5 +94,24 @@ PROBLEM = Problem(
     mutants_not_applicable=dict.fromkeys(
         ("squeezed_int8", "squeezed_float8"),
         "a row of the payload is one number, which an 8-bit format with a scale of its own carries exactly",
+    ),
+    regimes=(
+        Regime(
+            name="large_epsilon", words="variance_epsilon is 0.1", settings={"epsilon": 0.1}, narrow="usual_numbers"
+        ),
+        Regime(
+            name="small_epsilon", words="variance_epsilon is 1e-8", settings={"epsilon": 1e-8}, narrow="usual_numbers"
+        ),
+        *of_tensor(
+            "local_hidden_states",
+            HUGE_VALUES,
+            ZERO_VALUES,
+            # Zeros are right on the other ranks.
+            replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`variance_epsilon` is above 0.",
     ),
 )

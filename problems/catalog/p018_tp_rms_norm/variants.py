@@ -55,6 +55,11 @@ def layer_norm(local_hidden_states: Tensor, local_weight: Tensor, variance_epsil
     return rounded_once(centred, local_weight, variance_epsilon)
 
 
+def saturates(local_hidden_states: Tensor, local_weight: Tensor, variance_epsilon: float) -> Tensor:
+    """Counts no element for more than 2^16."""
+    return rounded_once(local_hidden_states.clamp(-(2**16), 2**16), local_weight, variance_epsilon)
+
+
 HONEST = {"rounded_once": rounded_once, "gathered": gathered}
 MUTANTS = {
     "local_statistics": local_statistics,
@@ -62,3 +67,4 @@ MUTANTS = {
     "statistics_in_8_bits": statistics_in_8_bits,
     "layer_norm": layer_norm,
 }
+NARROW = {"huge_values": saturates}

@@ -1,14 +1,18 @@
 """Arguments of one rank for one call."""
 
 from collections.abc import Iterator
+from math import pi, sqrt
 
 import torch
 from torch import Tensor
 
 from problems.groups import world
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 TENSORS = 3
+MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 3.0: 2 * sqrt(2 / pi)}
+"""The mean of |x|^p for standard normal x, by p."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -16,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "grad_tensors": list(gradients(call)),
         "max_norm": limit(call),
-        "norm_type": 2.0,
+        "norm_type": norm_type(call),
         "fsdp_group": world(call.world_size),
     }
 
@@ -24,7 +28,13 @@ def make_inputs(call: Call) -> Arguments:
 def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's gradients (M, N), each drawn when it is asked for."""
     own = _scales(call)[call.rank].tolist()
-    return (call.normal(f"grad_tensors{number}", ("M", "N"), std=scale) for number, scale in enumerate(own))
+    drawn = ((f"grad_tensors{number}", scale) for number, scale in enumerate(own))
+    return (in_regime(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+
+
+def norm_type(call: Call) -> float:
+    """The p of the norm: 2 in timed calls."""
+    return float(call.setting("norm_type", 2.0))
 
 
 def _scales(call: Call) -> Tensor:
@@ -34,7 +44,8 @@ def _scales(call: Call) -> Tensor:
 
 
 def limit(call: Call) -> float:
-    """A secret share, between a tenth and a half, of the norm that the scales let expect: every call clips."""
-    elements = call.dims["M"] * call.dims["N"]
-    likely = float(_scales(call).square().sum().mul(elements).sqrt())
-    return likely * float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
+    """A secret share, between a tenth and a half, of the norm that the scales let expect: every timed call clips."""
+    p, elements = norm_type(call), call.dims["M"] * call.dims["N"]
+    likely = float(_scales(call).pow(p).sum().mul(elements * MOMENTS[p]).pow(1 / p)) * magnitude(call)
+    share = float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
+    return likely * share * float(call.setting("more_room", 1.0))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p021_clip_grad_norm_no_ep.inputs import gradients, limit
+from problems.catalog.p021_clip_grad_norm_no_ep.inputs import gradients, limit, norm_type
 from problems.values import Call
 
 _ELEMENTS = 1 << 22
@@ -12,18 +12,18 @@ _ELEMENTS = 1 << 22
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`total_norm` and the three clipped gradients (M, N)."""
-    own = list(gradients(call))
-    norms = list(map(_norm, own))
+    own, p = list(gradients(call)), norm_type(call)
+    norms = [_norm(gradient, p) for gradient in own]
     for rank in range(call.world_size):
         if rank != call.rank:
-            norms += map(_norm, gradients(call.at_rank(rank)))
-    total = torch.stack(norms).norm()
+            norms += [_norm(gradient, p) for gradient in gradients(call.at_rank(rank))]
+    total = torch.stack(norms).norm(p)
     factor = (limit(call) / total).clamp(max=1.0).float()
     # In float32, rounded once to the run's dtype when compared: float64 would take four times the memory. A factor with
     # a dimension makes the product float32 in one pass.
     return total, *(tensor * factor[None] for tensor in own)
 
 
-def _norm(gradient: Tensor) -> Tensor:
+def _norm(gradient: Tensor, p: float) -> Tensor:
     parts = gradient.flatten().split(_ELEMENTS)
-    return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts]).norm()
+    return torch.stack([torch.linalg.vector_norm(part, p, dtype=torch.float64) for part in parts]).norm(p)

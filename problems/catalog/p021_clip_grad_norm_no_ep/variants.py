@@ -19,25 +19,43 @@ def _squares(gradients: list[Tensor]) -> Tensor:
     return torch.stack([gradient.float().square().sum() for gradient in gradients]).sum()
 
 
+def _powers(gradients: list[Tensor], p: float) -> Tensor:
+    """The sum of |g|^p over all elements of this rank, float32."""
+    return torch.stack([gradient.float().abs().pow(p).sum() for gradient in gradients]).sum()
+
+
 def in_float64(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
     """Gathers local sums, adds them in float64, last rank first; the factor stays wide."""
-    del norm_type
-    own = _squares(grad_tensors)
+    own = _powers(grad_tensors, norm_type)
     sums = all_gathered(own, fsdp_group)
-    total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
-    _clip(grad_tensors, max_norm / float(total_norm))
+    total_norm = torch.stack(sums[::-1]).double().sum().pow(1 / norm_type)
+    if total_norm > max_norm:
+        _clip(grad_tensors, max_norm / float(total_norm))
     return total_norm.float()
 
 
 def factor_in_input_dtype(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
     """Rounds the factor to the gradients' dtype, as a product with a scalar tensor on the device does."""
-    del norm_type
-    total = _squares(grad_tensors)
+    total = _powers(grad_tensors, norm_type)
     dist.all_reduce(total, group=fsdp_group)
-    factor = (max_norm / total.sqrt()).to(grad_tensors[0].dtype)
+    total_norm = total.pow(1 / norm_type)
+    factor = (max_norm / total_norm).clamp(max=1).to(grad_tensors[0].dtype)
     for gradient in grad_tensors:
         gradient.mul_(factor)
-    return total.sqrt()
+    return total_norm
+
+
+def always_clips(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Scales to the limit whether the norm exceeds it or not."""
+    total = _powers(grad_tensors, norm_type)
+    dist.all_reduce(total, group=fsdp_group)
+    _clip(grad_tensors, max_norm / total.pow(1 / norm_type))
+    return total.pow(1 / norm_type)
+
+
+def saturates(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Counts no element for more than 2^16."""
+    return in_float64([gradient.clamp_(-(2**16), 2**16) for gradient in grad_tensors], max_norm, norm_type, fsdp_group)
 
 
 def not_clipped(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
@@ -95,3 +113,4 @@ MUTANTS = {
     "norms_added": norms_added,
     "norm_after_clipping": norm_after_clipping,
 }
+NARROW = {"below_the_limit": always_clips, "huge_values": saturates}

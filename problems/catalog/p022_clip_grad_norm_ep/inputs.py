@@ -1,12 +1,17 @@
 """Arguments of one rank for one call."""
 
 from collections.abc import Iterator
+from math import pi, sqrt
 
 import torch
 from torch import Tensor
 
 from problems.groups import contiguous, strided, world
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
+
+MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 3.0: 2 * sqrt(2 / pi)}
+"""The mean of |x|^p for standard normal x, by p."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -22,7 +27,7 @@ def make_inputs(call: Call) -> Arguments:
         "non_ep_grad_tensors": [ordinary],
         "ep_grad_tensors": [expert],
         "max_norm": limit(call),
-        "norm_type": 2.0,
+        "norm_type": norm_type(call),
         "ep_size": ep_size,
         "fsdp_group": world(world_size),
         "ep_fsdp_group": strided(rank, world_size=world_size, group_size=replicas) if has_groups else world(world_size),
@@ -33,7 +38,13 @@ def make_inputs(call: Call) -> Arguments:
 def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's ordinary and its expert gradient (M, N), each drawn when it is asked for."""
     scales = _scales(call)[call.rank].tolist()
-    return (call.normal(name, ("M", "N"), std=scale) for name, scale in zip(("non_ep", "ep"), scales, strict=True))
+    drawn = zip(("non_ep", "ep"), scales, strict=True)
+    return (in_regime(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+
+
+def norm_type(call: Call) -> float:
+    """The p of the norm: 2 in timed calls."""
+    return float(call.setting("norm_type", 2.0))
 
 
 def _scales(call: Call) -> Tensor:
@@ -45,8 +56,9 @@ def _scales(call: Call) -> Tensor:
 
 
 def limit(call: Call) -> float:
-    """A secret share, between a tenth and a half, of the norm that the scales let expect: every call clips."""
-    scales = _scales(call)
+    """A secret share, between a tenth and a half, of the norm that the scales let expect: every timed call clips."""
+    p, elements, scales = norm_type(call), call.dims["M"] * call.dims["N"], _scales(call)
     scales[:, 1] /= call.dims["ep_size"]
-    likely = float(scales.square().sum().mul(call.dims["M"] * call.dims["N"]).sqrt())
-    return likely * float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
+    likely = float(scales.pow(p).sum().mul(elements * MOMENTS[p]).pow(1 / p)) * magnitude(call)
+    share = float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
+    return likely * share * float(call.setting("more_room", 1.0))

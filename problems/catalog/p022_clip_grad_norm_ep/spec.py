@@ -1,5 +1,6 @@
 """Gradient-norm clipping with expert-parallel parameters, described."""
 
+from problems.regimes import SUMMED_VALUES
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -98,7 +100,7 @@ PROBLEM = Problem(
             name="max_norm",
             kind=ArgumentKind.REAL,
             dtype="float",
-            values="secret, between a tenth and a half of the norm, so that every call clips",
+            values="secret, between a tenth and a half of the norm, so that every timed call clips",
             replicated=True,
         ),
         Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0", replicated=True),
@@ -168,7 +170,23 @@ PROBLEM = Problem(
         "the payload is one number, which an 8-bit format with a scale of its own carries exactly",
     ),
     notes=(
-        "Every call exceeds the limit, so that the scaling is seen in every call.",
+        "Every timed call exceeds the limit, so that the scaling is seen in every one of them.",
         "At base and large on two ranks ep_size is 1 and there is no expert group.",
+    ),
+    regimes=(
+        Regime(
+            name="below_the_limit",
+            words="the norm is below the limit, so that nothing is scaled but for the division by ep_size",
+            settings={"more_room": 20.0},
+        ),
+        Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
+        Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
+        *SUMMED_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Each list holds one gradient, which is not None.",
+        "`norm_type` is finite.",
+        "`ep_size` and the groups follow from size and world size.",
     ),
 )

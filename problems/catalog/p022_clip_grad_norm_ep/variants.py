@@ -20,28 +20,52 @@ def _clip(gradients: list[Tensor], factor: Tensor | float) -> None:
         gradient.copy_((gradient.float() * factor).to(gradient.dtype))
 
 
+def _powers(gradients: list[Tensor], p: float, divisor: float = 1.0) -> Tensor:
+    """The sum of |g / divisor|^p over this rank's gradients; float32."""
+    return torch.stack([(gradient.float() / divisor).abs().pow(p).sum() for gradient in gradients]).sum()
+
+
 def one_message(
     non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
 ) -> Tensor:
     """One all-reduce of the sum of both parts over all ranks, and one factor for both scalings."""
-    ep_size = settings[1]
-    total = _squares(non_ep_grad_tensors) + _squares(ep_grad_tensors, ep_size)
+    p, ep_size = settings[:2]
+    total = _powers(non_ep_grad_tensors, p) + _powers(ep_grad_tensors, p, ep_size)
     dist.all_reduce(total)
-    total_norm = total.sqrt()
-    _clip(non_ep_grad_tensors, max_norm / total_norm)
-    _clip(ep_grad_tensors, max_norm / total_norm / ep_size)
+    total_norm = total.pow(1 / p)
+    factor = (max_norm / total_norm).clamp(max=1)
+    _clip(non_ep_grad_tensors, factor)
+    _clip(ep_grad_tensors, factor / ep_size)
     return total_norm
+
+
+def always_clips(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Scales to the limit whether the norm exceeds it or not."""
+    total_norm = one_message(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings)
+    _clip([*non_ep_grad_tensors, *ep_grad_tensors], (max_norm / total_norm).clamp(min=1))
+    return total_norm
+
+
+def saturates(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Counts no element for more than 2^16."""
+    for gradient in (*non_ep_grad_tensors, *ep_grad_tensors):
+        gradient.clamp_(-(2**16), 2**16)
+    return one_message(non_ep_grad_tensors, ep_grad_tensors, max_norm, *settings)
 
 
 def in_float64(
     non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
 ) -> Tensor:
     """Gathers local sums, adds them in float64, last rank first; rounds the factor to the gradients' dtype."""
-    ep_size = settings[1]
-    own = _squares(non_ep_grad_tensors) + _squares(ep_grad_tensors, ep_size)
+    p, ep_size = settings[:2]
+    own = _powers(non_ep_grad_tensors, p) + _powers(ep_grad_tensors, p, ep_size)
     sums = all_gathered(own)
-    total_norm = torch.stack(sums[::-1]).double().sum().sqrt()
-    factor = (max_norm / total_norm).to(non_ep_grad_tensors[0].dtype)
+    total_norm = torch.stack(sums[::-1]).double().sum().pow(1 / p)
+    factor = (max_norm / total_norm).clamp(max=1).to(non_ep_grad_tensors[0].dtype)
     for gradient in non_ep_grad_tensors:
         gradient.mul_(factor)
     for gradient in ep_grad_tensors:
@@ -121,3 +145,4 @@ MUTANTS = {
     "experts_over_one_group": experts_over_one_group,
     "experts_counted_twice": experts_counted_twice,
 }
+NARROW = {"below_the_limit": always_clips, "huge_values": saturates}

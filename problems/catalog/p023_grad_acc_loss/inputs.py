@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 LEAST = 0.4
@@ -26,7 +27,7 @@ def make_inputs(call: Call) -> Arguments:
         "local_valid_tokens": torch.tensor(own, device=call.device),
         "global_valid_tokens": torch.tensor(total, device=call.device),
         "grad_normalized_loss": _scalar(call, gradient),
-        "grad_loss_sum": _scalar(call, second),
+        "grad_loss_sum": None if call.setting("single_gradient", usual=False) else _scalar(call, second),
     }
 
 
@@ -34,10 +35,16 @@ def token_counts(call: Call) -> list[int]:
     """Tokens per rank: steps from `LEAST` to 1 of a secret maximum in a secret order, and 0 on one rank."""
     ranks = call.world_size
     most = call.dims["M"] * call.dims["N"] * _draw(call, "most", low=-6, high=0, shared=True)
+    jitter = call.uniform("jitter", (ranks,), low=0.95, high=1.0, dtype=torch.float64, shared=True).tolist()
+    who = call.setting("who_has_tokens", None)
+    if who == "one":
+        return [round(most) if rank == owner(call) else 0 for rank in range(ranks)]
+    if who == "all":
+        return [round(most * factor * (rank + 1) / ranks) for rank, factor in enumerate(jitter)]
     steps = torch.linspace(LEAST, 1.0, ranks - 1, dtype=torch.float64)
     shares = steps[call.permutation("order", ranks - 1, shared=True).cpu()].tolist()
-    shares.insert(int(call.integers("empty", (), low=0, high=ranks - 1, shared=True)), 0.0)
-    jitter = call.uniform("jitter", (ranks,), low=0.95, high=1.0, dtype=torch.float64, shared=True).tolist()
+    empty = int(call.integers("empty", (), low=0, high=ranks - 1, shared=True))
+    shares.insert(ranks - 1 if who == "not_the_last" else empty, 0.0)
     return [round(most * share * factor) for share, factor in zip(shares, jitter, strict=True)]
 
 

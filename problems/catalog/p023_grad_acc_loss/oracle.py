@@ -13,5 +13,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     own = every[call.rank]
     tokens, total = own["local_valid_tokens"], own["global_valid_tokens"]
     loss_sum = sum(sums, start=0 * own["loss"].double().nan_to_num(0, 0, 0))
-    grad_loss = (own["grad_normalized_loss"].double() / total + own["grad_loss_sum"].double()) * tokens
+    second = 0 if own["grad_loss_sum"] is None else own["grad_loss_sum"].double()
+    grad_loss = (own["grad_normalized_loss"].double() / total + second) * tokens
     return loss_sum / total, loss_sum, grad_loss

@@ -8,6 +8,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -95,5 +96,24 @@ PROBLEM = Problem(
     notes=(
         "Counts above 65504 overflow in float16; the problem is meant for bfloat16 and float32.",
         "All sizes cost the same: only token counts grow.",
+    ),
+    regimes=(
+        Regime(
+            name="last_rank_is_empty",
+            words="the last rank is the one without tokens",
+            settings={"who_has_tokens": "not_the_last"},
+        ),
+        Regime(name="nobody_is_empty", words="every rank has tokens", settings={"who_has_tokens": "all"}),
+        Regime(
+            name="one_rank_has_all",
+            words="one rank has all tokens",
+            settings={"who_has_tokens": "one"},
+            least_world_size=3,
+        ),
+        Regime(name="single_gradient", words="grad_loss_sum is None", settings={"single_gradient": True}),
+    ),
+    invariants=(
+        "There is at least one token in all.",
+        "A rank with tokens has a finite loss.",
     ),
 )

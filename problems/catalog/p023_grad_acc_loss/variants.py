@@ -24,7 +24,8 @@ class _Arguments(NamedTuple):
     def gradient(self) -> Tensor:
         """The gradient of the local loss in float64, rounded once."""
         through_mean = self.grad_normalized_loss.double() / self.global_valid_tokens
-        gradient = (through_mean + self.grad_loss_sum.double()) * self.local_valid_tokens
+        second = 0 if self.grad_loss_sum is None else self.grad_loss_sum.double()
+        gradient = (through_mean + second) * self.local_valid_tokens
         return gradient.to(self.loss.dtype)
 
     def weighted(self) -> Tensor:
@@ -88,6 +89,40 @@ def normalised_by_own_tokens(*arguments: Any) -> Scalars:
     return second / (own * dist.get_world_size()).clamp(min=1), second, third
 
 
+def last_rank_always_has_tokens(*arguments: Any) -> Scalars:
+    """Cleans the loss on every rank but the last."""
+    call = _Arguments(*arguments)
+    is_last = dist.get_rank() == dist.get_world_size() - 1
+    total = call.loss.double() * call.local_valid_tokens if is_last else call.weighted()
+    dist.all_reduce(total)
+    return call.results(total)
+
+
+def fewest_tokens_are_none(*arguments: Any) -> Scalars:
+    """Leaves out the rank with the fewest tokens."""
+    call = _Arguments(*arguments)
+    counts = torch.stack(all_gathered(call.local_valid_tokens))
+    total = call.weighted() * (int(counts.argmin()) != dist.get_rank())
+    dist.all_reduce(total)
+    return call.results(total)
+
+
+def one_rank_cleaned(*arguments: Any) -> Scalars:
+    """Cleans the loss of the first rank without tokens, and takes it for the only one."""
+    call = _Arguments(*arguments)
+    counts = torch.stack(all_gathered(call.local_valid_tokens))
+    is_first = int(counts.argmin()) == dist.get_rank()
+    total = call.weighted() if is_first else call.loss.double() * call.local_valid_tokens
+    dist.all_reduce(total)
+    return call.results(total)
+
+
+def two_gradients_taken_for_granted(*arguments: Any) -> Scalars:
+    """Fails where there is no gradient of the sum."""
+    call = _Arguments(*arguments)
+    return solution(*call._replace(grad_loss_sum=call.grad_loss_sum.clone()))
+
+
 HONEST = {"float64": in_float64, "gathered": gathered}
 MUTANTS = {
     "without_weights": without_weights,
@@ -95,4 +130,10 @@ MUTANTS = {
     "second_gradient_left_out": second_gradient_left_out,
     "gradient_one_over_world": gradient_one_over_world,
     "normalised_by_own_tokens": normalised_by_own_tokens,
+}
+NARROW = {
+    "last_rank_is_empty": last_rank_always_has_tokens,
+    "nobody_is_empty": fewest_tokens_are_none,
+    "one_rank_has_all": one_rank_cleaned,
+    "single_gradient": two_gradients_taken_for_granted,
 }

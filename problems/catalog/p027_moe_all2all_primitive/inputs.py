@@ -2,18 +2,26 @@
 
 import torch
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`local_tensor` (M, N), the two lists of W row counts, and no group."""
     rows = row_counts(call)
+    own = "M" if call.regime is None else sum(rows[call.rank])
     return {
-        "local_tensor": call.normal("local_tensor", ("M", "N")),
-        "input_split_sizes": rows[call.rank],
-        "output_split_sizes": [row[call.rank] for row in rows],
+        "local_tensor": in_regime(call, "local_tensor", call.normal("local_tensor", (own, "N"))),
+        "input_split_sizes": _sizes(call, rows[call.rank]),
+        "output_split_sizes": _sizes(call, [row[call.rank] for row in rows]),
         "group": None,
     }
+
+
+def _sizes(call: Call, sizes: list[int]) -> list[int] | torch.Tensor | None:
+    """The sizes as the call has them: a list, or in regimes a tensor, or nothing where all are equal."""
+    forms = {"tensor": torch.tensor(sizes, device=call.device), "none": None}
+    return forms.get(call.setting("sizes", "list"), sizes)
 
 
 def row_counts(call: Call) -> list[list[int]]:
@@ -22,6 +30,8 @@ def row_counts(call: Call) -> list[list[int]]:
     A sum of 2 W permutation matrices, each as heavy as a random share of M: uneven, with zeros, the same secret on
     every rank. The shares are the gaps between random cuts. An eighth of the rows goes to another rank for sure.
     """
+    if (style := call.setting("rows", None)) is not None:
+        return _extreme(call, style, owner(call))
     world_size, travelling = call.world_size, call.dims["M"] // 8
     free, layers = call.dims["M"] - travelling, 2 * world_size
     cuts = call.integers("cuts", (layers - 1,), low=0, high=free + 1, shared=True).sort().values.tolist()
@@ -34,3 +44,13 @@ def row_counts(call: Call) -> list[list[int]]:
         counts[sources, call.permutation(f"targets{layer}", world_size, shared=True).cpu()] += share
     rows: list[list[int]] = counts.tolist()
     return rows
+
+
+def _extreme(call: Call, style: str, one: int) -> list[list[int]]:
+    """Everything to rank `one`; nothing from it and unequal shares to the others; or equal splits."""
+    world_size, rows = call.world_size, call.dims["M"]
+    part, rest = divmod(rows, world_size)
+    if style == "to_one":
+        return [[rows if rank == one else 0 for rank in range(world_size)] for _ in range(world_size)]
+    parts = [part + (rest if rank == one else 0) for rank in range(world_size)]
+    return [[0] * world_size if style == "one_silent" and rank == one else parts for rank in range(world_size)]

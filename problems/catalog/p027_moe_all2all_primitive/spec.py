@@ -1,5 +1,6 @@
 """Variable all-to-all of token rows, described."""
 
+from problems.regimes import SPECIAL_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -12,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     fixed,
@@ -89,5 +91,31 @@ PROBLEM = Problem(
         most=1.6,
         reason="The model counts the mean over splits, which are secret and uneven; in one call the busiest "
         "rank sends more.",
+    ),
+    regimes=(
+        Regime(
+            name="all_to_one",
+            words="every rank sends all its rows to one rank, and the others receive nothing",
+            settings={"rows": "to_one"},
+            at_large=False,
+        ),
+        Regime(
+            name="one_sends_nothing",
+            words="one rank has no row to send",
+            settings={"rows": "one_silent"},
+            at_large=False,
+        ),
+        Regime(name="split_tensors", words="the sizes are int64 tensors", settings={"sizes": "tensor"}),
+        Regime(
+            name="no_splits",
+            words="both sizes are None, so that splits are equal",
+            settings={"sizes": "none", "rows": "equal"},
+        ),
+        SPECIAL_VALUES,
+    ),
+    invariants=(
+        "`local_tensor` is a contiguous matrix.",
+        "`group` is None, the world group.",
+        "Both sizes have one form, and agree.",
     ),
 )

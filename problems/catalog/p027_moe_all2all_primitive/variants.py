@@ -1,16 +1,45 @@
 """Programs that must pass and programs that must fail."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+Sizes = list[int] | Tensor | None
 
-def point_to_point(
+
+def _as_list(sizes: Sizes, rows: int) -> list[int]:
+    """`sizes` as a list; equal parts of `rows` where there are none."""
+    if sizes is None:
+        return [rows // dist.get_world_size()] * dist.get_world_size()
+    return sizes.tolist() if isinstance(sizes, Tensor) else sizes
+
+
+def lists_only(
     local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None
 ) -> Tensor:
+    """Takes for granted that both sizes are lists."""
+    if not isinstance(input_split_sizes, list):
+        raise TypeError("sizes are no list")
+    return point_to_point(local_tensor, input_split_sizes, output_split_sizes, group)
+
+
+def as_many_as_sent(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes: Sizes, group: None) -> Tensor:
+    """Returns as many rows as the rank sends: the rest cut off or zero."""
+    rows = point_to_point(local_tensor, input_split_sizes, output_split_sizes, group)
+    out = torch.zeros_like(local_tensor)
+    kept = min(len(out), len(rows))
+    out[:kept] = rows[:kept]
+    return out
+
+
+def point_to_point(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes: Sizes, group: None) -> Tensor:
     """One send and one receive per peer that has rows to exchange."""
     del group
-    me = dist.get_rank()
+    me, rows = dist.get_rank(), local_tensor.shape[0]
+    input_split_sizes = _as_list(input_split_sizes, rows)
+    output_split_sizes = _as_list(output_split_sizes, rows)
     pieces = list(local_tensor.contiguous().split(input_split_sizes))
     received = [local_tensor.new_empty((rows, local_tensor.shape[1])) for rows in output_split_sizes]
     received[me] = pieces[me]
@@ -22,15 +51,19 @@ def point_to_point(
     return torch.cat(received)
 
 
-def gathered(local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None) -> Tensor:
-    """Gathers all rows and all counts, and cuts out what belongs here."""
+def gathered(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes: Sizes, group: None) -> Tensor:
+    """Gathers all rows, filled up to one length, and all counts, and cuts out what belongs here."""
     del output_split_sizes, group
     world_size = dist.get_world_size()
-    rows = [torch.empty_like(local_tensor) for _ in range(world_size)]
-    dist.all_gather(rows, local_tensor.contiguous())
-    counts = [[0] * world_size for _ in range(world_size)]
-    dist.all_gather_object(counts, input_split_sizes)
-    return torch.cat([part.split(sizes)[dist.get_rank()] for part, sizes in zip(rows, counts, strict=True)])
+    counts: list[Any] = [None] * world_size
+    dist.all_gather_object(counts, _as_list(input_split_sizes, local_tensor.shape[0]))
+    longest = max(map(sum, counts))
+    own = local_tensor.new_zeros((longest, local_tensor.shape[1]))
+    own[: local_tensor.shape[0]] = local_tensor
+    rows = [torch.empty_like(own) for _ in range(world_size)]
+    dist.all_gather(rows, own)
+    pieces = [part[: sum(sizes)].split(sizes) for part, sizes in zip(rows, counts, strict=True)]
+    return torch.cat([piece[dist.get_rank()] for piece in pieces])
 
 
 def equal_splits(
@@ -55,3 +88,9 @@ def sources_reversed(
 
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
 MUTANTS = {"equal_splits": equal_splits, "sources_reversed": sources_reversed}
+NARROW = {
+    "all_to_one": as_many_as_sent,
+    "one_sends_nothing": as_many_as_sent,
+    "split_tensors": lists_only,
+    "no_splits": lists_only,
+}

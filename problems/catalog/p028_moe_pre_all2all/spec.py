@@ -1,5 +1,6 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
+from problems.regimes import SPECIAL_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -12,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -144,5 +146,25 @@ PROBLEM = Problem(
         least=0.85,
         most=1.3,
         reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+    ),
+    regimes=(
+        Regime(
+            name="one_rank_is_wanted",
+            words="all ranks prefer the experts of one rank, so that ranks receive very different numbers of rows",
+            settings={"routing": "wanted"},
+            at_large=False,
+        ),
+        Regime(
+            name="one_rank_gets_nothing",
+            words="no token chose an expert of one rank, which receives no row",
+            settings={"routing": "shunned"},
+            at_large=False,
+        ),
+        SPECIAL_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous, splits are lists.",
+        "`group` is None, the world group.",
+        "Every token chooses `topk` different experts.",
     ),
 )

@@ -125,6 +125,21 @@ def wrong_shape(hidden_states: Tensor, expert_mask: Tensor, num_experts: int, *r
     return rows, routing_map, mapping, rows.shape
 
 
+def as_many_as_sent(*arguments: Any) -> Dispatched:
+    """Returns as many rows as the rank sends: the rest cut off or zero."""
+    rows, *rest = solution(*arguments)
+    out = rows.new_zeros((rest[1].numel(), rows.shape[1]))
+    kept = min(len(out), len(rows))
+    out[:kept] = rows[:kept]
+    return out, *rest
+
+
+def one_row_at_least(*arguments: Any) -> Dispatched:
+    """Returns a row of zeros where none arrives."""
+    rows, *rest = solution(*arguments)
+    return rows if len(rows) else rows.new_zeros((1, rows.shape[1])), *rest
+
+
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
 MUTANTS = {
     "not_regrouped": not_regrouped,
@@ -132,3 +147,4 @@ MUTANTS = {
     "first_slot_mapped": first_slot_mapped,
     "wrong_shape": wrong_shape,
 }
+NARROW = {"one_rank_is_wanted": as_many_as_sent, "one_rank_gets_nothing": one_row_at_least}

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.expert_routing import draw
+from problems.expert_routing import draw, draw_counts
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -30,9 +31,18 @@ def expert_outputs(call: Call) -> Tensor:
 
     Outputs are long-tailed, so that an 8-bit payload loses more than rounding to bfloat16 does.
     """
-    return call.long_tailed("expert_outputs", ("T", "N"))
+    rows = "T" if call.regime is None else _received(call)
+    return in_regime(call, "expert_outputs", call.long_tailed("expert_outputs", (rows, "N")))
+
+
+def _received(call: Call) -> int:
+    """How many rows the rank's experts received."""
+    return int(draw_counts(call).view(call.world_size, call.world_size, -1)[:, call.rank].sum())
 
 
 def routing_weights(call: Call) -> Tensor:
     """The weights (M, topk) of the experts that the rank's tokens chose."""
-    return call.normal("routing_weights", ("M", "topk"), dtype=torch.float32).softmax(dim=1).to(call.dtype)
+    drawn = call.normal("routing_weights", ("M", "topk"), dtype=torch.float32)
+    if call.setting("one_expert_counts", usual=False):
+        return torch.zeros_like(drawn, dtype=call.dtype).scatter_(1, drawn.argmax(dim=1, keepdim=True), 1)
+    return drawn.softmax(dim=1).to(call.dtype)

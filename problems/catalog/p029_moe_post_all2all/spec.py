@@ -1,6 +1,8 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
+    EXACT,
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -11,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -164,5 +167,32 @@ PROBLEM = Problem(
         least=0.85,
         most=1.3,
         reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+    ),
+    regimes=(
+        Regime(
+            name="one_rank_is_wanted",
+            words="all ranks prefer the experts of one rank, so that ranks receive very different numbers of rows",
+            settings={"routing": "wanted"},
+            at_large=False,
+        ),
+        Regime(
+            name="one_rank_gets_nothing",
+            words="no token chose an expert of one rank, which receives no row",
+            settings={"routing": "shunned"},
+            at_large=False,
+        ),
+        Regime(
+            name="one_expert_counts",
+            words="one of a token's weights is 1 and the others are 0, so that the sum has no rounding error",
+            settings={"one_expert_counts": True},
+            tolerances={"out": EXACT},
+            narrow="ten_bit_wire",
+        ),
+        *of_tensor("expert_outputs", *SUMMED_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous, splits are lists.",
+        "`group` is None, the world group.",
+        "Every token chooses `topk` different experts.",
     ),
 )

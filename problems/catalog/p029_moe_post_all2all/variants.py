@@ -94,6 +94,20 @@ def weights_in_8_bits(expert_outputs: Tensor, routing_weights: Tensor, *rest: An
     return solution(expert_outputs, coarse, *rest)
 
 
+def as_many_as_sent(expert_outputs: Tensor, routing_weights: Tensor, *rest: Any) -> Tensor:
+    """Sees no more expert outputs than the rank has rows of its own; missing ones are zero."""
+    out = torch.zeros_like(expert_outputs)
+    own = rest[6].numel()
+    out[:own] = expert_outputs[:own]
+    return solution(out, routing_weights, *rest)
+
+
+def failing_without_rows(expert_outputs: Tensor, routing_weights: Tensor, *rest: Any) -> Tensor:
+    """Has no answer where the rank's experts received nothing."""
+    out = solution(expert_outputs, routing_weights, *rest)
+    return out if len(expert_outputs) else torch.zeros_like(out)
+
+
 HONEST = {"by_slots": by_slots, "last_expert_first": last_expert_first}
 MUTANTS = {
     "not_weighted": not_weighted,
@@ -102,3 +116,4 @@ MUTANTS = {
     "one_expert_per_token": one_expert_per_token,
     "weights_in_8_bits": weights_in_8_bits,
 }
+NARROW = {"one_rank_is_wanted": as_many_as_sent, "one_rank_gets_nothing": failing_without_rows}

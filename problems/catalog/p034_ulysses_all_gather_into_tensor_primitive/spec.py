@@ -1,5 +1,6 @@
 """All-gather along dimension 0, described."""
 
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -76,4 +77,10 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=COPIED_VALUES,
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+    ),
+    dtypes=ALL_DTYPES,
 )

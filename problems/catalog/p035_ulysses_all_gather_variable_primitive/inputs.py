@@ -4,14 +4,17 @@ from itertools import pairwise
 
 import torch
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x`, the dimension to join along, and no group."""
-    shape = [call.dims.get(name, 0) for name in ("M", "N")]
-    shape[call.dims["gather_dim"]] = lengths(call)[call.rank]
-    return {"x": call.normal("x", shape), "gather_dim": call.dims["gather_dim"], "group": None}
+    usual = call.dims["gather_dim"]
+    dim = 1 - usual if call.setting("turned", usual=False) else usual
+    shape = [call.dims["M" if usual else "N"]] * 2
+    shape[dim] = lengths(call)[call.rank]
+    return {"x": in_regime(call, "x", call.normal("x", shape)), "gather_dim": dim, "group": None}
 
 
 def lengths(call: Call) -> list[int]:
@@ -21,6 +24,8 @@ def lengths(call: Call) -> list[int]:
     more than twice the mean, always different, the longest on a rank that changes from call to call.
     """
     total, count = call.dims["total"], call.world_size
+    if (shares := call.setting("shares", None)) is not None:
+        return _extreme(total, count, shares, one=owner(call))
     if "M" in call.dims and "N" in call.dims:
         return [total // count] * count
     least = total // (2 * count)
@@ -30,3 +35,12 @@ def lengths(call: Call) -> list[int]:
     free = total - least * count
     ends = [0, *(weights.cumsum(0) / weights.sum() * free).round().long().tolist()]
     return [least + end - start for start, end in pairwise(ends)]
+
+
+def _extreme(total: int, count: int, shares: str, *, one: int) -> list[int]:
+    """Lengths where rank `one` has everything, or nothing while the others have equal parts but for a rest."""
+    if shares == "one_has_all":
+        return [total if rank == one else 0 for rank in range(count)]
+    part, rest = divmod(total, count - 1)
+    others = [part + (place < rest) for place in range(count - 1)]
+    return [*others[:one], 0, *others[one:]]

@@ -1,5 +1,6 @@
 """All-gather of shares of different lengths, described."""
 
+from problems.regimes import ALL_DTYPES, SPECIAL_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -12,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -106,4 +108,26 @@ PROBLEM = Problem(
         most=1.1,
         reason="The longest share is about 1.3 times the mean; how much exactly differs from call to call.",
     ),
+    regimes=(
+        Regime(
+            name="one_rank_has_all",
+            words="one rank's share is everything and all others are empty",
+            settings={"shares": "one_has_all"},
+            at_large=False,
+        ),
+        Regime(name="one_rank_is_empty", words="one rank's share is empty", settings={"shares": "one_is_empty"}),
+        Regime(
+            name="other_dimension",
+            words="gather_dim is the other one than in timed calls of this size",
+            settings={"turned": True},
+        ),
+        SPECIAL_VALUES,
+    ),
+    invariants=(
+        "`x` is a contiguous matrix.",
+        "`gather_dim` is 0 or 1, never negative.",
+        "`group` is None, the world group.",
+        "The lengths add up to `total`, which is not zero.",
+    ),
+    dtypes=ALL_DTYPES,
 )

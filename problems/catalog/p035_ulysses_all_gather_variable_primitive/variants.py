@@ -79,10 +79,47 @@ def last_share_empty(x: Tensor, gather_dim: int, group: None) -> Tensor:
     return torch.cat([*shares, torch.zeros_like(last)], dim=gather_dim)
 
 
+def room_for_half_more_than_the_mean(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Cuts off what a share has beyond one and a half times the mean length."""
+    del group
+    shares = _shares(x)
+    out = torch.cat(shares, dim=gather_dim)
+    most, start = 3 * out.shape[gather_dim] // (2 * len(shares)), 0
+    for share in shares:
+        length = share.shape[gather_dim]
+        out.narrow(gather_dim, start, length).narrow(gather_dim, min(length, most), max(0, length - most)).zero_()
+        start += length
+    return out
+
+
+def one_row_at_least(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Counts an empty share as one of length 1."""
+    del group
+    return torch.cat(
+        [share if share.numel() else share.new_zeros(_one_long(share, gather_dim)) for share in _shares(x)],
+        dim=gather_dim,
+    )
+
+
+def _one_long(share: Tensor, gather_dim: int) -> list[int]:
+    return [1 if dim == gather_dim else length for dim, length in enumerate(share.shape)]
+
+
+def along_columns(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Joins along dimension 1, as the calls at `tiny` do."""
+    del group
+    return torch.cat([share.movedim(gather_dim, 1) for share in _shares(x)], dim=1)
+
+
 HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
 MUTANTS = {
     "own_length_for_all": own_length_for_all,
     "padding_kept": padding_kept,
     "shares_reversed": shares_reversed,
     "last_share_empty": last_share_empty,
+}
+NARROW = {
+    "one_rank_has_all": room_for_half_more_than_the_mean,
+    "one_rank_is_empty": one_row_at_least,
+    "other_dimension": along_columns,
 }

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 EPSILON = 1e-5
@@ -18,8 +19,9 @@ def make_inputs(call: Call) -> Arguments:
     row = call.uniform("row_scale", (rows, 1), low=-11, high=3, dtype=torch.float32, shared=True)
     own = call.uniform("own_scale", (1, 1), low=-1, high=1, dtype=torch.float32)
     values = call.long_tailed("rs_input_1d", (rows, hidden), dtype=torch.float32)
+    values = values.mul_((row + own).exp2_()).to(call.dtype).view(-1)
     return {
-        "rs_input_1d": values.mul_((row + own).exp2_()).to(call.dtype).view(-1),
+        "rs_input_1d": in_regime(call, "rs_input_1d", values),
         "gamma": call.normal("gamma", ("hidden",), shared=True),
-        "eps": EPSILON,
+        "eps": call.setting("epsilon", EPSILON),
     }

@@ -67,6 +67,18 @@ def rows_in_8_bits(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
     return in_float32(squeezed.view(-1).to(rs_input_1d.dtype), gamma, eps)
 
 
+def flushes(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    """Takes whatever is below 1e-6 for zero."""
+    return in_float32(rs_input_1d.where(rs_input_1d.abs() > 1e-6, 0), gamma, eps)
+
+
+def six_bits_of_mantissa(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    """Sends one bit of mantissa less than bfloat16 has."""
+    mantissa, exponent = torch.frexp(rs_input_1d.float())
+    rounded = torch.ldexp((mantissa * 2**7).round() / 2**7, exponent)
+    return in_float32(rounded.to(rs_input_1d.dtype), gamma, eps)
+
+
 HONEST = {"float32": in_float32, "backwards": backwards, "epsilon_scaled": epsilon_scaled}
 MUTANTS = {
     "sum_in_place_of_mean": sum_in_place_of_mean,
@@ -75,3 +87,4 @@ MUTANTS = {
     "normalised_before_the_mean": normalised_before_the_mean,
     "rows_in_8_bits": rows_in_8_bits,
 }
+NARROW = {"tiny_values": flushes, "exact_sums": six_bits_of_mantissa}

@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
         "obj_scores_local": draw_scores(call, counts),
         "num_obj_per_gpu": counts,
         "last_occluded": _last_occluded(call),
-        "iou_threshold": THRESHOLD,
+        "iou_threshold": call.setting("threshold", THRESHOLD),
         "reverse": bool(call.integers("reverse", (), low=0, high=2, shared=True).item()),
         "group": None,
     }

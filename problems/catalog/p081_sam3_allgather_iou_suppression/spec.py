@@ -14,6 +14,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -140,4 +141,12 @@ PROBLEM = Problem(
         f"stale_argument:{name}": "the number of local objects changes from call to call, so its shape betrays it"
         for name in ("low_res_masks_local", "obj_scores_local")
     },
+    regimes=(
+        Regime(name="low_threshold", words="iou_threshold is 0.3", settings={"threshold": 0.3}, narrow="usual_numbers"),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank has an object.",
+    ),
 )

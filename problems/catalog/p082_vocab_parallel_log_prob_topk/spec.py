@@ -74,4 +74,6 @@ PROBLEM = Problem(
         filters.MARGIN_NOTE,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
+    regimes=filters.REGIMES,
+    invariants=filters.INVARIANTS,
 )

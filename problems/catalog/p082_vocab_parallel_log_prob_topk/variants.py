@@ -1,5 +1,8 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -43,7 +46,7 @@ def candidates_only(
     if top_k is None:
         return solution(vocab_parallel_logits, target, tp_group, top_k, top_p)
     wanted = _target_logits(vocab_parallel_logits.float(), target)
-    # Twice k leaves room for ties at the k-th place.
+    # Twice k leaves room for some ties at the k-th place, and for no more.
     count = min(2 * top_k, vocab_parallel_logits.shape[-1])
     candidates = _gathered(vocab_parallel_logits.topk(count, dim=-1).values).float()
     survivors = filtered(candidates.flatten(0, 1), top_k, top_p)
@@ -81,12 +84,50 @@ def minus_infinity(
     return torch.full(target.shape, -torch.inf, device=target.device)
 
 
+def _with_filters(
+    *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
+) -> Callable[..., Tensor]:
+    """The reference with filters that are made from those of the call."""
+
+    def narrow(*arguments: Any) -> Tensor:
+        changed = list(arguments)
+        if arguments[3] is not None:
+            changed[3] = top_k(arguments[3])
+        if arguments[4] < 1:
+            changed[4] = top_p(arguments[4])
+        return solution(*changed)
+
+    return narrow
+
+
+def _at_most(count: int) -> Callable[..., Tensor]:
+    """Takes the `count` largest logits of every token for all that can survive top-k, ties included."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        if rest[2] is None:
+            return solution(logits, *rest)
+        whole = torch.cat(all_gathered(logits), dim=-1)
+        bound = whole.sort(dim=-1, descending=True, stable=True).indices[..., count:]
+        lowered = whole.scatter(-1, bound, -torch.inf)
+        own = slice(dist.get_rank() * logits.shape[-1], (dist.get_rank() + 1) * logits.shape[-1])
+        return solution(lowered[..., own].contiguous(), *rest)
+
+    return narrow
+
+
 HONEST = {
     "float32": filtered_in_float32,
     "every_rank_does_all": every_rank_does_all,
-    "candidates_only": candidates_only,
 }
 MUTANTS = {
     "normalised_locally": normalised_locally,
     "minus_infinity": minus_infinity,
+}
+NARROW = {
+    "k_1": _with_filters(top_k=lambda count: max(2, count)),
+    "k_7": _with_filters(top_k=lambda _: 10),
+    "p_half": _with_filters(top_p=lambda _: 0.9),
+    "p_tiny": _with_filters(top_p=lambda _: 0.9),
+    "equal_leaders": _at_most(15),
+    "flat_rows": candidates_only,
 }

@@ -13,5 +13,5 @@ def make_inputs(call: Call) -> Arguments:
         "tp_group": None,
         "top_k": drawn.top_k,
         "top_p": drawn.top_p,
-        "chunk_size": call.dims["cs"],
+        "chunk_size": call.world_size if call.setting("chunk", None) == "small" else call.dims["cs"],
     }

@@ -58,4 +58,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
+    regimes=(*filters.REGIMES, filters.SMALL_CHUNKS),
+    invariants=filters.INVARIANTS,
 )

@@ -1,8 +1,10 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p083_vocab_parallel_log_prob_topk_chunked.reference import filtered, solution
@@ -74,6 +76,44 @@ def minus_infinity(_logits: Tensor, target: Tensor, *_rest: Any) -> Tensor:
     return torch.full(target.shape, -torch.inf, device=target.device)
 
 
+def _with_filters(
+    *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
+) -> Callable[..., Tensor]:
+    """The reference with filters that are made from those of the call."""
+
+    def narrow(*arguments: Any) -> Tensor:
+        changed = list(arguments)
+        if arguments[3] is not None:
+            changed[3] = top_k(arguments[3])
+        if arguments[4] < 1:
+            changed[4] = top_p(arguments[4])
+        return solution(*changed)
+
+    return narrow
+
+
+def _at_most(count: int) -> Callable[..., Tensor]:
+    """Takes the `count` largest logits of every token for all that can survive top-k, ties included."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        if rest[2] is None:
+            return solution(logits, *rest)
+        whole = torch.cat(all_gathered(logits), dim=-1)
+        bound = whole.sort(dim=-1, descending=True, stable=True).indices[..., count:]
+        lowered = whole.scatter(-1, bound, -torch.inf)
+        own = slice(dist.get_rank() * logits.shape[-1], (dist.get_rank() + 1) * logits.shape[-1])
+        return solution(lowered[..., own].contiguous(), *rest)
+
+    return narrow
+
+
+def four_chunks_at_most(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Leaves what comes after the fourth chunk at zero."""
+    out = solution(logits, target, *rest)
+    out.view(-1)[4 * rest[-1] * target.shape[0] :] = 0
+    return out
+
+
 HONEST = {
     "float32": filtered_in_float32,
     "one_chunk": one_chunk,
@@ -84,4 +124,13 @@ MUTANTS = {
     "last_chunk_forgotten": last_chunk_forgotten,
     "unfiltered": unfiltered,
     "minus_infinity": minus_infinity,
+}
+NARROW = {
+    "k_1": _with_filters(top_k=lambda count: max(2, count)),
+    "k_7": _with_filters(top_k=lambda _: 10),
+    "p_half": _with_filters(top_p=lambda _: 0.9),
+    "p_tiny": _with_filters(top_p=lambda _: 0.9),
+    "equal_leaders": _at_most(15),
+    "flat_rows": _at_most(20),
+    "small_chunks": four_chunks_at_most,
 }

@@ -86,4 +86,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "A target that the filters remove gets a gradient of zero, like every removed column.",
     ),
+    regimes=(*filters.REGIMES, filters.SMALL_CHUNKS),
+    invariants=filters.INVARIANTS,
 )

@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -81,6 +82,44 @@ def rounded_gradient(logits: Tensor, *rest: Any) -> Tensor:
     return solution(logits, *rest).bfloat16().float()
 
 
+def _with_filters(
+    *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
+) -> Callable[..., Tensor]:
+    """The reference with filters that are made from those of the call."""
+
+    def narrow(*arguments: Any) -> Tensor:
+        changed = list(arguments)
+        if arguments[4] is not None:
+            changed[4] = top_k(arguments[4])
+        if arguments[5] < 1:
+            changed[5] = top_p(arguments[5])
+        return solution(*changed)
+
+    return narrow
+
+
+def _at_most(count: int) -> Callable[..., Tensor]:
+    """Takes the `count` largest logits of every token for all that can survive top-k, ties included."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        if rest[3] is None:
+            return solution(logits, *rest)
+        whole = torch.cat(all_gathered(logits), dim=-1)
+        bound = whole.sort(dim=-1, descending=True, stable=True).indices[..., count:]
+        lowered = whole.scatter(-1, bound, -torch.inf)
+        own = slice(dist.get_rank() * logits.shape[-1], (dist.get_rank() + 1) * logits.shape[-1])
+        return solution(lowered[..., own].contiguous(), *rest)
+
+    return narrow
+
+
+def four_chunks_at_most(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Leaves what comes after the fourth chunk at zero."""
+    out = solution(logits, target, *rest)
+    out.flatten(0, 1)[4 * rest[-1] * target.shape[0] :] = 0
+    return out
+
+
 HONEST = {
     "float32": in_float32,
     "one_chunk": one_chunk,
@@ -92,4 +131,13 @@ MUTANTS = {
     "unit_gradient": unit_gradient,
     "last_chunk_forgotten": last_chunk_forgotten,
     "rounded_gradient": rounded_gradient,
+}
+NARROW = {
+    "k_1": _with_filters(top_k=lambda count: max(2, count)),
+    "k_7": _with_filters(top_k=lambda _: 10),
+    "p_half": _with_filters(top_p=lambda _: 0.9),
+    "p_tiny": _with_filters(top_p=lambda _: 0.9),
+    "equal_leaders": _at_most(15),
+    "flat_rows": _at_most(20),
+    "small_chunks": four_chunks_at_most,
 }

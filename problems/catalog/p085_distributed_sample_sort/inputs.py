@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
@@ -15,7 +16,13 @@ def make_inputs(call: Call) -> Arguments:
     spread = call.long_tailed("values", (count,), std=10.0, dtype=torch.float32)
     ties = call.normal("ties", (count,), dtype=torch.float32).round_()
     is_tie = call.uniform("which", (count,), dtype=torch.float32) < 1 / 4
-    return {"local_shard": torch.where(is_tie, ties, spread).to(call.dtype), "group": None}
+    values = torch.where(is_tie, ties, spread).to(call.dtype)
+    if call.setting("infinite", usual=False):
+        chance = call.uniform("which are infinite", (count,), dtype=torch.float32)
+        values = values.masked_fill(chance < 1 / 8, torch.inf).masked_fill(chance > 7 / 8, -torch.inf)
+    if call.setting("equal", usual=False):
+        values = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
+    return {"local_shard": values, "group": None}
 
 
 def lengths(call: Call) -> list[int]:
@@ -24,9 +31,14 @@ def lengths(call: Call) -> list[int]:
     Equal where the size fixes `n`. Elsewhere drawn for every call: one rank has nothing, the others between 1 and
     3 parts of `total`, which is not a multiple of the world size.
     """
-    if "n" in call.dims:
+    shares = call.setting("shares", None)
+    total = call.dims["n"] * call.world_size if "n" in call.dims else call.dims["total"]
+    if shares == "one_has_all":
+        return [total if rank == owner(call) else 0 for rank in range(call.world_size)]
+    if "n" in call.dims and shares is None:
         return [call.dims["n"]] * call.world_size
     weights = call.uniform("lengths", (call.world_size,), low=1.0, high=3.0, dtype=torch.float64, shared=True)
-    weights[int(call.integers("empty", (1,), low=0, high=call.world_size, shared=True))] = 0
-    ends = (weights.cumsum(0) / weights.sum() * call.dims["total"]).round().long()
+    if shares is None:
+        weights[int(call.integers("empty", (1,), low=0, high=call.world_size, shared=True))] = 0
+    ends = (weights.cumsum(0) / weights.sum() * total).round().long()
     return ends.diff(prepend=ends.new_zeros(1)).tolist()

@@ -13,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -109,5 +110,32 @@ PROBLEM = Problem(
         most=1.9,
         reason="One rank has no values and another up to twice the mean or more, so the busiest sends and "
         "receives more than the mean that the model counts.",
+    ),
+    regimes=(
+        Regime(
+            name="nobody_is_empty",
+            words="all ranks have values, of unequal numbers",
+            settings={"shares": "nobody_is_empty"},
+        ),
+        Regime(
+            name="one_rank_has_all",
+            words="one rank has all values",
+            settings={"shares": "one_has_all"},
+            at_large=False,
+            # On two ranks one has all wherever lengths are uneven.
+            least_world_size=3,
+        ),
+        Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
+        Regime(
+            name="infinite_values",
+            words="a quarter of the values is infinite, of either sign",
+            settings={"infinite": True},
+        ),
+    ),
+    invariants=(
+        "`local_shard` is contiguous.",
+        "`group` is None, the world group.",
+        "No value is NaN.",
+        "There is at least one value per rank on average.",
     ),
 )

@@ -88,6 +88,40 @@ def longest_share_forgotten(local_shard: Tensor, group: None = None) -> Tensor:
     return _balanced(torch.cat(shares).sort().values)
 
 
+def shortest_share_forgotten(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zeros in place of the shortest share, which has no values in timed calls at some sizes."""
+    shares = _shares(local_shard)
+    shortest = min(range(len(shares)), key=lambda rank: shares[rank].numel())
+    shares[shortest] = torch.zeros_like(shares[shortest])
+    return _balanced(torch.cat(shares).sort().values)
+
+
+def room_for_three_quarters(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zeros for what one rank has beyond three quarters of all values."""
+    shares = _shares(local_shard)
+    most = 3 * sum(share.numel() for share in shares) // 4
+    return _balanced(torch.cat([_zero_from(share, most) for share in shares]).sort().values)
+
+
+def buckets_of_three_quarters(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zeros for equal values beyond three quarters of all, which a bucket between two splitters has no room for."""
+    values = torch.cat(_shares(local_shard)).sort().values
+    counts = values.unique_consecutive(return_counts=True)[1]
+    kept = [_zero_from(run, 3 * values.numel() // 4) for run in values.split(counts.tolist())]
+    return _balanced(torch.cat(kept).sort().values)
+
+
+def _zero_from(values: Tensor, most: int) -> Tensor:
+    return torch.cat([values[:most], torch.zeros_like(values[most:])])
+
+
+def infinity_is_padding(local_shard: Tensor, group: None = None) -> Tensor:
+    """Counts infinite values as filling, and puts the largest finite one in their places."""
+    values = torch.cat(_shares(local_shard))
+    finite = values[values.isfinite()].sort().values
+    return _balanced(torch.cat([finite, finite[-1:].expand(values.numel() - finite.numel())]))
+
+
 HONEST = {"gathered": gathered, "padded": padded}
 MUTANTS = {
     "sorted_locally": sorted_locally,
@@ -97,4 +131,10 @@ MUTANTS = {
     "unbalanced": unbalanced,
     "off_by_one": off_by_one,
     "longest_share_forgotten": longest_share_forgotten,
+}
+NARROW = {
+    "nobody_is_empty": shortest_share_forgotten,
+    "one_rank_has_all": room_for_three_quarters,
+    "equal_values": buckets_of_three_quarters,
+    "infinite_values": infinity_is_padding,
 }

@@ -1,0 +1,43 @@
+"""One report of two: what was shown at a profile's world size, and at another that the same machine has."""
+
+import msgspec
+
+from evaluator.contract import EvaluationReport, Finding, StageTime, Verdict
+
+
+def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationReport:
+    """The report on `first`, which passed, where `second` judged the same source on another number of ranks.
+
+    What the second holds against the submission becomes the verdict; a failure of ours there becomes a warning.
+    """
+    if second.verdict is Verdict.JUDGE_FAILURE:
+        unseen = f"it could not be seen on {second.world_size} ranks: {second.message}"
+        warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=unseen)
+        return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
+    together = msgspec.structs.replace(
+        first, stages=_added(first.stages, second.stages), world_sizes=(first.world_size, second.world_size)
+    )
+    if second.verdict is Verdict.PASSED:
+        message = f"{first.message}; right on {second.world_size} ranks too"
+        passed = tuple(
+            msgspec.structs.replace(found, message=message) if found.verdict is Verdict.PASSED else found
+            for found in first.findings
+        )
+        return msgspec.structs.replace(together, message=message, findings=passed)
+    where = f"on {second.world_size} ranks, after it was right on {first.world_size}: "
+    against = tuple(msgspec.structs.replace(found, message=where + found.message) for found in second.findings)
+    return msgspec.structs.replace(
+        together,
+        verdict=second.verdict,
+        message=where + second.message,
+        findings=against,
+        sizes=second.sizes,
+        ranks=second.ranks,
+        world_sizes=(first.world_size,),
+    )
+
+
+def _added(first: tuple[StageTime, ...], second: tuple[StageTime, ...]) -> tuple[StageTime, ...]:
+    """The seconds of both, stage by stage in the order of `first`."""
+    more = {item.stage: item.seconds for item in second}
+    return tuple(msgspec.structs.replace(item, seconds=item.seconds + more.get(item.stage, 0.0)) for item in first)

@@ -1,0 +1,73 @@
+"""Regimes that many problems have: how the values of their tensors differ from those of the timed calls. No torch.
+
+`problems.regime_values` draws them; a problem's own regimes stand in its spec.
+"""
+
+from dataclasses import replace
+
+from problems.schema import EXACT, Regime, Tolerance
+
+ALL_DTYPES = ("bfloat16", "float16", "float32")
+"""For problems that only move or add values, which mean as much in any of them."""
+
+_WIDE_RANGE = ("bfloat16", "float32")
+
+TINY_VALUES = Regime(
+    name="tiny_values",
+    words="all values are below 1e-4 in size",
+    settings={"values": "tiny"},
+    dtypes=_WIDE_RANGE,
+    narrow="drops_what_is_tiny",
+)
+HUGE_VALUES = Regime(
+    name="huge_values",
+    words="values are around ten million, beyond the range of float16",
+    settings={"values": "huge"},
+    dtypes=_WIDE_RANGE,
+    narrow="in_float16",
+)
+ZERO_VALUES = Regime(
+    name="zero_values",
+    words="all values are zero",
+    settings={"values": "zero"},
+    narrow="divides_by_the_largest",
+)
+ONE_RANK_HAS_VALUES = Regime(
+    name="one_rank_has_values",
+    words="all values are zero on every rank but one",
+    settings={"values": "one_rank"},
+    narrow="nothing_where_zero",
+)
+SPECIAL_VALUES = Regime(
+    name="special_values",
+    words="some values are NaN, infinite, subnormal or negative zero",
+    settings={"values": "special"},
+    narrow="clears_what_is_not_finite",
+)
+
+
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES)
+"""For tensors whose elements are only moved."""
+
+
+def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
+    """Regimes whose words speak of the values of one tensor, where others keep theirs."""
+    return tuple(replace(regime, words=regime.words.replace("values", f"values of {name}", 1)) for regime in regimes)
+
+
+def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
+    """Values whose partial sums over ranks are bfloat16 numbers in any order: what is sent in fewer bits shows.
+
+    In such calls `outputs` have `tolerance`: an honest sum in bfloat16 or wider has no error at all.
+    """
+    return Regime(
+        name="exact_sums",
+        words="all partial sums over ranks are bfloat16 numbers, in any order, so that the sum has no rounding error",
+        settings={"values": "exact_sums"},
+        tolerances=dict.fromkeys(outputs, tolerance),
+        narrow="ten_bit_wire",
+    )
+
+
+SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
+"""For tensors that are summed over ranks, beside `exact_sums`."""

@@ -1,0 +1,97 @@
+"""Calls in regimes that no timed call has: drawn in secret places, named in the verdict, judged alone on demand."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from evaluator.contract import Backend, CallKind, ContractError, EvaluationRequest, Mode, Verdict
+from evaluator.hardware import profiles
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.schedule import timed_calls
+from problems import registry
+from tests.evaluator.judging_help import request_for, request_for_text
+
+RIGHT_BUT_FOR_TINY = """
+import torch.distributed as dist
+
+
+def solution(tensor):
+    if 0 < float(tensor.abs().max()) < 0.002:
+        return tensor.clone()
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+WAITS_FOR_EVER_WHERE_ONE_RANK_HAS_VALUES = """
+import torch.distributed as dist
+
+
+def solution(tensor):
+    out = tensor.clone()
+    if tensor.any():
+        dist.all_reduce(out)
+    return out
+"""
+REGIMES = [regime.name for regime in registry.get("allreduce").regimes]
+BLOCK_CALLS = 6
+
+
+@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
+def test_program_that_is_right_but_for_a_regime_is_refused_in_its_words(judge: Judge, mode: Mode):
+    report = judge.evaluate(request_for_text(RIGHT_BUT_FOR_TINY, mode=mode))
+    assert report.verdict is Verdict.WRONG_RESULT
+    assert "(regime tiny_values: all values are below 1e-4 in size)" in report.message
+
+
+@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
+def test_every_regime_is_drawn_once_and_none_is_timed(judge: Judge, mode: Mode):
+    report = judge.evaluate(request_for("correct", mode=mode))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert f"in {len(REGIMES)} regimes" in report.message
+    (record,) = report.record.sizes
+    drawn = {call.number: call.regime for call in record.calls if call.kind is CallKind.REGIME}
+    assert sorted(drawn.values()) == sorted(REGIMES)
+    assert drawn.keys().isdisjoint(number for block in record.blocks for number in block)
+
+
+def test_a_hang_names_the_regime_of_its_call(judge: Judge):
+    report = judge.evaluate(request_for_text(WAITS_FOR_EVER_WHERE_ONE_RANK_HAS_VALUES))
+    assert report.verdict is Verdict.DEADLOCK
+    assert "(regime one_rank_has_values: all values are zero on every rank but one)" in report.message
+
+
+def test_one_regime_can_be_judged_alone(judge: Judge):
+    alone = msgspec.structs.replace(request_for_text(RIGHT_BUT_FOR_TINY), regime="tiny_values")
+    report = judge.evaluate(alone)
+    assert report.verdict is Verdict.WRONG_RESULT
+    assert ", call 1 (regime tiny_values" in report.message
+    other = judge.evaluate(msgspec.structs.replace(alone, regime="huge_values"))
+    assert other.verdict is Verdict.PASSED, other.message
+
+
+def test_a_request_for_one_regime_is_no_ranked_one():
+    asked = msgspec.json.encode(request_for("correct", mode=Mode.RANKED))
+    with pytest.raises(ContractError, match="mode check"):
+        EvaluationRequest.from_json(asked.replace(b'"regime":""', b'"regime":"tiny_values"'))
+
+
+def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
+    regimes = registry.get("allreduce").regimes
+    conduct = Conduct(
+        vigilance=profiles.get("cpux2").vigilance,
+        settings=JudgeSettings(profile="cpux2"),
+        backend=Backend.PYTORCH,
+        mode=Mode.RANKED,
+        deadline=0.0,
+        cancelled=lambda: False,
+    )
+    places: Counter[int] = Counter()
+    for _ in range(100):
+        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, conduct=conduct, regimes=regimes)
+        planned = [(place, next(calls).regimes) for place in range(20 * BLOCK_CALLS)]
+        assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
+        places.update(place for place, drawn in planned if drawn)
+    assert not any(place % BLOCK_CALLS == 0 for place in places)
+    assert len(places) > 30, "the same few places again and again are no secret"

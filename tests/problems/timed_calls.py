@@ -1,0 +1,125 @@
+# ruff: noqa: T201
+# A table on standard output is what it is for.
+"""Do timed calls stay what they were, though revisions change? Then baselines and entries may be stamped anew.
+
+    python -m tests.problems.timed_calls note before.json [SLUG ...]       # at the old revision
+    python -m tests.problems.timed_calls compare before.json [SLUG ...]    # at the new one
+    python -m tests.problems.timed_calls stamp before.json [SLUG ...]      # once, before a release
+
+`note` writes per problem its revision and digests of what decides a time: the reference's text, costs and dimensions,
+and the bytes of every rank's inputs (at `tiny` with the expected outputs) in two calls on 2 and 4 ranks. `compare`
+lists the problems whose digests are not what was noted, which have to be measured again, and exits 1 if there is any.
+`stamp` also writes the new revision wherever the old one stands in the recorded measurements of all others.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from problems import registry
+from problems.implementation import load
+from problems.judged_data import judged_data
+from problems.schema import Problem, SizeName
+from problems.values import Call
+from tests.problems.memory import held_bytes
+
+RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json", "entries/judgements_2026-11-21.json")
+WORLD_SIZES, CALLS = (2, 4), 2
+MOST_DRAWN_BYTES = 5e8
+"""Of sizes where a rank holds more, inputs are not drawn: generators do not ask which size it is."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("note", "compare", "stamp"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("slugs", nargs="*", metavar="SLUG", help="default: every problem")
+    options = parser.parse_args()
+    slugs = options.slugs or [problem.slug for problem in registry.problems()]
+    if options.action == "note":
+        options.file.write_text(json.dumps({slug: noted(slug) for slug in slugs}, indent=1))
+        return 0
+    before = json.loads(options.file.read_text())
+    now = {slug: noted(slug) for slug in slugs}
+    changed = [slug for slug in slugs if not is_alike(before[slug], now[slug])]
+    if options.action == "stamp":
+        for slug in set(slugs) - set(changed):
+            stamp(before[slug]["revision"], now[slug]["revision"])
+    print(f"timed calls are the same in {len(slugs) - len(changed)} problems of {len(slugs)}; changed: {changed}")
+    return 1 if changed else 0
+
+
+def noted(slug: str) -> dict[str, object]:
+    """The revision of a problem, and digests of what decides its times."""
+    problem = registry.get(slug)
+    data = json.loads(judged_data(problem))
+    fixed = {name: data["fields"][name] for name in ("arguments", "sizes", "slug") if name in data["fields"]}
+    return {
+        "revision": registry.revision(slug),
+        "reference": hashlib.sha256(registry.reference_source(slug).encode()).hexdigest(),
+        "costs": hashlib.sha256(json.dumps([data["at"], fixed], sort_keys=True).encode()).hexdigest(),
+        "values": {
+            f"{size} on {world_size}": _values(problem, size, world_size)
+            for world_size in WORLD_SIZES
+            if problem.refuses_world_size(world_size) is None
+            for size in (SizeName.TINY, SizeName.BASE)
+            if held_bytes(problem, problem.dims(size, world_size)) <= MOST_DRAWN_BYTES
+        },
+    }
+
+
+def is_alike(before: dict[str, object], now: dict[str, object]) -> bool:
+    """Whether the timed calls of a problem are what they were."""
+    return all(before[name] == now[name] for name in ("reference", "costs", "values"))
+
+
+def stamp(old: str, new: str) -> None:
+    """Write one revision in place of another in the recorded measurements."""
+    for name in RECORDED:
+        path = registry.CATALOG.parent / name
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+
+def _values(problem: Problem, size: SizeName, world_size: int) -> str:
+    implementation, digest = load(problem.slug), hashlib.sha256()
+    for index in range(CALLS):
+        for rank in range(world_size):
+            call = Call(
+                key=hashlib.sha256(problem.slug.encode()).digest(),
+                index=index,
+                rank=rank,
+                world_size=world_size,
+                dims=problem.dims(size, world_size),
+                dtype=torch.bfloat16,
+                device=torch.device("cpu"),
+            )
+            _add(digest, implementation.make_inputs(call))
+            if size is SizeName.TINY:
+                _add(digest, implementation.expected(call))
+    return digest.hexdigest()
+
+
+def _add(digest: "hashlib._Hash", value: object) -> None:
+    """Type, shape and bytes of tensors, wherever they are; everything else as it is written."""
+    if isinstance(value, torch.Tensor) and value.is_sparse:
+        _add(digest, [value.indices(), value.values(), value.shape])
+    elif isinstance(value, torch.Tensor):
+        digest.update(f"{value.dtype}{tuple(value.shape)}{value.stride()}".encode())
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, dict):
+        _add(digest, [item for pair in value.items() for item in pair])
+    elif isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        for item in value:
+            _add(digest, item)
+    elif hasattr(value, "tensors"):
+        _add(digest, value.tensors)
+    else:
+        digest.update(repr(value).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
