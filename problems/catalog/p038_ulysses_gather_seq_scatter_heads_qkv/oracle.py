@@ -8,7 +8,7 @@ from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
-    """`out` (B, S, qkv_local): part `call.rank` of queries, keys and values at all true positions, in the call's layout."""
+    """`out` (B, S, qkv_local), in the layout of the call: the own part of queries, keys and values, without padding."""
     every = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
     seq_dim, unpadded = every[0]["seq_dim"], every[0]["unpadded_dim_size"] or 0
     triples = [arguments["qkv_tensor"].unflatten(2, (3, -1)) for arguments in every]
