@@ -112,8 +112,14 @@ PROBLEM = Problem(
             name="one_owner",
             words="all ranks ask one rank alone",
             settings={"requests": "one_owner"},
+            at_large=False,
         ),
-        Regime(name="one_row", words="all requests of all ranks name one row", settings={"requests": "one_row"}),
+        Regime(
+            name="one_row",
+            words="all requests of all ranks name one row",
+            settings={"requests": "one_row"},
+            at_large=False,
+        ),
         *COPIED_VALUES,
     ),
     invariants=(

@@ -29,7 +29,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
         frontier = nodes[start:]
         owner = owner_of[frontier]
         begin, end = first[owner, frontier], first[owner, frontier + 1]
-        most = fanout if fanout >= 0 else int((end - begin).max())
+        most = fanout if fanout >= 0 else max((end - begin).tolist(), default=0)
         numbers = begin[:, None] + torch.arange(most, device=call.device)
         asking, taken = (numbers < end[:, None]).nonzero(as_tuple=True)
         number = numbers[asking, taken]
