@@ -85,3 +85,11 @@ def exact_products(*outputs: str, words: str) -> Regime:
 
 SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors that are summed over ranks, beside `exact_sums`."""
+
+FLOAT32_VALUES = (
+    replace(TINY_VALUES, narrow="drops_below_1e_6"),
+    replace(HUGE_VALUES, narrow="saturates_at_65536"),
+    ZERO_VALUES,
+    ONE_RANK_HAS_VALUES,
+)
+"""As SUMMED_VALUES, for problems in float32, whose tolerance refuses programs in float16 in every call."""
