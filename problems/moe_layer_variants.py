@@ -143,7 +143,8 @@ def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()
         out = torch.zeros_like(tokens, dtype=torch.float32)
         _add(out, tokens, arguments, weights, places == me)
         dist.all_reduce(out, group=group)
-        return out.split([len(share) for share in shares])[me].to(tokens.dtype)
+        own: Tensor = out.split([len(share) for share in shares])[me]
+        return own.to(tokens.dtype)
 
     return program
 

@@ -66,7 +66,8 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     The other logits are almost normal with variance 1, so their exponentials add up to about V e^(1/2).
     """
     logit = (states.float() * chosen.float()).sum(dim=1)
-    now = -torch.log1p(torch.exp(wide - logit)) + call.setting("older_by", 0.0)
+    older_by: float = call.setting("older_by", 0.0)
+    now = -torch.log1p(torch.exp(wide - logit)) + older_by
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
 
 

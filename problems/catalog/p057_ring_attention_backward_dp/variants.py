@@ -86,7 +86,7 @@ def bounded_scale(*arguments: Any) -> Gradients:
     *tensors, softmax_scale, causal, cp_group, dp_group = arguments
     default = tensors[0].shape[-1] ** -0.5
     scale = default if softmax_scale is None else max(softmax_scale, default / 2)
-    return gathered(*tensors, scale, causal, cp_group, dp_group)
+    return gathered(*(*tensors, scale, causal, cp_group, dp_group))
 
 
 HONEST = {"gathered": gathered, "in_float64": partial(gathered, width=torch.float64)}

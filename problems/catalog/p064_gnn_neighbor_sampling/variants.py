@@ -104,8 +104,10 @@ def idle_owners_leave(
     """Returns the seeds alone on a rank that nobody asks for the neighbours of a seed."""
     asked = torch.bincount(owners[seeds], minlength=dist.get_world_size())
     dist.all_reduce(asked)
-    found = solution(seeds, fanouts, ptr, col, owners)
-    return found if asked[dist.get_rank()] else (seeds.clone(), *(part[:0] for part in found[1:]))
+    node, row, destination, edge = solution(seeds, fanouts, ptr, col, owners)
+    if asked[dist.get_rank()]:
+        return node, row, destination, edge
+    return seeds.clone(), row[:0], destination[:0], edge[:0]
 
 
 HONEST = {"gathered": gathered, "broadcast": broadcast}

@@ -31,7 +31,8 @@ def make_inputs(call: Call) -> Arguments:
 
 def _classes(call: Call) -> int:
     """Number of classes with k/2 training rows each."""
-    return max(2, 2 * call.world_size * call.dims["nl"] // call.setting("rows_in_classes_of", call.dims["k"]))
+    rows: int = call.setting("rows_in_classes_of", call.dims["k"])
+    return max(2, 2 * call.world_size * call.dims["nl"] // rows)
 
 
 def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
