@@ -67,7 +67,9 @@ class ImportForm(_OrganisationForm):
     file = forms.FileField(
         label="Zip", help_text="The folder solutions_<backend>_<precision>_<hardware>_<provider>_<model>, packed."
     )
-    model = forms.CharField(label="Model", max_length=80, required=False, help_text="If the folder's name says it not.")
+    model = forms.CharField(
+        label="Model", max_length=80, required=False, help_text="Leave empty to take it from the folder name."
+    )
     profile = forms.ChoiceField(label="Profile", required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
