@@ -22,11 +22,13 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
+from portal import streams
 from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
+from portal.streams import Kind, Subject
 from portal.submissions.error_maps import error_maps
 from portal.submissions.failing_lines import FailingLine, failing_lines
 from portal.submissions.models import Evaluation, State, Visibility
@@ -153,6 +155,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "facts": verdict_facts(live.evaluation, report),
         "stages": stages,
         "status_text": spoken_status(live),
+        "stream": streams.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "paths": [file.path for file in live.evaluation.submission.source.files.files],

@@ -6,6 +6,38 @@
     if (etag) event.detail.headers["If-None-Match"] = etag;
   });
 
+  // The page follows an event stream, which says when there is something new; where no stream opens it asks now and then.
+  let source = null;
+  let asking = 0;
+  const refresh = () => {
+    const live = document.querySelector("#live[data-stream]");
+    if (live) window.htmx.trigger(live, "refresh");
+  };
+  const leave = () => {
+    source?.close();
+    source = null;
+    clearInterval(asking);
+  };
+  const follow = () => {
+    const live = document.querySelector("#live[data-stream]");
+    if (!live) { leave(); return; }
+    // Addresses are signed anew with every answer; what is followed is the part of the address that fetches it.
+    const what = live.getAttribute("hx-get");
+    if (source?.what === what) return;
+    leave();
+    source = new EventSource(live.dataset.stream);
+    source.what = what;
+    source.addEventListener("changed", refresh);
+    source.addEventListener("end", () => source?.close());
+    source.addEventListener("open", () => clearInterval(asking));
+    source.addEventListener("error", () => {
+      clearInterval(asking);
+      asking = setInterval(refresh, live.dataset.pollS * 1000);
+    });
+  };
+  document.addEventListener("htmx:afterSettle", follow);
+  document.addEventListener("DOMContentLoaded", follow);
+
   const announce = () => {
     const status = document.getElementById("live-status");
     const now = document.querySelector("[data-status]")?.dataset.status;

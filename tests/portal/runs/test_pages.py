@@ -143,7 +143,7 @@ def test_a_run_is_made_filled_watched_and_published_in_the_browser(as_alice, nod
     assert as_alice.post(f"/runs/{run.pk}/fill/", {"file": buffer}).status_code == 302
 
     live = as_alice.get(f"/runs/{run.pk}/live/")
-    assert "every 3s" in live.content.decode()
+    assert 'data-stream="/live/' in live.content.decode()
     assert as_alice.get(f"/runs/{run.pk}/live/", HTTP_IF_NONE_MATCH=live["ETag"]).status_code == 304
     assert as_alice.post(f"/runs/{run.pk}/publish/", {"sources": "public"}).status_code == 409
     end(run.attempts.get(), node, low=1.5)
