@@ -9,6 +9,7 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -17,6 +18,7 @@ from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
 from portal.catalog.measurements import best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
+from portal.exports.files import citation
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems
@@ -86,6 +88,7 @@ def docs(request: HttpRequest) -> HttpResponse:
         "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
+        "citation": citation(timezone.now()),
     }
     return render(request, "docs/index.html", context)
 
