@@ -97,7 +97,10 @@ def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
-_BESIDE: tuple[tuple[str, Application], ...] = ()
+from portal import streams  # noqa: E402 - models can be imported from here on
+from portal.pages import live  # noqa: E402
+
+_BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)
 """Path prefixes and what streams below them."""
 
 application = _choosing(Handler(), _BESIDE)

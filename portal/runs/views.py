@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
+from portal import streams
 from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.organisations import own_organisations
@@ -29,6 +30,7 @@ from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import prompt_for
 from portal.runs.queries import RunFigures
+from portal.streams import Kind, Subject
 from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
@@ -153,6 +155,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "pending": pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
+        "stream": streams.address(Subject(Kind.RUN, str(run.pk))),
     }
 
 
