@@ -266,6 +266,21 @@ class NodeOutput(serializers.Serializer[Any]):
     environment = serializers.DictField(child=serializers.CharField())
 
 
+class UseOutput(serializers.Serializer[Any]):
+    """How much of the last hour a node's slots of one profile judged, and what waits for them."""
+
+    node = serializers.CharField()
+    profile = serializers.CharField()
+    slots = serializers.IntegerField()
+    judged_share = serializers.FloatField(help_text="Share of the hour in which a slot had an evaluation, 0 to 1.")
+    verdicts = serializers.IntegerField(help_text="Verdicts in the hour, without those that a compiler decided.")
+    building = serializers.IntegerField(help_text="Evaluations that are being compiled for it now.")
+    built = serializers.IntegerField(help_text="Evaluations that wait compiled for a slot now.")
+    starting_s = serializers.FloatField(
+        allow_null=True, help_text="Wait for ranks that had imported the submission, in seconds at the median."
+    )
+
+
 class TokenOutput(serializers.Serializer[Any]):
     """The token of this call; its secret is kept nowhere."""
 
