@@ -80,6 +80,7 @@ def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]
     verdicts: Counter[_Place] = Counter()
     rows = _in_slots(now).values_list("node__name", "profile", "started_at", "finished_at", "state")
     for node, profile, started, finished, state in rows.iterator():
+        assert started is not None, "only those that began are asked for"
         seconds[node, profile] += ((finished or now) - max(started, now - WINDOW)).total_seconds()
         verdicts[node, profile] += state == State.FINISHED
     return seconds, verdicts
