@@ -126,7 +126,7 @@ def _uneven_counts(call: Call, one: int, *, is_wanted: bool) -> Tensor:
 
 def _falling(total: int, count: int, *, most: int) -> list[int]:
     """`count` numbers that add up to `total`, each half of what is left, none above `most`."""
-    parts = []
+    parts: list[int] = []
     for place in range(count):
         left = total - sum(parts)
         # The others must have room for the rest.

@@ -127,17 +127,17 @@ def wrong_shape(hidden_states: Tensor, expert_mask: Tensor, num_experts: int, *r
 
 def as_many_as_sent(*arguments: Any) -> Dispatched:
     """Returns as many rows as the rank sends: the rest cut off or zero."""
-    rows, *rest = solution(*arguments)
-    out = rows.new_zeros((rest[1].numel(), rows.shape[1]))
+    rows, routing_map, mapping, shape = solution(*arguments)
+    out = rows.new_zeros((mapping.numel(), rows.shape[1]))
     kept = min(len(out), len(rows))
     out[:kept] = rows[:kept]
-    return out, *rest
+    return out, routing_map, mapping, shape
 
 
 def one_row_at_least(*arguments: Any) -> Dispatched:
     """Returns a row of zeros where none arrives."""
-    rows, *rest = solution(*arguments)
-    return rows if len(rows) else rows.new_zeros((1, rows.shape[1])), *rest
+    rows, routing_map, mapping, shape = solution(*arguments)
+    return rows if len(rows) else rows.new_zeros((1, rows.shape[1])), routing_map, mapping, shape
 
 
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
