@@ -1,6 +1,7 @@
 """Reading a submission from disk: one Python file, a directory, or a zip archive."""
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,12 +54,15 @@ def _directory(root: Path) -> Iterator[tuple[str, bytes]]:
 def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
+            # `ZipInfo.is_dir` fails where a member has no name at all.
+            members = [member for member in archive.infolist() if not member.filename.endswith("/")]
             if len(members) > _MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
                 raise SourceError(f"{path} holds more than {_MAX_FILES} files or {MAX_BYTES // 1024} KB")
             for member in members:
                 yield member.filename, archive.read(member)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, SourceError):
+            raise
         raise SourceError(f"cannot read {path} as a zip archive: {error}") from error
 
 

@@ -189,7 +189,7 @@ SPECTACULAR_SETTINGS = {
     # These come from the judge's contract and keep its names.
     "ENUM_NAME_OVERRIDES": {
         "Backend": [member.value for member in Backend],
-        "State": ["queued", "leased", "running", "finished", "cancelled"],
+        "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
         "RunMode": ["single_shot", "best_of_k", "agentic"],

@@ -404,6 +404,7 @@ class Attempt(Result, frozen=True, kw_only=True):
     sample: int
     step: int
     mode: str
+    backend: str = ""
     state: str
     verdict: str | None
     message: str
@@ -481,6 +482,7 @@ class Match(Result, frozen=True, kw_only=True):
     problem: str
     by: str
     note: str = ""
+    backend: str = ""
 
 
 class NoMatch(Result, frozen=True, kw_only=True):
@@ -488,6 +490,28 @@ class NoMatch(Result, frozen=True, kw_only=True):
 
     path: str
     reason: str
+
+
+class TreeRun(Result, frozen=True, kw_only=True):
+    """The run that a solution tree would become."""
+
+    model: str
+    version: str
+    provider: str
+    organisation: str | None = None
+    backend: str
+    profile: str
+    notes: str
+
+
+class Understood(Result, frozen=True, kw_only=True):
+    """What importing a solution tree would do; `lacking` is what has to be said first."""
+
+    run: TreeRun
+    backends: dict[str, int]
+    matched: tuple[Match, ...]
+    unmatched: tuple[NoMatch, ...]
+    lacking: tuple[FieldError, ...]
 
 
 class Import(Result, frozen=True, kw_only=True):

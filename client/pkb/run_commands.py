@@ -12,9 +12,9 @@ import msgspec
 from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
-from .results import EventPage, Figures, LineResult, Run, RunBrief
+from .results import EventPage, Figures, LineResult, Run, RunBrief, Understood
 from .runs import NewRun
-from .submission_commands import backend_option
+from .submission_commands import BACKENDS, backend_option
 from .uploads import Uploaded, journal_path, upload
 
 RUN_MODES = ("single_shot", "best_of_k", "agentic")
@@ -174,32 +174,72 @@ def export(context: Context, *, run_id: str, format_name: str, path: Path | None
 
 @click.command("import-tree")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--profile", envvar="PKB_PROFILE", help="Where to judge it; needed where the name says no profile.")
-@click.option("--organisation")
-@click.option("--model")
-@click.option("--version")
-@click.option("--provider")
-@click.option("--backend")
-@click.option("--k")
-@click.option("--notes")
+@click.option("--profile", envvar="PKB_PROFILE", help="Where to judge it; needed where the name says no one profile.")
+@click.option("--organisation", help="Whose run it is; your own one if left out.")
+@click.option("--model", help="The model's name.")
+@click.option("--version", help="The model's version.")
+@click.option("--provider", help="Who offers it.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="What the model was asked for.")
+@click.option("--program-backend", type=click.Choice(BACKENDS), help="What to judge every program as.")
+@click.option("--problem", "problems", multiple=True, metavar="FILE=SLUG", help="The problem of a file.")
+@click.option("--notes", help="Public.")
+@click.option("--yes", is_flag=True, help="Make the run without asking.")
 @with_context
-def import_tree(context: Context, *, path: Path, **fields: str | None) -> ExitCode:
+def import_tree(
+    context: Context, *, path: Path, problems: tuple[str, ...], yes: bool, **fields: str | None
+) -> ExitCode:
     """Make a run of a solution tree: a folder or .zip named like the public harness's output.
 
-    PATH is solutions_<backend>_<precision>_<hardware>_<provider>_<model> with <number>_<slug>_<backend>.py in it; what
-    an option says counts instead of the name. The exit status is 3 where a file matched no problem.
+    PATH is solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> with <number>_<name>_<backend>.py in it. What
+    the names and texts say is shown first and the run is made after a yes; what an option says counts instead. The
+    exit status is 3 where a file matched no problem or something has to be said first.
     """
     chosen = {name: value for name, value in fields.items() if value is not None}
+    if problems:
+        chosen["problems"] = ",".join(problems)
+    name, content = _tree(path)
     with context.client() as pkb:
-        came = pkb.runs.import_tree(*_tree(path), chosen)
+        understood = pkb.runs.preview_tree(name, content, chosen)
+        if not (context.as_json and yes):
+            _say_understood(context, understood)
+        if understood.lacking:
+            return ExitCode.REFUSED
+        if not yes and not _is_confirmed(context):
+            return ExitCode.REFUSED if understood.unmatched else ExitCode.OK
+        came = pkb.runs.import_tree(name, content, chosen)
     if context.as_json:
         output.print_json(came)
     else:
-        rows = [(match.path, match.problem, f"by {match.by} {match.note}".strip()) for match in came.matched]
-        rows += [(missing.path, "", missing.reason) for missing in came.unmatched]
-        output.print_table(("file", "problem", "how"), rows)
         shown(context, came.run)
     return ExitCode.REFUSED if came.unmatched or came.bulk.refused else ExitCode.OK
+
+
+def _is_confirmed(context: Context) -> bool:
+    """Whether somebody at a terminal says yes; where nobody can, how to say it."""
+    if sys.stdin.isatty() and not context.as_json:
+        return click.confirm("Make this run?", err=True)
+    output.say("No run was made; add --yes to make it.")
+    return False
+
+
+def _say_understood(context: Context, understood: Understood) -> None:
+    """What the site would make of the tree, and what it lacks."""
+    if context.as_json:
+        output.print_json(understood)
+        return
+    run = understood.run
+    rows = [
+        (match.path, match.problem, match.backend, f"by {match.by} {match.note}".strip())
+        for match in understood.matched
+    ]
+    rows += [(missing.path, "", "", missing.reason) for missing in understood.unmatched]
+    output.print_table(("file", "problem", "backend", "how"), rows)
+    for part in ("model", "version", "provider", "organisation", "profile", "notes"):
+        output.print_text(f"{part}: {getattr(run, part) or 'not said'}")
+    written = ", ".join(f"{number} {backend}" for backend, number in understood.backends.items())
+    output.print_text(f"asked for: {run.backend}; written in: {written}")
+    for refused in understood.lacking:
+        output.say(f"{refused.message} {refused.remedy}")
 
 
 def _tree(path: Path) -> tuple[str, bytes]:

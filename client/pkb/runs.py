@@ -7,7 +7,19 @@ from typing import IO, Any
 import msgspec
 
 from .identifiers import identifier
-from .results import Attempt, AttemptPage, BulkResult, EventPage, Import, Organisation, Quota, Run, RunBrief, RunPage
+from .results import (
+    Attempt,
+    AttemptPage,
+    BulkResult,
+    EventPage,
+    Import,
+    Organisation,
+    Quota,
+    Run,
+    RunBrief,
+    RunPage,
+    Understood,
+)
 from .transport import Transport, decode
 
 _FEED_WAIT_S = 25
@@ -40,6 +52,7 @@ class NewAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str | None = None
     files: dict[str, str] | None = None
     mode: str = "ranked"
+    backend: str | None = None
     key: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -128,6 +141,18 @@ class Runs:
         """Write one row per attempt as `csv`, `jsonl` or `parquet`; the number of bytes."""
         with self._transport.download(f"runs/{identifier(run_id)}/export/", params={"format": format}) as pieces:
             return sum(into.write(piece) for piece in pieces)
+
+    def preview_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Understood:
+        """What `import_tree` would do with the same arguments; the site stores nothing."""
+        answer = self._transport.request(
+            "POST",
+            "runs/import/preview/",
+            form=fields,
+            file=(name, content),
+            is_repeatable=True,
+            timeout_s=_BULK_TIMEOUT_S,
+        )
+        return decode(answer, Understood)
 
     def import_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Import:
         """A zip of a solution tree becomes a run; `fields` are organisation, model, version, provider, profile, ..."""

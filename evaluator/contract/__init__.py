@@ -10,6 +10,7 @@ from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
     Assignment,
+    BuildOrder,
     Cancellation,
     Delivery,
     NodeStatus,
@@ -59,6 +60,7 @@ __all__ = [
     "Backend",
     "Baseline",
     "BaselineTable",
+    "BuildOrder",
     "BuildResult",
     "CallKind",
     "CallRecord",

@@ -21,6 +21,7 @@ class TaskName(StrEnum):
     """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text."""
 
     JUDGE = "node.judge"
+    BUILD = "node.build"
     CANCEL = "node.cancel"
     RECORD_PROGRESS = "portal.record_progress"
     RECORD_DELIVERY = "portal.record_delivery"
@@ -35,6 +36,13 @@ class Assignment(Message, frozen=True, kw_only=True):
 
     lease: str
     slot: int
+    request: EvaluationRequest
+
+
+class BuildOrder(Message, frozen=True, kw_only=True):
+    """What the dispatcher sends to a node's builders: an evaluation to compile before a slot is free, under a lease."""
+
+    lease: str
     request: EvaluationRequest
 
 
@@ -99,7 +107,8 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     """A node's heartbeat: who it is, what it offers and on what it runs.
 
     `key` is the node's secret as the operator was shown it; the site keeps only its hash. `revisions` maps the slugs
-    of the problems installed there to their revisions.
+    of the problems installed there to their revisions. `builders` is how many evaluations it can compile beside the
+    judging, `built` the leases under which it has lately compiled one.
     """
 
     node: str
@@ -110,3 +119,5 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     revisions: dict[str, str]
     environment: dict[str, str] = {}
     running: tuple[str, ...] = ()
+    builders: int = 0
+    built: tuple[str, ...] = ()

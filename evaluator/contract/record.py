@@ -121,6 +121,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         empty_ns: calls of nothing at this size, in trusted ranks between the blocks: what every time contains.
         bare_ns, reference_bare_ns: calls of nothing without any bytes, by the sandbox ranks before they could read the
             submission, and by the reference's ranks at that time: how much longer opening and end take for the former.
+        reference_alone_ns: calls of the reference at this size before any rank could read the submission.
         looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
         watched_ns, busy_ns: over the former of the reference's legs, the submission's processes used the latter of
             processor time.
@@ -144,6 +145,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     empty_ns: tuple[int, ...] = ()
     bare_ns: tuple[int, ...] = ()
     reference_bare_ns: tuple[int, ...] = ()
+    reference_alone_ns: tuple[int, ...] = ()
     looped_ns: int | None = None
     reference_looped_ns: int | None = None
     watched_ns: int = 0

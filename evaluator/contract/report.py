@@ -126,8 +126,9 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have spoken
     against the submission in ranked mode. `record` holds every call but those of bursts, which it counts. `canaries`
     are the last one before the evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None
-    where the node cannot tell. `earlier` are the tries of this evaluation before the one reported here. `world_sizes`
-    lists the numbers of ranks on which it was right where more than one was tried.
+    where the node cannot tell. `alarms` are what a person should look at, in sentences, and no verdict. `earlier` are
+    the tries of this evaluation before the one reported here. `world_sizes` lists the numbers of ranks on which it was
+    right where more than one was tried.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -154,6 +155,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     audit: Audit | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None
+    alarms: tuple[str, ...] = ()
     earlier: tuple[EarlierTry, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     slots: SlotKind = SlotKind.HOST_MEMORY

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import itertools
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import profiled_work, source_rules, timing, verdicts
+from evaluator.judging import profiled_work, reference_drift, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
@@ -71,6 +72,11 @@ _BAD_ENDS = frozenset(
     }
 )
 
+
+_ALONE_PAIRS, _ALONE_S, _ALONE_CALLS = 4, 0.2, 8
+"""How often the reference is called at a size before the submission is revealed; the last ones are kept."""
+
+logger = logging.getLogger(__name__)
 
 _FOR_THE_AUTHOR = (
     "the judge met an error of its own while it handled this submission, and its node is well; the operator has the log"
@@ -138,6 +144,7 @@ class Evaluation:
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
         self._known: dict[str, Known] = {}
+        self._alone: dict[str, tuple[int, ...]] = {}
         self._conduct = Conduct(
             vigilance=plan.profile.vigilance,
             settings=plan.settings,
@@ -170,6 +177,7 @@ class Evaluation:
             self._build()
             self._start(take_trusted, waiting)
             prepare_next()
+            self._time_reference_alone()
             self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
             self._run_second_gang()
             self._conclude()
@@ -304,6 +312,21 @@ class Evaluation:
                 # Nothing starts beside a measurement.
                 waiting.wait_until_ready()
 
+    def _time_reference_alone(self) -> None:
+        """The reference by itself, before any rank can read the submission; later legs are held against it."""
+        if self._request.mode is not Mode.RANKED:
+            return
+        trusted = self._ready_trusted()
+        for size in self._sizes:
+            with self._stage(Stage.STARTING, f"{size}: the reference by itself"), _without_the_submission():
+                opened = trusted.open_size(
+                    problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
+                )
+                clock = ReferenceClock(trusted, opened, itertools.count())
+                trusted.oracle.warm_up()
+                clock.open(pairs=_ALONE_PAIRS, seconds=_ALONE_S)
+                self._alone[size] = tuple(clock.time().time.longest_ns for _ in range(_ALONE_CALLS))
+
     def _import(self) -> Bare:
         """Measure what beginning and end of a call take for the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
@@ -395,7 +418,7 @@ class Evaluation:
                         self._look_at_work(run.record_work())
         finally:
             # What ended early is evidence too.
-            self._records.append(run.record())
+            self._records.append(msgspec.structs.replace(run.record(), reference_alone_ns=self._alone.get(size, ())))
         self._known[size] = run.known()
 
     def _look_at_work(self, audit: Audit) -> None:
@@ -565,6 +588,7 @@ class Evaluation:
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
             audit=self._audit,
+            alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,
             sandbox=self._plan.confinement.level,
@@ -580,6 +604,12 @@ class Evaluation:
         return verdicts.decide(
             self._evidence.findings or [Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)]
         )
+
+    def _alarms(self) -> tuple[str, ...]:
+        found = reference_drift.alarms(self._records)
+        for sentence in found:
+            logger.warning("evaluation %s: %s", self._request.evaluation_id, sentence)
+        return found
 
     def _record(self) -> Record | None:
         if not self._records:

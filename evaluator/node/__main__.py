@@ -9,10 +9,13 @@ from pathlib import Path
 
 from celery.signals import worker_init, worker_shutting_down
 
+from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
+from evaluator.host.build_ahead import BuildAhead, builders_here
 from evaluator.host.machine import gpus
 from evaluator.host.sandbox import cgroups
 from evaluator.node.app import add_tasks, make_app
+from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
 from evaluator.node.worker import Node
@@ -44,6 +47,11 @@ def remove_leftovers(work_dir: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
+def _builders(settings: NodeSettings, profile: str) -> int:
+    """As many as the operator says, else as many as this machine has processors for."""
+    return builders_here(profiles.get(profile)) if settings.builders is None else settings.builders
+
+
 def run(settings: NodeSettings) -> int:
     """Judge until a signal says to end."""
     app = make_app(settings)
@@ -51,23 +59,29 @@ def run(settings: NodeSettings) -> int:
     remove_leftovers(settings.work_dir)
     cgroups.settle()
 
-    def make_judge(profile: str) -> Judge:
-        return Judge(
-            JudgeSettings(
-                profile=profile,
-                work_dir=settings.work_dir,
-                allow_unsandboxed=settings.allow_unsandboxed,
-                users=settings.users,
-                other_world_size=True,
-            )
+    def judged_by(profile: str) -> JudgeSettings:
+        return JudgeSettings(
+            profile=profile,
+            work_dir=settings.work_dir,
+            allow_unsandboxed=settings.allow_unsandboxed,
+            users=settings.users,
+            other_world_size=True,
         )
 
-    node = Node(settings, Outbox(app, settings.spool_dir), make_judge=make_judge)
+    # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.
+    compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
+    number = 0 if compiled_for is None else _builders(settings, compiled_for)
+    node = Node(
+        settings,
+        Outbox(app, settings.spool_dir),
+        make_judge=lambda profile: Judge(judged_by(profile)),
+        builders=Builders(number, make=lambda: BuildAhead(judged_by(str(compiled_for)))),
+    )
     add_tasks(app, node)
     worker_init.connect(lambda **_: node.start(), weak=False)
     worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
-    # More threads than slots, so that a cancellation never waits behind the work that it wants to end.
-    threads = 2 * len(settings.profiles) + 1
+    # More threads than slots and builders, so that a cancellation never waits behind the work that it wants to end.
+    threads = 2 * (len(settings.profiles) + number) + 1
     try:
         app.worker_main(
             [

@@ -1,11 +1,11 @@
-"""The node's Celery application: the two tasks that the site may send."""
+"""The node's Celery application: the tasks that the site may send."""
 
 import logging
 
 from celery import Celery
 
 from evaluator.broker import node_config
-from evaluator.contract import Assignment, Cancellation, ContractError, TaskName
+from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, TaskName
 from evaluator.node.settings import NodeSettings
 from evaluator.node.worker import Node
 
@@ -31,6 +31,15 @@ def add_tasks(app: Celery, node: Node) -> None:
             logger.warning("assignment refused: %s", error)
             return
         node.judge(assignment)
+
+    @app.task(name=TaskName.BUILD.value)
+    def build(text: str) -> None:
+        try:
+            order = BuildOrder.from_json(text)
+        except ContractError as error:
+            logger.warning("build order refused: %s", error)
+            return
+        node.build(order)
 
     @app.task(name=TaskName.CANCEL.value)
     def cancel(text: str) -> None:

@@ -9,6 +9,7 @@ from evaluator.hardware import profiles
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
 
+_MOST_BUILDERS = 64
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
 
@@ -30,6 +31,8 @@ class NodeSettings:
         heartbeat_s: seconds between two signs of life.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all.
         gpus: the minor numbers of the GPUs that the node may use, with commas between; empty for all.
+        builders: how many evaluations to compile beside the judging; None for as many as the processors allow that
+            no timed rank uses.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
     """
 
@@ -43,6 +46,7 @@ class NodeSettings:
     heartbeat_s: float
     allow_unsandboxed: bool
     gpus: str = ""
+    builders: int | None = None
     users: tuple[int, int] = DEFAULT_USERS
 
     @classmethod
@@ -66,6 +70,7 @@ class NodeSettings:
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
             allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),
             gpus=_gpus(values),
+            builders=_builders(values),
             users=_users(values),
         )
 
@@ -118,6 +123,18 @@ def _seconds(values: Mapping[str, str], name: str, *, default: float) -> float:
     if not seconds > 0:
         raise Misconfigured(f"{name}={text} is not a positive number of seconds")
     return seconds
+
+
+def _builders(values: Mapping[str, str]) -> int | None:
+    text = values.get("PKB_NODE_BUILDERS", "auto").strip()
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) > _MOST_BUILDERS:
+        raise Misconfigured(
+            f"PKB_NODE_BUILDERS={text} is neither auto nor a number from 0 to {_MOST_BUILDERS}; with 0 every slot "
+            "compiles for itself"
+        )
+    return int(text)
 
 
 def _gpus(values: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from evaluator.contract import (
     Assignment,
     Backend,
+    BuildOrder,
     Cancellation,
     Delivery,
     EvaluationRequest,
@@ -26,6 +27,8 @@ from evaluator.contract import (
 )
 from evaluator.hardware import profiles
 from evaluator.host import Judge
+from evaluator.host.build_ahead import BuildCancelled
+from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
 from evaluator.node.slots import Slot, failure_report
@@ -35,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 MIN_PROGRESS_S = 0.5
 PREPARE_RETRY_S = 30.0
+BUILT_TOLD_S = 600.0
+"""So long heartbeats say again that something was compiled: one of them may get lost, and the site takes it once."""
 
 
 class Node:
@@ -46,14 +51,17 @@ class Node:
         outbox: Outbox,
         *,
         make_judge: Callable[[str], Judge],
+        builders: Builders,
     ) -> None:
+        self._builders = builders
+        self._built: dict[str, float] = {}
         self._settings = settings
         self._outbox = outbox
         self._beat = threading.Event()
         self._stopping = threading.Event()
         # A lease that was cancelled may belong to work that runs, or to work that has not arrived yet.
         self._cancelled: set[str] = set()
-        self._running: dict[str, Assignment] = {}
+        self._running: dict[str, Assignment | BuildOrder] = {}
         self._slots = tuple(
             Slot(index, profile, make_judge=make_judge, changed=self._beat.set)
             for index, profile in enumerate(settings.profiles)
@@ -66,6 +74,7 @@ class Node:
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         for slot in self._slots:
             threading.Thread(target=self._prepare, args=(slot,), name=f"slot-{slot.index}", daemon=True).start()
+        threading.Thread(target=self._prepare_builders, name="builders", daemon=True).start()
 
     def stop(self) -> None:
         """End what runs: it goes back unjudged, and the site has it judged elsewhere."""
@@ -77,6 +86,7 @@ class Node:
         self.stop()
         for slot in self._slots:
             slot.close()
+        self._builders.close()
         self._outbox.close()
 
     def judge(self, assignment: Assignment) -> None:
@@ -122,8 +132,36 @@ class Node:
             log = f"{error!a}\n{delivery.error_log}".encode("ascii", "replace").decode()
             self._outbox.deliver(msgspec.structs.replace(delivery, report=report, error_log=log))
 
+    def build(self, order: BuildOrder) -> None:
+        """Compile ahead of a slot: deliver a verdict that the compiler decides, else tell that it is compiled."""
+        request, lease = order.request, order.lease
+        if lease in self._cancelled:
+            logger.warning("build for evaluation %s dropped", request.evaluation_id)
+            return
+        self._running[lease] = order
+        try:
+            self._tell(order, Stage.BUILDING, "compiling before a slot is free")
+            report = self._builders.build(request, cancelled=lambda: self._must_end(lease))
+            if lease in self._cancelled:
+                logger.info("evaluation %s was cancelled", request.evaluation_id)
+            elif report is not None:
+                self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request)
+            else:
+                self._built[lease] = time.monotonic()
+        except BuildCancelled:
+            if lease not in self._cancelled:
+                self._give_back(order)
+        finally:
+            del self._running[lease]
+            self._beat.set()
+
+    def _give_back(self, order: BuildOrder) -> None:
+        """The node stops: somebody else compiles it, and no try is lost."""
+        report = failure_report(order.request, "the node was stopped by its operator")
+        self._outbox.deliver(Delivery(lease=order.lease, node=self._settings.name, report=report, is_returned=True))
+
     def cancel(self, cancellation: Cancellation) -> None:
-        """Stop judging under this lease, now or when it arrives."""
+        """Stop judging or compiling under this lease, now or when it arrives."""
         self._cancelled.add(cancellation.lease)
 
     @property
@@ -137,8 +175,17 @@ class Node:
             backends=self._backends(),
             revisions=self._revisions,
             environment=_environment(),
-            running=tuple(assignment.request.evaluation_id for assignment in list(self._running.values())),
+            running=tuple(work.request.evaluation_id for work in list(self._running.values())),
+            builders=0 if self._stopping.is_set() else self._builders.offered,
+            built=self._lately_built(),
         )
+
+    def _lately_built(self) -> tuple[str, ...]:
+        since = time.monotonic() - BUILT_TOLD_S
+        for lease, at in list(self._built.items()):
+            if at < since:
+                del self._built[lease]
+        return tuple(self._built)
 
     def _slot_status(self, slot: Slot) -> SlotStatus:
         """The slot's own word; once the node stops none takes work, and one in quarantine stays there."""
@@ -171,11 +218,15 @@ class Node:
         while slot.status.note and not self._stopping.wait(PREPARE_RETRY_S):
             slot.prepare()
 
-    def _tell(self, assignment: Assignment, stage: Stage, detail: str, fraction: float | None = None) -> None:
+    def _prepare_builders(self) -> None:
+        self._builders.prepare()
+        self._beat.set()
+
+    def _tell(self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None) -> None:
         self._outbox.send_progress(
             Progress(
-                evaluation_id=assignment.request.evaluation_id,
-                lease=assignment.lease,
+                evaluation_id=work.request.evaluation_id,
+                lease=work.lease,
                 stage=stage,
                 detail=detail,
                 fraction=fraction,

@@ -56,6 +56,9 @@ class AttemptInput(Strict):
     step = serializers.IntegerField(min_value=0, max_value=999, required=False)
     key = Text(max_length=150, required=False, help_text="For sending again; problem/sample/step if left out.")
     mode = Choice(choices=values_of(Mode), required=False, help_text="ranked if left out.")
+    backend = Choice(
+        choices=values_of(Backend), required=False, help_text="What it is written in; the run's if left out."
+    )
     source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
         required=False, allow_blank=True, help_text="The text of solution.py."
     )
@@ -107,14 +110,24 @@ class TreeUpload(Strict):
         allow_empty_file=True,
         max_length=200,
         error_messages={"invalid": "This is text, not an attached file."},
-        help_text="A zip of solutions_<backend>_<precision>_<hardware>_<provider>_<model>.",
+        help_text="A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>.",
     )
     organisation = Text(max_length=60, required=False)
     model = Text(max_length=80, required=False)
     version = Text(max_length=40, required=False)
     provider = Text(max_length=80, required=False)
     profile = ProfileName(required=False)
-    backend = Choice(choices=values_of(Backend), required=False)
+    backend = Choice(choices=values_of(Backend), required=False, help_text="What the model was asked for.")
+    program_backend = Choice(
+        choices=values_of(Backend),
+        required=False,
+        help_text="What every program is judged as.",
+    )
+    problems = Text(
+        max_length=20_000,
+        required=False,
+        help_text="FILE=SLUG where a name says no problem, separated by commas.",
+    )
     notes = Text(max_length=4000, required=False)
 
 

@@ -152,6 +152,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     sample = serializers.IntegerField()
     step = serializers.IntegerField()
     mode = serializers.ChoiceField(choices=values_of(Mode))
+    backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What it is judged as.")
     state = serializers.ChoiceField(choices=AttemptState.values)
     verdict = VerdictField(help_text="Null until it is known.")
     message = serializers.CharField(allow_blank=True)
@@ -241,10 +242,13 @@ class BulkOutput(serializers.Serializer[Any]):
 class MatchedOutput(serializers.Serializer[Any]):
     """A file of a tree and its problem."""
 
-    path = serializers.CharField()
-    problem = serializers.CharField()
-    by = serializers.ChoiceField(choices=["slug", "number"])
-    note = serializers.CharField(allow_blank=True)
+    path = serializers.CharField(source="match.path")
+    problem = serializers.CharField(source="match.problem")
+    by = serializers.ChoiceField(
+        choices=["slug", "name", "choice"], source="match.by", help_text="name: the name that it was published under."
+    )
+    note = serializers.CharField(source="match.note", allow_blank=True)
+    backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What its text shows.")
 
 
 class UnmatchedOutput(serializers.Serializer[Any]):
@@ -254,12 +258,34 @@ class UnmatchedOutput(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
+class TreeRunOutput(serializers.Serializer[Any]):
+    """The run that a tree would become; empty where nothing says it."""
+
+    model = serializers.CharField(allow_blank=True)
+    version = serializers.CharField(allow_blank=True)
+    provider = serializers.CharField(allow_blank=True)
+    organisation = serializers.CharField(allow_null=True)
+    backend = serializers.CharField(help_text="What the model was asked for.")
+    profile = serializers.CharField(allow_blank=True)
+    notes = serializers.CharField(allow_blank=True)
+
+
+class UnderstoodOutput(serializers.Serializer[Any]):
+    """What an import would do."""
+
+    run = TreeRunOutput(source="wishes")
+    backends = serializers.DictField(child=serializers.IntegerField(), help_text="Programs by what they are judged as.")
+    matched = MatchedOutput(source="programs", many=True)
+    unmatched = UnmatchedOutput(many=True)
+    lacking = LineErrorOutput(many=True, help_text="What has to be said before it can be imported.")
+
+
 class ImportOutput(serializers.Serializer[Any]):
     """What became of a tree of solutions."""
 
     run = serializers.SerializerMethodField()
-    matched = MatchedOutput(many=True)
-    unmatched = UnmatchedOutput(many=True)
+    matched = MatchedOutput(source="understood.programs", many=True)
+    unmatched = UnmatchedOutput(source="understood.unmatched", many=True)
     bulk = BulkOutput()
 
     @extend_schema_field(RunDetail)

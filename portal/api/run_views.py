@@ -33,6 +33,7 @@ from portal.api.run_outputs import (
     RunBrief,
     RunDetail,
     TrajectoryOutput,
+    UnderstoodOutput,
 )
 from portal.api.schema import LOCATION, NUMBER, idempotency_key
 from portal.refusals import Refusal
@@ -279,13 +280,34 @@ class ImportedTrees(_Runs):
         refuses=(404, 409),
     )
     def create(self, request: Request) -> Response:
-        """A zip of solutions_<backend>_<precision>_<hardware>_<provider>_<model> becomes a run."""
-        values = self.body()
-        upload = values.pop("file")
-        imported = actions.import_tree(caller(request), upload, name=upload.name, wishes=values)
+        """A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> becomes a run."""
+        imported = actions.import_tree(caller(request), **_tree(self.body()))
         run = RunDetail(_counted(request, imported.run), context=self.serializer_context()).data
         shown = ImportOutput(imported, context={"run": run}).data
         return Response(shown, status=201, headers={"Location": run["url"]})
+
+
+class TreePreviews(_Runs):
+    """What importing trees of solutions would do."""
+
+    parser_classes = (ArchiveForm,)
+
+    @operation(
+        "previewImport",
+        "See what an import would do",
+        One(UnderstoodOutput),
+        body={"multipart/form-data": run_inputs.TreeUpload},
+    )
+    def create(self, _request: Request) -> actions.Understood:
+        """The same fields as an import; nothing is stored."""
+        return actions.read_tree(**_tree(self.body()))
+
+
+def _tree(values: dict[str, Any]) -> dict[str, Any]:
+    """What the actions on trees take, from the fields of an upload."""
+    upload = values.pop("file")
+    choices = {name: values.pop(name, "") for name in ("problems", "program_backend")}
+    return {"stream": upload, "name": upload.name, "wishes": values, "choices": actions.TreeChoices(**choices)}
 
 
 class ModelBoard(Endpoint):

@@ -89,7 +89,7 @@ class EvaluationDetail(EvaluationBrief):
     @extend_schema_field(StageOutput(allow_null=True))
     def get_stage(self, evaluation: Evaluation) -> Any:
         """The last sign of life."""
-        is_judged = evaluation.state == State.RUNNING and evaluation.stage
+        is_judged = evaluation.state in (State.BUILDING, State.RUNNING) and evaluation.stage
         return StageOutput(evaluation).data if is_judged else None
 
     @extend_schema_field(PlaceOutput(allow_null=True))

@@ -7,7 +7,16 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from portal.api import catalog_views, reference
 from portal.api.export_views import EvaluationBundle, PublicData, RunExport
 from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
-from portal.api.run_views import Attempts, BulkAttempts, ImportedTrees, ModelBoard, Models, Prompts, Runs
+from portal.api.run_views import (
+    Attempts,
+    BulkAttempts,
+    ImportedTrees,
+    ModelBoard,
+    Models,
+    Prompts,
+    Runs,
+    TreePreviews,
+)
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
 app_name = "api"
@@ -75,6 +84,7 @@ urlpatterns = [
     path("models/<slug:slug>/", Models.as_view(_RETRIEVE), name="model"),
     path("runs/", Runs.as_view(_LIST_AND_CREATE), name="runs"),
     path("runs/import/", ImportedTrees.as_view(_CREATE), name="run-import"),
+    path("runs/import/preview/", TreePreviews.as_view(_CREATE), name="run-import-preview"),
     path("runs/<uuid:run_id>/", include(_run)),
     path("organisations/", Organisations.as_view(_LIST_AND_CREATE), name="organisations"),
     path("organisations/<slug:slug>/", include(_organisation)),

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal.nodes import messages
-from portal.nodes.models import Slot
+from portal.nodes.models import Node, Slot
 from portal.nodes.queries import online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
@@ -19,7 +19,7 @@ from portal.submissions.models import Evaluation, State
 logger = logging.getLogger(__name__)
 
 _LEVELS = (SandboxLevel.NONE, SandboxLevel.REDUCED, SandboxLevel.FULL)
-_CLAIMS_PER_LOOK = 5
+CLAIMS_PER_LOOK = 5
 
 
 def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.send_assignment) -> int:
@@ -29,7 +29,7 @@ def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.sen
 
 def _fill(slot: Slot, now: datetime, send: messages.SendAssignment) -> bool:
     # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
-    for evaluation in _judgeable_by(slot)[:_CLAIMS_PER_LOOK]:
+    for evaluation in _judgeable_by(slot)[:CLAIMS_PER_LOOK]:
         if slot.node.evaluations.filter(slot_index=slot.index, state__in=queries.IN_PROGRESS).exists():
             return False
         lease = _claim(evaluation, slot, now)
@@ -39,22 +39,34 @@ def _fill(slot: Slot, now: datetime, send: messages.SendAssignment) -> bool:
 
 
 def _judgeable_by(slot: Slot) -> QuerySet[Evaluation]:
-    """What waits for the slot's profile and can be judged on its node, in the order of the queue."""
+    """What may go to the slot now, in the order of the queue.
+
+    Where the node compiles ahead, what has to be compiled comes once it is.
+    """
     node = slot.node
-    waiting = queries.queue_order(slot.profile).filter(
+    is_built = Q(state=State.BUILT, node=node)
+    is_ready = Q(state=State.QUEUED)
+    if node.builders:
+        is_ready &= Q(submission__backend=Backend.PYTORCH.value)
+    return judgeable_on(node, queries.queue_order(slot.profile), profile=slot.profile).filter(is_built | is_ready)
+
+
+def judgeable_on(node: Node, waiting: QuerySet[Evaluation], *, profile: str) -> QuerySet[Evaluation]:
+    """What of `waiting`, which is for `profile`, can be judged on `node` as it is."""
+    judgeable = waiting.filter(
         submission__backend__in=node.backends,
         # A node judges only the revision it was asked for; one that was not updated yet waits for its operator. A
         # revision is a hash over the problem's own files, so it belongs to one problem.
         problem_revision__in=node.revisions.values(),
     )
-    return waiting if _may_judge_ranked(slot) else waiting.exclude(mode=Mode.RANKED)
+    return judgeable if _may_judge_ranked(node, profile) else judgeable.exclude(mode=Mode.RANKED)
 
 
-def _may_judge_ranked(slot: Slot) -> bool:
+def _may_judge_ranked(node: Node, profile: str) -> bool:
     if settings.ACCEPT_WEAK_SANDBOX:
         return True
-    demanded = profiles.get(slot.profile).sandbox
-    return bool(slot.node.sandbox) and _LEVELS.index(SandboxLevel(slot.node.sandbox)) >= _LEVELS.index(demanded)
+    demanded = profiles.get(profile).sandbox
+    return bool(node.sandbox) and _LEVELS.index(SandboxLevel(node.sandbox)) >= _LEVELS.index(demanded)
 
 
 def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
@@ -62,9 +74,9 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
     lease = secrets.token_urlsafe(32)
     try:
         with transaction.atomic():
-            # Two dispatchers may have read the same queue: only one finds the row still queued. And two may have
+            # Two dispatchers may have read the same queue: only one finds the row still there. And two may have
             # found the same slot free: the second breaks the constraint `one_evaluation_per_slot`.
-            claimed = Evaluation.objects.filter(pk=evaluation.pk, state=State.QUEUED).update(
+            claimed = Evaluation.objects.filter(pk=evaluation.pk, state=evaluation.state).update(
                 state=State.LEASED,
                 lease=lease,
                 node=slot.node,
@@ -86,8 +98,9 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
 
 
 def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAssignment) -> bool:
+    assignment = Assignment(lease=lease, slot=slot.index, request=request_of(evaluation))
     try:
-        send(slot.node.name, _assignment(evaluation, slot, lease), valid_for_s=settings.LEASE_SECONDS)
+        send(slot.node.name, assignment, valid_for_s=settings.LEASE_SECONDS)
     except messages.NotSent as error:
         logger.warning("evaluation %s stays queued: %s", evaluation.pk, error)
         _give_back(evaluation, slot, lease)
@@ -95,22 +108,19 @@ def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAss
     return True
 
 
-def _assignment(evaluation: Evaluation, slot: Slot, lease: str) -> Assignment:
+def request_of(evaluation: Evaluation) -> EvaluationRequest:
+    """What a node is asked to judge."""
     submission = evaluation.submission
-    return Assignment(
-        lease=lease,
-        slot=slot.index,
-        request=EvaluationRequest(
-            evaluation_id=str(evaluation.pk),
-            problem=submission.problem,
-            revision=evaluation.problem_revision,
-            source=submission.source.files,
-            backend=Backend(submission.backend),
-            profile=evaluation.profile,
-            mode=Mode(evaluation.mode),
-            attempt=evaluation.attempt,
-            earlier=queries.earlier_tries(evaluation),
-        ),
+    return EvaluationRequest(
+        evaluation_id=str(evaluation.pk),
+        problem=submission.problem,
+        revision=evaluation.problem_revision,
+        source=submission.source.files,
+        backend=Backend(submission.backend),
+        profile=evaluation.profile,
+        mode=Mode(evaluation.mode),
+        attempt=evaluation.attempt,
+        earlier=queries.earlier_tries(evaluation),
     )
 
 
@@ -118,7 +128,12 @@ def _give_back(evaluation: Evaluation, slot: Slot, lease: str) -> None:
     # The message may have got through although sending failed, and progress may have moved the row: then the lease
     # is in use, and only a row still waiting under this very lease goes back.
     returned = Evaluation.objects.filter(pk=evaluation.pk, state=State.LEASED, lease=lease).update(
-        state=State.QUEUED, lease=None, node=None, slot_index=None, lease_expires_at=None, deadline_at=None
+        state=evaluation.state,
+        node=evaluation.node,
+        lease=None,
+        slot_index=None,
+        lease_expires_at=None,
+        deadline_at=None,
     )
     if returned:
         Slot.objects.filter(pk=slot.pk, state=SlotState.BUSY).update(state=SlotState.FREE)

@@ -6,17 +6,20 @@ from datetime import datetime
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from evaluator.contract import Cancellation, Verdict
 from portal.nodes import messages
 from portal.nodes.models import Node
+from portal.nodes.queries import online_slots
 from portal.submissions import queries
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
 logger = logging.getLogger(__name__)
+
+_WITHOUT_A_LEASE = (State.QUEUED, State.BUILT)
 
 
 def sweep(now: datetime) -> int:
@@ -33,7 +36,7 @@ def renew_revisions() -> int:
     After an update of the problems no node has the old revision any more, and nothing was judged on it yet.
     """
     current = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
-    outdated = Evaluation.objects.filter(state=State.QUEUED).exclude(problem_revision__in=current.values())
+    outdated = Evaluation.objects.filter(state__in=_WITHOUT_A_LEASE).exclude(problem_revision__in=current.values())
     return sum(_renew(evaluation, current) for evaluation in outdated.select_related("submission"))
 
 
@@ -43,15 +46,22 @@ def _renew(evaluation: Evaluation, current: Mapping[str, str]) -> int:
         return 0
     # Another dispatcher may send it at this moment under the old revision: what has left the queue stays as it is.
     return Evaluation.objects.filter(
-        pk=evaluation.pk, state=State.QUEUED, problem_revision=evaluation.problem_revision
-    ).update(problem_revision=revision)
+        pk=evaluation.pk, state__in=_WITHOUT_A_LEASE, problem_revision=evaluation.problem_revision
+    ).update(problem_revision=revision, state=State.QUEUED, node=None)
+
+
+def release_built(now: datetime) -> int:
+    """Queue again what is compiled on a node that has no slot for it any more; returns how many. None loses a try."""
+    places = online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
+    stranded = Evaluation.objects.filter(state=State.BUILT).exclude(Exists(places))
+    return stranded.update(state=State.QUEUED, node=None, stage_detail="", stage_since=None)
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:
     # A lease that ran out while the site heard from nobody proves nothing: the site's own worker or the broker may
     # have been down, with the node's signs of life still on their way. Nobody could take the work meanwhile either.
     heard = Node.objects.aggregate(last=Max("seen_at"))["last"] or now
-    return Evaluation.objects.filter(state__in=queries.IN_PROGRESS).filter(
+    return Evaluation.objects.filter(state__in=queries.HELD).filter(
         Q(lease_expires_at__lt=min(now, heard)) | Q(deadline_at__lt=now)
     )
 
@@ -63,7 +73,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
         pk=evaluation.pk,
         lease=evaluation.lease,
         lease_expires_at=evaluation.lease_expires_at,
-        state__in=queries.IN_PROGRESS,
+        state__in=queries.HELD,
     )
     lease_gone = {"lease": None, "lease_expires_at": None, "stage_fraction": None}
     if evaluation.attempt < settings.MAX_TRIES:

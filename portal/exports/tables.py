@@ -34,6 +34,7 @@ _ATTEMPT_COLUMNS = (
     column("sample", Kind.INTEGER, "which sample of the problem, from 0"),
     column("step", Kind.INTEGER, "which step of the sample, from 0"),
     column("mode", Kind.TEXT, "check, benchmark or ranked"),
+    column("backend", Kind.TEXT, "what it is judged as, which need not be what the run was asked for"),
     column("state", Kind.TEXT, "pending or ended"),
     column("verdict", Kind.TEXT, "one-word outcome", lambda attempt: attempt.verdict or None),
     *_SCORE,

@@ -79,6 +79,7 @@ def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
         backends=[backend.value for backend in status.backends],
         revisions=status.revisions,
         environment=status.environment,
+        builders=status.builders,
     )
     _record_slots(node, status)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from kombu.exceptions import KombuError
 
 from evaluator.broker.queues import address_of, work_queue
-from evaluator.contract import Assignment, Cancellation, TaskName
+from evaluator.contract import Assignment, BuildOrder, Cancellation, TaskName
 from portal.celery import app
 
 logger = logging.getLogger(__name__)
@@ -16,6 +16,13 @@ class SendAssignment(Protocol):
     """Something that carries an assignment to a node, or raises `NotSent`."""
 
     def __call__(self, node: str, assignment: Assignment, *, valid_for_s: int) -> None:
+        """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
+
+
+class SendBuildOrder(Protocol):
+    """Something that carries an order to a node's builders, or raises `NotSent`."""
+
+    def __call__(self, node: str, order: BuildOrder, *, valid_for_s: int) -> None:
         """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
 
 
@@ -30,6 +37,11 @@ def send_assignment(node: str, assignment: Assignment, *, valid_for_s: int) -> N
         NotSent: the broker did not take it.
     """
     _send(node, TaskName.JUDGE, assignment.to_json(), expires_s=valid_for_s)
+
+
+def send_build_order(node: str, order: BuildOrder, *, valid_for_s: int) -> None:
+    """Have `node` compile an evaluation ahead of a slot; as `send_assignment`."""
+    _send(node, TaskName.BUILD, order.to_json(), expires_s=valid_for_s)
 
 
 def send_cancellation(node: str, cancellation: Cancellation) -> None:

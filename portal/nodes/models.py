@@ -16,6 +16,9 @@ class Node(models.Model):
     backends = models.JSONField(default=list)
     revisions = models.JSONField(default=dict)
     environment = models.JSONField(default=dict)
+    builders = models.PositiveSmallIntegerField(
+        default=0, help_text="How many evaluations it compiles beside the judging, before a slot is free."
+    )
 
     class Meta:
         ordering = ("name",)

@@ -15,6 +15,9 @@ from portal.submissions.forms import BACKEND_LABELS
 
 _BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
 
+_AS_NAMED = "As the folder's name says if left empty."
+_BY_NAME = ("", "As the folder's name says")
+
 
 def _profiles() -> list[tuple[str, str]]:
     return [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
@@ -65,25 +68,45 @@ class ImportForm(_OrganisationForm):
     """A tree of solutions."""
 
     file = forms.FileField(
-        label="Zip", help_text="The folder solutions_<backend>_<precision>_<hardware>_<provider>_<model>, packed."
+        label="Zip", help_text="The folder solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>, packed."
     )
-    model = forms.CharField(label="Model", max_length=80, required=False, help_text="If the folder's name says it not.")
+    provider = forms.CharField(label="Provider", max_length=80, required=False, help_text=_AS_NAMED)
+    model = forms.CharField(label="Model", max_length=80, required=False, help_text=_AS_NAMED)
+    version = forms.CharField(label="Version", max_length=40, required=False)
+    backend = forms.ChoiceField(label="Backend that was asked for", choices=[_BY_NAME, *_BACKENDS], required=False)
+    program_backend = forms.ChoiceField(
+        label="Backend of the programs", choices=[("", "What each one's text shows"), *_BACKENDS], required=False
+    )
     profile = forms.ChoiceField(label="Profile", required=False)
+    problems = forms.CharField(
+        label="Problems of files", max_length=20_000, required=False, help_text="FILE=SLUG, separated by commas."
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [("", "As the folder's name says"), *_profiles()]
-        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices, required=False)
+        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=[_BY_NAME, *_profiles()], required=False)
 
-    def load(self) -> actions.ImportResult | None:
-        """What became of the tree, or None after showing why nothing did."""
-        values = dict(self.cleaned_data)
-        upload = values.pop("file")
+    def read(self) -> actions.Understood | None:
+        """What an import would do, or None after showing why nothing can be read."""
         try:
-            return actions.import_tree(self.user, upload, name=upload.name, wishes=values)
+            return actions.read_tree(**self._said())
         except Refusal as refusal:
             self.refuse(refusal)
         return None
+
+    def load(self) -> actions.ImportResult | None:
+        """What became of the tree, or None after showing why nothing did."""
+        try:
+            return actions.import_tree(self.user, **self._said())
+        except Refusal as refusal:
+            self.refuse(refusal)
+        return None
+
+    def _said(self) -> dict[str, Any]:
+        values = dict(self.cleaned_data)
+        upload = values.pop("file")
+        choices = actions.TreeChoices(problems=values.pop("problems"), program_backend=values.pop("program_backend"))
+        return {"stream": upload, "name": upload.name, "wishes": values, "choices": choices}
 
 
 class FillForm(RefusableForm):

@@ -124,6 +124,11 @@ class Attempt(models.Model):
     sample = models.PositiveSmallIntegerField(default=0)
     step = models.PositiveSmallIntegerField(default=0)
     mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
+    backend = models.CharField(
+        max_length=20,
+        choices=[(backend.value, backend.value) for backend in Backend],
+        help_text="What it is judged as; a model may answer in another one than its run asks for.",
+    )
     source_digest = models.CharField(max_length=64)
     submission = models.OneToOneField(
         Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="attempt"

@@ -8,14 +8,14 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
 
 from django.conf import settings
 
-from evaluator.contract import Mode, SourceBundle, Verdict
+from evaluator.contract import Backend, Mode, SourceBundle, Verdict
 from portal.refusals import Refusal
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads
@@ -26,18 +26,22 @@ ARCHIVE_START = b"PK\x03\x04"
 _CHUNK = 256 * 1024
 _COUNTS = {"sample": 9_999, "step": 999, "tokens_in": 2_000_000_000, "tokens_out": 2_000_000_000}
 _AMOUNTS = ("cost_usd", "seconds")
-_KNOWN = ("problem", "sample", "step", "source", "files", "mode", "key", *_COUNTS, *_AMOUNTS, "trajectory")
+_KNOWN = ("problem", "sample", "step", "source", "files", "mode", "backend", "key", *_COUNTS, *_AMOUNTS, "trajectory")
 _ARCHIVED = re.compile(r"(?P<problem>[A-Za-z0-9_-]+)/(?P<sample>\d{1,4})(?:/(?P<step>\d{1,3}))?/(?P<path>.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewAttempt:
-    """One attempt as it came. `files` is None where the source is nothing that could be stored; `fault` says why."""
+    """One attempt as it came. `files` is None where the source is nothing that could be stored; `fault` says why.
+
+    `backend` is what it is written in where that is not what the run was asked for.
+    """
 
     problem: str
     sample: int = 0
     step: int = 0
     mode: str = Mode.RANKED.value
+    backend: str = ""
     key: str
     files: SourceBundle | None
     source_digest: str
@@ -76,15 +80,17 @@ def attempt_from(data: Any) -> NewAttempt:
     counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
     sample, step = counts["sample"] or 0, counts["step"] or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
-    if mode not in [member.value for member in Mode]:
-        known = ", ".join(member.value for member in Mode)
-        raise _refusal("mode", mode, "There is no such mode.", f"Known are {known}.")
+    _check_word("mode", mode, list(Mode))
+    backend = _text(data, "backend", max_length=20)
+    if backend:
+        _check_word("backend", backend, list(Backend))
     files, digest, fault = _source(data)
     return NewAttempt(
         problem=problem,
         sample=sample,
         step=step,
         mode=mode,
+        backend=backend,
         key=_key(data) or f"{problem}/{sample}/{step}",
         files=files,
         source_digest=digest,
@@ -209,6 +215,11 @@ def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
         message = f"This is longer than {max_length} characters, or holds NUL or half a character."
         raise _refusal(name, value, message, "Shorten or correct it.")
     return value
+
+
+def _check_word(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise _refusal(name, value, f"There is no such {name}.", f"Known are {', '.join(known)}.")
 
 
 def _is_unicode(text: str) -> bool:

@@ -129,11 +129,15 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def import_tree(request: HttpRequest) -> HttpResponse:
-    """A tree of solutions becomes a run; the answer says which files matched and which did not."""
+    """A tree of solutions becomes a run, or is only read; the answer says what was understood of it."""
     data, files = (request.POST, request.FILES) if request.method == "POST" else (None, None)
     form = ImportForm(data, files, user=signed_in(request))
-    imported = form.load() if form.is_valid() else None
-    context = {"form": form, "imported": imported}
+    imported = understood = None
+    if form.is_valid() and "preview" in request.POST:
+        understood = form.read()
+    elif form.is_valid():
+        imported = form.load()
+    context = {"form": form, "imported": imported, "understood": imported.understood if imported else understood}
     return render(request, "runs/import.html", context, status=form.status if form.errors else 200)
 
 

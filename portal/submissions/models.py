@@ -72,9 +72,14 @@ class Submission(models.Model):
 
 
 class State(models.TextChoices):
-    """Where an evaluation is. Queued -> leased -> running -> finished; a lost lease goes back to queued."""
+    """Where an evaluation is. Queued -> leased -> running -> finished; a lost lease goes back to queued.
+
+    What has to be compiled first goes queued -> building -> built -> leased where a node builds ahead of its slots.
+    """
 
     QUEUED = "queued", "Queued"
+    BUILDING = "building", "Being compiled"
+    BUILT = "built", "Compiled, waits for a slot"
     LEASED = "leased", "Sent to a node"
     RUNNING = "running", "Being judged"
     FINISHED = "finished", "Finished"
@@ -108,7 +113,9 @@ class Evaluation(models.Model):
 
     lease = models.CharField(max_length=64, null=True, blank=True, unique=True)
     node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations")
-    slot_index = models.PositiveSmallIntegerField(null=True, blank=True)
+    slot_index = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="The slot where it is judged, or the builder while it is compiled."
+    )
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
 
@@ -145,6 +152,11 @@ class Evaluation(models.Model):
                 fields=("node", "slot_index"),
                 condition=models.Q(state__in=("leased", "running")),
                 name="one_evaluation_per_slot",
+            ),
+            models.UniqueConstraint(
+                fields=("node", "slot_index"),
+                condition=models.Q(state="building"),
+                name="one_evaluation_per_builder",
             ),
         )
 

@@ -96,8 +96,8 @@ def spoken_status(live: LiveView) -> str:
     facts = verdict_facts(evaluation)
     if facts is not None:
         return f"Finished: {facts.title}."
-    if evaluation.state == State.QUEUED and live.place is not None:
-        return f"Queued, {live.place.ahead} ahead."
+    if evaluation.state in (State.QUEUED, State.BUILT) and live.place is not None:
+        return f"{evaluation.get_state_display()}, {live.place.ahead} ahead."
     if evaluation.stage in set(Stage):
         return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}."
     return f"{evaluation.get_state_display()}."

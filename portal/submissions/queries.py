@@ -22,7 +22,7 @@ from django.db.models import (
 )
 from django.urls import reverse
 
-from evaluator.contract import EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
+from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs, switch
@@ -32,6 +32,12 @@ from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, 
 
 IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
+
+HELD = (*IN_PROGRESS, State.BUILDING)
+"""The states in which a node has it under a lease."""
+
+WAITING = (State.QUEUED, State.BUILDING, State.BUILT)
+"""The states in which an evaluation waits for a slot."""
 
 _RECENT = 20
 _REASON_LENGTH = 1000
@@ -162,7 +168,20 @@ def queue_order(profile: str) -> QuerySet[Evaluation]:
     Priority decides first; then an author without work in progress on the profile comes before one with; then the
     time of queueing. Paused problems are left out.
     """
-    busy = Q(submission__author__in=_busy_authors(profile))
+    return _in_order(profile, busy_in=IN_PROGRESS)
+
+
+def build_order(profile: str) -> QuerySet[Evaluation]:
+    """What waits to be compiled ahead for `profile`, in the order in which it will be taken.
+
+    As `queue_order`; there an author comes later while something of theirs is judged, here also while it is compiled.
+    """
+    waiting = _in_order(profile, busy_in=(*HELD, State.BUILT)).filter(state=State.QUEUED)
+    return waiting.exclude(submission__backend=Backend.PYTORCH.value)
+
+
+def _in_order(profile: str, *, busy_in: Collection[str]) -> QuerySet[Evaluation]:
+    busy = Q(submission__author__in=_busy_authors(profile, busy_in))
     return (
         _waiting(profile)
         .annotate(waits_for_others=Case(When(busy, then=Value(1)), default=Value(0), output_field=IntegerField()))
@@ -172,14 +191,14 @@ def queue_order(profile: str) -> QuerySet[Evaluation]:
 
 def _waiting(profile: str) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(profile=profile, state=State.QUEUED)
+        Evaluation.objects.filter(profile=profile, state__in=WAITING)
         .exclude(submission__problem__in=paused_slugs())
         .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
     )
 
 
-def _busy_authors(profile: str) -> QuerySet[Evaluation, int]:
-    working = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS)
+def _busy_authors(profile: str, states: Collection[str]) -> QuerySet[Evaluation, int]:
+    working = Evaluation.objects.filter(profile=profile, state__in=states)
     return working.order_by().values_list("submission__author", flat=True)
 
 
@@ -215,10 +234,10 @@ def _goes_before(evaluation: Evaluation, busy: Collection[int]) -> Q:
 
 
 def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
-    """The place of a queued evaluation; None once it has left the queue."""
-    if evaluation.state != State.QUEUED:
+    """The place of an evaluation that waits for a slot; None once it has one."""
+    if evaluation.state not in WAITING:
         return None
-    before = _goes_before(evaluation, set(_busy_authors(evaluation.profile)))
+    before = _goes_before(evaluation, set(_busy_authors(evaluation.profile, IN_PROGRESS)))
     # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
     counted = _waiting(evaluation.profile).aggregate(
         total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))

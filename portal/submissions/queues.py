@@ -9,17 +9,18 @@ from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import IN_PROGRESS, QueuePlace, paused_profiles, place_in_queue
+from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePlace, paused_profiles, place_in_queue
 
 OWN_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """One profile's queue: what waits, what is being judged, and by how many slots."""
+    """One profile's queue: what waits, what of it is compiled, what is being judged, and by how many slots."""
 
     profile: Profile
     waiting: int
+    built: int
     running: int
     slots: int
     is_paused: bool = False
@@ -45,17 +46,20 @@ class Capability:
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
     unfinished = Evaluation.objects.exclude(state__in=State.ended()).values_list("profile")
-    waiting = Count("id", filter=Q(state=State.QUEUED))
+    waiting = Count("id", filter=Q(state__in=WAITING))
+    built = Count("id", filter=Q(state=State.BUILT))
     running = Count("id", filter=Q(state__in=IN_PROGRESS))
-    counts = {name: (queued, busy) for name, queued, busy in unfinished.annotate(w=waiting, r=running).order_by()}
+    annotated = unfinished.annotate(w=waiting, r=running, b=built).order_by()
+    counts = {name: (queued, busy, ahead) for name, queued, busy, ahead in annotated}
     online = online_slots().order_by().values_list("profile").annotate(slots=Count("id"))
     slots = dict(online)
     paused = paused_profiles()
     return [
         Queue(
             profile=profile,
-            waiting=counts.get(name, (0, 0))[0],
-            running=counts.get(name, (0, 0))[1],
+            waiting=counts.get(name, (0, 0, 0))[0],
+            running=counts.get(name, (0, 0, 0))[1],
+            built=counts.get(name, (0, 0, 0))[2],
             slots=slots.get(name, 0),
             is_paused=name in paused,
             pause_reason=paused.get(name, ""),

@@ -141,11 +141,18 @@ def test_watch_export_and_publish(command, site, alice, run, tmp_path):
 
 
 def test_a_solution_tree_becomes_a_run(command, tmp_path):
-    tree = tmp_path / "solutions_pytorch_bf16_H100_acme_writer-1"
+    tree = tmp_path / "solutions_pytorch_bf16_H100_8_acme_writer-1"
     tree.mkdir()
     (tree / "1_allreduce_pytorch.py").write_text(NO_SOLUTION)
     (tree / "999_no_such_thing_pytorch.py").write_text(NO_SOLUTION)
-    done = command("import-tree", tree, "--profile", "cpux2", "--json")
+    lacking = command("import-tree", tree, "--yes")
+    assert lacking.status == 3
+    assert "provider: acme" in lacking.out
+    assert "one of h100x8, h100x8-nomc. Nodes are online for cpux2." in lacking.err
+    shown = command("import-tree", tree, "--profile", "cpux2")
+    assert "1_allreduce_pytorch.py\tallreduce\tpytorch\tby slug" in shown.out
+    assert shown.err == "No run was made; add --yes to make it.\n"
+    done = command("import-tree", tree, "--profile", "cpux2", "--json", "--yes")
     assert done.status == 3, done.err
     said = json.loads(done.out)
     assert [(match["problem"], match["by"]) for match in said["matched"]] == [("allreduce", "slug")]

@@ -76,3 +76,12 @@ def test_the_host_keeps_to_its_own_and_is_free_again():
     with cpu_sets.host_on(cpu_sets.Shares(host=(mine[-1],))):
         assert os.sched_getaffinity(0) == {mine[-1]}
     assert sorted(os.sched_getaffinity(0)) == mine
+
+
+def test_builders_have_neither_a_ranks_processor_nor_the_gatekeepers_core():
+    own = cpu_sets.shares(range(32), world_size=2)
+    timed = {number for part in (*own.oracle, *own.sandbox) for number in part}
+    assert not timed & set(own.builders)
+    assert not {own.gatekeeper[0], own.gatekeeper[0] - 1} & set(own.builders)
+    assert len(own.builders) == 8
+    assert cpu_sets.shares(range(16), world_size=2).builders == ()

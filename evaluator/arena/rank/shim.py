@@ -328,6 +328,7 @@ def _blamed() -> Iterator[None]:
 class _CheckedText(importlib.machinery.SourceFileLoader):
     """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
 
+    # The import system calls it on the loader; its stubs know the static form of another class alone.
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]
         """The code of a file's bytes."""
         text = bytes(data).decode("utf-8")

@@ -12,6 +12,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,15 +132,24 @@ class Builder:
         base = settings.work_dir or Path(tempfile.gettempdir()) / f"pkb-{os.getuid()}"
         self._cache = cache or base / "builds"
 
-    def build(self, request: EvaluationRequest, *, workdir: Path, sandbox: Confinement) -> Built:
+    def build(
+        self,
+        request: EvaluationRequest,
+        *,
+        workdir: Path,
+        sandbox: Confinement,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Built:
         """Build all that `request`'s submission will ask for, or find it built.
 
         Args:
             request: whose source is built.
             workdir: a private folder for this evaluation; what the build puts there is removed again.
             sandbox: how the builder is confined.
+            cancelled: asked often; once true, the build ends.
 
         Raises:
+            BuildCancelled: `cancelled()` became true.
             EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
         """
         if not is_needed(request):
@@ -151,7 +161,7 @@ class Builder:
             return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives)
         started = time.monotonic()
         try:
-            sent = self._run(request, workdir=workdir, confinement=sandbox)
+            sent = self._run(request, workdir=workdir, confinement=sandbox, cancelled=cancelled)
         except BuildLimitExceeded as exceeded:
             return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
         record = _judge(
@@ -199,14 +209,17 @@ class Builder:
             return []
         problem, profile = registry.get(request.problem), self._profile
         dtype = request.dtype or "bfloat16"
-        sizes = request.sizes or profile.sizes[request.mode]
+        # Of every mode: what was checked is ranked without another build.
+        sizes = request.sizes or dict.fromkeys(size for names in profile.sizes.values() for size in names)
         found = ((size, stand_ins(problem, size, world_size=profile.world_size, dtype=dtype)) for size in sizes)
         return [(size, arguments) for size, arguments in found if arguments is not None]
 
     def _architectures(self) -> tuple[str, ...]:
         return profiles.architectures(self._profile)
 
-    def _run(self, request: EvaluationRequest, *, workdir: Path, confinement: Confinement) -> Sent:
+    def _run(
+        self, request: EvaluationRequest, *, workdir: Path, confinement: Confinement, cancelled: Callable[[], bool]
+    ) -> Sent:
         with tempfile.TemporaryDirectory(prefix="build-", dir=workdir) as name:
             private = Path(name)
             write_private(private)
@@ -228,7 +241,9 @@ class Builder:
                 return inside_groups(line, group.entrances) if group is not None else line
 
             try:
-                return builder_process.run(line_for, environment=variables, limits=self._limits, inherited=inherited)
+                return builder_process.run(
+                    line_for, environment=variables, limits=self._limits, inherited=inherited, cancelled=cancelled
+                )
             finally:
                 for descriptor in inherited:
                     os.close(descriptor)
@@ -236,7 +251,12 @@ class Builder:
 
     def _group(self, confinement: Confinement, *, name: str) -> Group | None:
         limits = self._limits
-        allowed = GroupLimits(memory_bytes=limits.memory_bytes, processes=limits.processes, cores=limits.cores)
+        allowed = GroupLimits(
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            cores=limits.cores,
+            processors=limits.processors,
+        )
         hierarchy = confinement.hierarchy
         return hierarchy.new(name, allowed) if hierarchy is not None else None
 

@@ -33,6 +33,7 @@ class BuildLimits:
         memory_bytes: address space of each process.
         scratch_bytes: its temporary files, in all and each.
         processes, cores: how many it may have.
+        processors: the only ones that it may run on, by number; empty for the last `cores` of this process's.
         sent_bytes, sent_files, result_bytes: all that it may send out: bytes, modules, what it says of itself.
         said_bytes: how much is kept of what it prints.
     """
@@ -42,10 +43,15 @@ class BuildLimits:
     scratch_bytes: int = 2 * 1024**3
     processes: int = 512
     cores: int = 4
+    processors: tuple[int, ...] = ()
     sent_bytes: int = 256 * 1024**2
     sent_files: int = 256
     result_bytes: int = 8 * 1024**2
     said_bytes: int = 64 * 1024
+
+
+class BuildCancelled(Exception):
+    """Somebody no longer wants the build."""
 
 
 class BuildLimitExceeded(Exception):
@@ -70,7 +76,7 @@ def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
         raise NodeTrouble("the builder needs prlimit and taskset (util-linux) on this node")
-    cores = sorted(os.sched_getaffinity(0))[-limits.cores :]
+    cores = limits.processors or sorted(os.sched_getaffinity(0))[-limits.cores :]
     return [
         *(taskset, "--cpu-list", ",".join(map(str, cores))),
         *(prlimit, "--core=0", f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}"),
@@ -84,6 +90,7 @@ def run(
     environment: Mapping[str, str],
     limits: BuildLimits,
     inherited: Sequence[int] = (),
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Sent:
     """Start a builder and take what it sends.
 
@@ -91,9 +98,11 @@ def run(
         line_for: gives the command line, told the number of the descriptor to which the process writes its frames.
         environment: all variables of the process.
         inherited: descriptors that the process gets beside that one.
+        cancelled: asked often; once true, the build ends.
         limits: the whole session of the process is killed when it has sent everything, or too much, or taken too long.
 
     Raises:
+        BuildCancelled: `cancelled()` became true.
         BuildLimitExceeded: time, size or number of files.
         EvaluatorError: the process could not be started, or does not end.
     """
@@ -114,7 +123,7 @@ def run(
     finally:
         os.close(output)
     try:
-        raw, said = _drain(process, reading, limits)
+        raw, said = _drain(process, reading, limits, cancelled)
     finally:
         _end(process)
         os.close(reading)
@@ -127,7 +136,9 @@ def run(
     return sent
 
 
-def _drain(process: subprocess.Popen[bytes], reading: int, limits: BuildLimits) -> tuple[bytes, bytes]:
+def _drain(
+    process: subprocess.Popen[bytes], reading: int, limits: BuildLimits, cancelled: Callable[[], bool]
+) -> tuple[bytes, bytes]:
     """Read frames and prints to their ends; of the prints only the head is kept."""
     assert process.stdout is not None
     deadline = time.monotonic() + limits.seconds
@@ -138,6 +149,8 @@ def _drain(process: subprocess.Popen[bytes], reading: int, limits: BuildLimits) 
         while selector.get_map():
             if time.monotonic() > deadline:
                 raise BuildLimitExceeded(f"the build took longer than {limits.seconds:g} s")
+            if cancelled():
+                raise BuildCancelled("the build is no longer wanted")
             for key, _ in selector.select(timeout=0.2):
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:

@@ -68,12 +68,10 @@ class StallWatch:
     def _have_others(self, silent: Sequence[Worker]) -> bool:
         """Whether there is a process that the submission may have started: below a rank, or left by one."""
         above: set[int] = set()
-        pid = silent[0].pid
-        while pid is not None:
-            pid = procfs.parent_of(pid)
-            if pid is None or pid not in self._seen:
-                break
+        pid = procfs.parent_of(silent[0].pid or 0)
+        while pid is not None and pid in self._seen:
             above.add(pid)
+            pid = procfs.parent_of(pid)
         return bool(set(self._seen) - above - self.ranks())
 
     def _waits(self, rank: Worker) -> str:

@@ -25,11 +25,15 @@ _DESCRIBED = Path("/sys/devices/system/cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """For every rank its oracle's and its sandbox's processors, and the host's; none twice. Empty: all use all."""
+    """For every rank its oracle's and its sandbox's processors, the host's, and what is left; none twice.
+
+    Empty: all use all.
+    """
 
     oracle: tuple[tuple[int, ...], ...] = ()
     sandbox: tuple[tuple[int, ...], ...] = ()
     host: tuple[int, ...] = ()
+    spare: tuple[int, ...] = ()
 
     def threads(self, part: Sequence[Sequence[int]], *, world_size: int) -> int:
         """How many threads a rank of this part computes with: as many as it has processors, or its part of all."""
@@ -39,6 +43,14 @@ class Shares:
     def gatekeeper(self) -> tuple[int, ...]:
         """The host's processor that sees nothing but the ends of calls."""
         return self.host[-1:]
+
+    @property
+    def builders(self) -> tuple[int, ...]:
+        """Where submissions may be compiled while ranks are timed: neither on a rank's core nor the gatekeeper's.
+
+        The host keeps a core for itself.
+        """
+        return (*self.host[2:-2], *self.spare)
 
     @property
     def attentive_s(self) -> float:
@@ -105,6 +117,7 @@ def shares(processors: Sequence[int], *, world_size: int) -> Shares:
         oracle=tuple(tuple(part[:cut]) for part in parts),
         sandbox=tuple(tuple(part[cut:]) for part in parts),
         host=tuple(processors[:each]),
+        spare=tuple(processors[each * (world_size + 1) :]),
     )
 
 

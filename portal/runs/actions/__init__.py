@@ -3,17 +3,20 @@
 from portal.runs.actions.adding import BulkResult, LineResult, add_attempt, add_lines
 from portal.runs.actions.creating import RunWishes, create_run, publish_run
 from portal.runs.actions.deciding import decide
-from portal.runs.actions.importing import ImportResult, import_tree
+from portal.runs.actions.importing import ImportResult, TreeChoices, Understood, import_tree, read_tree
 
 __all__ = [
     "BulkResult",
     "ImportResult",
     "LineResult",
     "RunWishes",
+    "TreeChoices",
+    "Understood",
     "add_attempt",
     "add_lines",
     "create_run",
     "decide",
     "import_tree",
     "publish_run",
+    "read_tree",
 ]

@@ -146,7 +146,7 @@ def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
     findings = check_source(
         catalog.get_problem(attempt.problem),
         attempt.files,
-        backend=Backend(run.backend),
+        backend=Backend(attempt.backend or run.backend),
         profile=profiles.get(run.profile),
         mode=Mode(attempt.mode),
     )
@@ -194,6 +194,7 @@ class _Sorter:
         self.by_key = {attempt.key: attempt for attempt in existing}
         self.by_place = {(attempt.problem, attempt.sample, attempt.step): attempt for attempt in existing}
         self.in_batch: set[object] = set()
+        self.asked_backend = run.backend
         self.closed = closed
         self.budget = budget
         self.left = budget.judgements
@@ -223,8 +224,9 @@ class _Sorter:
     def _repeated(self, line: Line, attempt: NewAttempt, held: Attempt) -> LineResult:
         names = ("key", "problem", "sample", "step", "mode")
         found = differences(
-            {name: getattr(attempt, name) for name in names} | {"source": attempt.source_digest},
-            {name: getattr(held, name) for name in names} | {"source": held.source_digest},
+            {name: getattr(attempt, name) for name in names}
+            | {"backend": attempt.backend or self.asked_backend, "source": attempt.source_digest},
+            {name: getattr(held, name) for name in names} | {"backend": held.backend, "source": held.source_digest},
         )
         if not found:
             return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
@@ -300,11 +302,16 @@ def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int) -> di
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
     to_judge = [new for new in fresh if new.is_to_judge]
     sources = [
-        AttemptSource(problem=new.attempt.problem, mode=new.attempt.mode, files=new.attempt.files)
+        AttemptSource(
+            problem=new.attempt.problem,
+            mode=new.attempt.mode,
+            backend=new.attempt.backend or run.backend,
+            files=new.attempt.files,
+        )
         for new in to_judge
         if new.attempt.files is not None
     ]
-    evaluations = submissions.submit_attempts(by, sources, backend=run.backend, profile=run.profile, priority=priority)
+    evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority)
     submissions.store_sources(
         new.attempt.files for new in fresh if not new.is_to_judge and new.attempt.files is not None
     )
@@ -320,6 +327,7 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
         sample=attempt.sample,
         step=attempt.step,
         mode=attempt.mode,
+        backend=attempt.backend or run.backend,
         source_digest=attempt.source_digest,
         submission=evaluation.submission if evaluation else None,
         evaluation=evaluation,

@@ -66,9 +66,7 @@ def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = N
         Refusal: a choice is unknown or does not fit the others, a text is empty or too long, the organisation is not
             theirs (404) or not clear (409), or the key was used for a run with other settings (409).
     """
-    chosen = _profile(wishes)
-    _check_words(wishes)
-    _check_amounts(wishes)
+    chosen = check_wishes(wishes)
     try:
         with transaction.atomic():
             User.objects.select_for_update().get(pk=user.pk)
@@ -96,6 +94,14 @@ def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = N
             remedy="Send the request again.",
             status=409,
         ) from error
+
+
+def check_wishes(wishes: RunWishes) -> Profile:
+    """The profile that a run with these wishes is judged on; raises Refusal where no run could have them."""
+    chosen = _profile(wishes)
+    _check_words(wishes)
+    _check_amounts(wishes)
+    return chosen
 
 
 def publish_run(run: Run, *, by: User, sources: str) -> Run:

@@ -1,14 +1,8 @@
-"""A tree of solutions, as the public harness writes it, becomes a run.
+"""A tree of solutions of the public benchmark becomes a run: first read and shown, then stored."""
 
-The folder is called `solutions_<backend>_<precision>_<hardware>_<provider>_<model>`, where the hardware may be a GPU
-and a count apart (`h100_8`), and holds files like
-`<number>_<slug>_<backend>.py`. Numbers may come from an older numbering, so the slug decides and the number is what is
-left when it is unknown.
-"""
-
-import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import IO
@@ -17,161 +11,107 @@ from django.db import transaction
 
 from evaluator.contract import Backend, SourceBundle
 from evaluator.hardware import profiles
+from evaluator.judging.source_backend import shown_backend
 from portal.accounts.models import User
+from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.runs import uploads
 from portal.runs.actions.adding import BulkResult, add_lines
-from portal.runs.actions.creating import RunWishes, create_run
+from portal.runs.actions.creating import RunWishes, check_wishes, create_run
 from portal.runs.models import Run, RunMode
+from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
 from problems import registry
 
-_PREFIX = "solutions_"
-_FILE = re.compile(r"(?P<number>\d{1,4})_(?P<name>.+)\.py")
-_AFTER_BACKEND = re.compile(
-    r"(?P<precision>[^_]*)(?:_(?P<hardware>[^_]*?)(?:_(?P<count>\d+))?(?:_(?P<provider>[^_]*)(?:_(?P<model>.+))?)?)?"
-)
-_BACKENDS = {**{backend.value: backend.value for backend in Backend}, "torch": Backend.PYTORCH.value}
-_COUNTED_GPUS = re.compile(r"(?:(?P<before>\d+)x)?(?P<gpu>[a-z]+\d+[a-z]*?)(?:x(?P<after>\d+))?")
+
+@dataclass(frozen=True, kw_only=True)
+class TreeChoices:
+    """What the uploader says of the programs; it goes before what names and texts say.
+
+    Attributes:
+        problems: `FILE=SLUG` for each file whose name does not say its problem, separated by commas.
+        program_backend: the backend to judge every program as, whatever its text shows; empty for what it shows.
+    """
+
+    problems: str = ""
+    program_backend: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeName:
-    """What the name of a folder says; a part that it lacks is empty."""
+class Program:
+    """A file that becomes an attempt: its problem, and the backend that it is judged as."""
 
-    backend: str = ""
-    precision: str = ""
-    hardware: str = ""
-    provider: str = ""
-    model: str = ""
+    match: Matched
+    backend: Backend
+    attempt: uploads.NewAttempt = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Understood:
+    """What an import would do. `lacking` holds what still has to be said before it can."""
+
+    name: TreeName
+    wishes: RunWishes
+    programs: tuple[Program, ...]
+    unmatched: tuple[Unmatched, ...]
+    lacking: tuple[Refusal, ...]
 
     @property
-    def profile(self) -> str:
-        """The profile that the hardware names, or empty."""
-        plain = self.hardware.lower()
-        if plain in profiles.profiles():
-            return plain
-        match = _COUNTED_GPUS.fullmatch(plain)
-        if match is None or not (match["before"] or match["after"]):
-            return ""
-        name = f"{match['gpu']}x{match['before'] or match['after']}"
-        return name if name in profiles.profiles() else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matched:
-    """A file and its problem; `by` is slug or number, `note` says what differed."""
-
-    path: str
-    problem: str
-    by: str
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unmatched:
-    """A file that became no attempt, and why."""
-
-    path: str
-    reason: str
+    def backends(self) -> dict[str, int]:
+        """How many programs are judged as which backend."""
+        return dict(Counter(program.backend.value for program in self.programs).most_common())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportResult:
-    """The new run, which files went where, and what became of each attempt."""
+    """The new run, what it was made of, and what became of each attempt."""
 
     run: Run
-    matched: tuple[Matched, ...]
-    unmatched: tuple[Unmatched, ...]
+    understood: Understood
     bulk: BulkResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tree:
-    name: TreeName
-    matched: dict[str, Matched] = field(default_factory=dict)
-    members: dict[str, zipfile.ZipInfo] = field(default_factory=dict)
-    unmatched: list[Unmatched] = field(default_factory=list)
-
-
-def import_tree(user: User, stream: IO[bytes], *, name: str, wishes: Mapping[str, object]) -> ImportResult:
-    """Make a run of the solutions in a zip. What `wishes` leave out comes from the folder's name.
+def read_tree(
+    stream: IO[bytes], *, name: str, wishes: Mapping[str, object], choices: TreeChoices | None = None
+) -> Understood:
+    """What importing the zip would do; nothing is stored. What `wishes` leave out comes from the folder's name.
 
     Raises:
-        Refusal: the zip cannot be read, holds several trees or no file that matches a problem, or something that a run
-            needs is said neither by the name nor by `wishes`; and as `create_run` and `add_lines`.
+        Refusal: the zip cannot be read, holds several trees or no file that matches a problem, or a choice is unknown.
     """
+    chosen = choices or TreeChoices()
+    matcher = FileMatcher(chosen=_chosen_problems(chosen.problems))
     with uploads.opened(stream, name=name) as archive:
-        tree = _read_tree(archive, name=name)
-        if not tree.matched:
-            reasons = "; ".join(f"{file.path}: {file.reason}" for file in tree.unmatched[:3])
-            raise Refusal(
-                field="file",
-                value=name,
-                message=f"No file in it matches a problem. {reasons}".strip(),
-                remedy="Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py.",
-            )
-        with transaction.atomic():
-            run = create_run(user, _wishes(tree.name, wishes))
-            bulk = add_lines(run, _lines(archive, tree), by=user)
-    return ImportResult(run=run, matched=tuple(tree.matched.values()), unmatched=tuple(tree.unmatched), bulk=bulk)
+        members = uploads.members_of(archive, name=name)
+        folder = _folder(members, name=name)
+        _check_chosen_files(matcher.chosen, members)
+        matched, unmatched = _assigned(members, matcher)
+        if not matched:
+            raise _nothing_matched(name, unmatched)
+        wanted = _wishes(folder, wishes)
+        programs = tuple(_programs(archive, matched, asked=_known_backend("backend", wanted.backend), chosen=chosen))
+    lacking = tuple(_lacking(folder, wanted))
+    return Understood(name=folder, wishes=wanted, programs=programs, unmatched=tuple(unmatched), lacking=lacking)
 
 
-def tree_name(folder: str) -> TreeName | None:
-    """What the folder's name says, or None where it is not called like a tree of solutions."""
-    if not folder.startswith(_PREFIX):
-        return None
-    rest = folder.removeprefix(_PREFIX)
-    # Backends may hold underscores themselves: the longest known one that fits is it.
-    for word in sorted(_BACKENDS, key=len, reverse=True):
-        if rest == word or rest.startswith(f"{word}_"):
-            return _named(_BACKENDS[word], rest.removeprefix(word).lstrip("_"))
-    return TreeName()
+def import_tree(
+    user: User, stream: IO[bytes], *, name: str, wishes: Mapping[str, object], choices: TreeChoices | None = None
+) -> ImportResult:
+    """Make a run of the solutions in a zip.
+
+    Raises:
+        Refusal: as `read_tree`, `create_run` and `add_lines`, or something that a run needs is said neither by the
+            folder's name nor by `wishes`.
+    """
+    understood = read_tree(stream, name=name, wishes=wishes, choices=choices)
+    if understood.lacking:
+        raise understood.lacking[0]
+    with transaction.atomic():
+        run = create_run(user, understood.wishes)
+        bulk = add_lines(run, _lines(understood.programs), by=user)
+    return ImportResult(run=run, understood=understood, bulk=bulk)
 
 
-def _named(backend: str, rest: str) -> TreeName:
-    """What stands behind the backend; the model is what is left at the end, underscores and all."""
-    match = _AFTER_BACKEND.fullmatch(rest)
-    if match is None:
-        return TreeName(backend=backend)
-    found = match.groupdict(default="")
-    hardware = f"{found['hardware']}x{found['count']}" if found["count"] else found["hardware"]
-    return TreeName(
-        backend=backend,
-        precision=found["precision"],
-        hardware=hardware,
-        provider=found["provider"],
-        model=found["model"],
-    )
-
-
-def match_file(path: str) -> Matched | Unmatched:
-    """The problem that a file of a tree is about: by its slug, else by its number."""
-    file_name = PurePosixPath(path).name
-    match = _FILE.fullmatch(file_name)
-    if match is None:
-        return Unmatched(path=path, reason="its name is not like <number>_<slug>_<backend>.py")
-    number, slug = int(match["number"]), _without_backend(match["name"])
-    by_slug = {problem.slug.lower(): problem for problem in registry.problems()}
-    by_number = {problem.number: problem for problem in registry.problems()}
-    found = by_slug.get(slug.lower()) or by_slug.get(match["name"].lower())
-    if found is not None:
-        note = f"numbered {number} there, {found.number} here" if number != found.number else ""
-        return Matched(path=path, problem=found.slug, by="slug", note=note)
-    if number in by_number:
-        note = f"called {slug} there"
-        return Matched(path=path, problem=by_number[number].slug, by="number", note=note)
-    return Unmatched(path=path, reason=f"neither the slug {slug!r} nor the number {number} is a problem")
-
-
-def _without_backend(name: str) -> str:
-    for word in sorted(_BACKENDS, key=len, reverse=True):
-        if name.endswith(f"_{word}"):
-            return name.removesuffix(f"_{word}")
-    return name
-
-
-def _read_tree(archive: zipfile.ZipFile, *, name: str) -> _Tree:
-    members = uploads.members_of(archive, name=name)
+def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:
     folders = {part for member in members for part in PurePosixPath(member.filename).parts[:-1] if tree_name(part)}
     if len(folders) > 1:
         raise Refusal(
@@ -181,49 +121,146 @@ def _read_tree(archive: zipfile.ZipFile, *, name: str) -> _Tree:
             remedy="Import each as a run of its own.",
         )
     stem = PurePosixPath(name).name.removesuffix(".zip")
-    tree = _Tree(name=tree_name(next(iter(folders), stem)) or TreeName())
-    outcomes = [(member, match_file(member.filename)) for member in members]
-    # A slug is surer than a number, so files that match by slug choose their problem first.
-    for member, outcome in sorted(outcomes, key=lambda pair: isinstance(pair[1], Matched) and pair[1].by == "number"):
-        if isinstance(outcome, Unmatched):
-            tree.unmatched.append(outcome)
-        elif outcome.problem in tree.matched:
-            taken = tree.matched[outcome.problem].path
-            reason = f"{outcome.problem} (by {outcome.by}) is taken by {taken}"
-            tree.unmatched.append(Unmatched(path=outcome.path, reason=reason))
-        else:
-            tree.matched[outcome.problem] = outcome
-            tree.members[outcome.problem] = member
-    return tree
+    return tree_name(next(iter(folders), stem)) or TreeName()
 
 
-def _lines(archive: zipfile.ZipFile, tree: _Tree) -> Iterator[uploads.Line]:
-    for number, (slug, member) in enumerate(sorted(tree.members.items()), start=1):
+def _chosen_problems(text: str) -> dict[str, str]:
+    """Slugs by file name from `FILE=SLUG,FILE=SLUG`."""
+    known = {problem.slug for problem in registry.problems()}
+    chosen = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        file_name, _, slug = pair.rpartition("=")
+        if not file_name or slug not in known:
+            raise Refusal(
+                field="problems",
+                value=pair,
+                message="This is not FILE=SLUG with the slug of a problem.",
+                remedy="Write it as 12_my_name_cuda.py=allgather_gemm; /problems/ lists the slugs.",
+            )
+        chosen[file_name] = slug
+    return chosen
+
+
+def _check_chosen_files(chosen: Mapping[str, str], members: Sequence[zipfile.ZipInfo]) -> None:
+    names = {PurePosixPath(member.filename).name for member in members}
+    for file_name in chosen:
+        if file_name not in names:
+            raise Refusal(
+                field="problems",
+                value=file_name,
+                message="The tree holds no file of this name.",
+                remedy="Write the name as in the tree, without folders.",
+            )
+
+
+def _assigned(
+    members: Sequence[zipfile.ZipInfo], matcher: FileMatcher
+) -> tuple[list[tuple[Matched, zipfile.ZipInfo]], list[Unmatched]]:
+    """Each problem's file, and the files without a problem. A choice goes before a slug, a slug before another name."""
+    order = ("choice", "slug", "name")
+    outcomes = [(matcher.match(member.filename), member) for member in members]
+    unmatched = [outcome for outcome, _ in outcomes if isinstance(outcome, Unmatched)]
+    found = [(outcome, member) for outcome, member in outcomes if isinstance(outcome, Matched)]
+    taken: dict[str, tuple[Matched, zipfile.ZipInfo]] = {}
+    for match, member in sorted(found, key=lambda pair: order.index(pair[0].by)):
+        first, _ = taken.setdefault(match.problem, (match, member))
+        if first is not match:
+            reason = f"{match.problem} (by {match.by}) is taken by {first.path}"
+            unmatched.append(Unmatched(path=match.path, reason=reason))
+    return [taken[slug] for slug in sorted(taken)], unmatched
+
+
+def _programs(
+    archive: zipfile.ZipFile,
+    matched: Sequence[tuple[Matched, zipfile.ZipInfo]],
+    *,
+    asked: Backend,
+    chosen: TreeChoices,
+) -> Iterator[Program]:
+    given = _known_backend("program_backend", chosen.program_backend) if chosen.program_backend else None
+    for match, member in matched:
         text = uploads.read_member(archive, member).decode("utf-8", "surrogateescape")
         bundle, digest, fault = uploads.judged_by_text({SourceBundle.ENTRY: text})
-        key = f"{slug}/0/0"
-        attempt = uploads.NewAttempt(problem=slug, key=key, files=bundle, source_digest=digest, fault=fault)
-        yield uploads.Line(number=number, key=key, attempt=attempt)
+        backend = given or (shown_backend(bundle, asked=asked) if bundle is not None else asked)
+        attempt = uploads.NewAttempt(
+            problem=match.problem,
+            key=f"{match.problem}/0/0",
+            files=bundle,
+            source_digest=digest,
+            fault=fault,
+            backend=backend.value,
+        )
+        yield Program(match=match, backend=backend, attempt=attempt)
+
+
+def _known_backend(name: str, value: str) -> Backend:
+    try:
+        return Backend(value)
+    except ValueError as error:
+        known = ", ".join(Backend)
+        raise Refusal(
+            field=name, value=value, message="There is no such backend.", remedy=f"Known are {known}."
+        ) from error
+
+
+def _lines(programs: Sequence[Program]) -> Iterator[uploads.Line]:
+    for number, program in enumerate(programs, start=1):
+        yield uploads.Line(number=number, key=program.attempt.key, attempt=program.attempt)
 
 
 def _wishes(name: TreeName, given: Mapping[str, object]) -> RunWishes:
-    precision = f"Imported from a tree of solutions; precision {name.precision}." if name.precision else ""
+    precision = f"; precision {name.precision}" if name.precision else ""
+    fitting = name.profiles
     wished = RunWishes(
         model=name.model,
         provider=name.provider,
         backend=name.backend or Backend.PYTORCH.value,
-        profile=name.profile,
+        profile=fitting[0] if len(fitting) == 1 else "",
         mode=RunMode.SINGLE_SHOT.value,
-        notes=precision or "Imported from a tree of solutions.",
+        notes=f"Imported from a tree of solutions{precision}.",
     )
-    wished = replace(wished, **{key: value for key, value in given.items() if value not in (None, "")})  # type: ignore[arg-type]  # the fields of RunWishes
-    for missing, what in (("model", "model"), ("profile", "profile for the hardware")):
-        if not getattr(wished, missing):
-            raise Refusal(
-                field=missing,
-                value=name.hardware if missing == "profile" else "",
-                message=f"The folder's name says no {what}.",
-                remedy=f"Give the field {missing}"
-                + (f": one of {', '.join(profiles.profiles())}." if missing == "profile" else "."),
-            )
-    return wished
+    return replace(wished, **{key: value for key, value in given.items() if value not in (None, "")})  # type: ignore[arg-type]  # the fields of RunWishes
+
+
+def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
+    if not wishes.model:
+        yield Refusal(
+            field="model", value="", message="The folder's name says no model.", remedy="Give the field model."
+        )
+    if wishes.profile:
+        if wishes.model:
+            yield from _refused(wishes)
+        return
+    hardware = " ".join(filter(None, (name.hardware, name.ranks and f"with {name.ranks} ranks")))
+    if name.profiles:
+        message = f"{hardware} in the folder's name is more than one profile here."
+        choice = f"one of {', '.join(name.profiles)}"
+    else:
+        message = f"No profile here is {hardware}." if hardware else "The folder's name says no hardware."
+        choice = f"one of {', '.join(profiles.profiles())}"
+    yield Refusal(
+        field="profile", value=hardware, message=message, remedy=f"Give the field profile: {choice}.{_online()}"
+    )
+
+
+def _refused(wishes: RunWishes) -> Iterator[Refusal]:
+    try:
+        check_wishes(wishes)
+    except Refusal as refusal:
+        yield refusal
+
+
+def _online() -> str:
+    """Which profiles can be judged right now, as a sentence; empty where no node is heard."""
+    names = sorted(set(online_slots().values_list("profile", flat=True)))
+    return f" Nodes are online for {', '.join(names)}." if names else ""
+
+
+def _nothing_matched(name: str, unmatched: Sequence[Unmatched]) -> Refusal:
+    reasons = "; ".join(f"{file.path}: {file.reason}" for file in unmatched[:3])
+    return Refusal(
+        field="file",
+        value=name,
+        message=f"No file in it matches a problem. {reasons}".strip(),
+        remedy="Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py.",
+    )

@@ -19,10 +19,11 @@ REJUDGE_PRIORITY = -2
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptSource:
-    """What one attempt submits: a problem, a mode and the files."""
+    """What one attempt submits: a problem, a mode, what it is written in and the files."""
 
     problem: str
     mode: str
+    backend: str
     files: SourceBundle
 
 
@@ -43,9 +44,7 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
     return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
 
 
-def submit_attempts(
-    author: User, wanted: Sequence[AttemptSource], *, backend: str, profile: str, priority: int
-) -> list[Evaluation]:
+def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int) -> list[Evaluation]:
     """Store a submission for each attempt and queue its evaluation, in the given order.
 
     What may be judged at all was decided by the caller; nothing is refused here.
@@ -57,7 +56,7 @@ def submit_attempts(
                 author=author,
                 problem=attempt.problem,
                 source=sources[attempt.files.digest],
-                backend=backend,
+                backend=attempt.backend,
                 is_attempt=True,
             )
             for attempt in wanted

@@ -81,7 +81,7 @@ def _held(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
         key = uuid.UUID(evaluation_id)
     except ValueError:
         return Evaluation.objects.none()
-    return Evaluation.objects.filter(pk=key, lease=lease, state__in=queries.IN_PROGRESS)
+    return Evaluation.objects.filter(pk=key, lease=lease, state__in=queries.HELD)
 
 
 def _belongs(delivery: Delivery, evaluation: Evaluation) -> bool:
@@ -123,7 +123,7 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     report: EvaluationReport = delivery.report
     timing = report.timing
     # As above, and a cancel may have come first: an ended row keeps its end.
-    moved = Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease, state__in=queries.IN_PROGRESS).update(
+    moved = Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease, state__in=queries.HELD).update(
         state=State.FINISHED,
         finished_at=now,
         started_at=evaluation.started_at or now,

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from portal.accounts.organisations import create_organisation, home_of
 from portal.exports import files
-from portal.runs.actions.importing import tree_name
 from portal.runs.models import Attempt, Run
 from problems import registry
 from tests.portal.api.problem import problem_of
@@ -260,7 +259,7 @@ def test_a_tree_of_solutions_becomes_a_run_and_says_what_it_could_not_match(alic
     numbers = {problem.slug: problem.number for problem in registry.problems()}
     files = {
         f"{folder}/99_gemm_allreduce_torch.py": line("gemm_allreduce")["source"],
-        f"{folder}/{numbers['allreduce']}_sum_over_ranks_torch.py": line()["source"],
+        f"{folder}/{numbers['tp_rms_norm']}_rms_norm_torch.py": line("tp_rms_norm")["source"],
         f"{folder}/{numbers['allgather']}_allgather_torch.py": line("allgather")["source"],
         f"{folder}/321_unheard_of_torch.py": "x = 1",
         f"{folder}/log.txt": "compiled",
@@ -273,7 +272,7 @@ def test_a_tree_of_solutions_becomes_a_run_and_says_what_it_could_not_match(alic
     assert {(entry["problem"], entry["by"]) for entry in body["matched"]} == {
         ("gemm_allreduce", "slug"),
         ("allgather", "slug"),
-        ("allreduce", "number"),
+        ("tp_rms_norm", "name"),
     }
     assert {entry["path"].split("/")[-1] for entry in body["unmatched"]} == {"321_unheard_of_torch.py", "log.txt"}
     run = body["run"]
@@ -322,20 +321,3 @@ def test_a_bundle_holds_what_judges_the_evaluation_again(alice, alices, node):
         assert {"source/solution.py", "request.json", "report.json", "problem/reference.py", "README.md"} <= names
         assert "python -m evaluator run allreduce source --profile cpux2" in packed.read("README.md").decode()
         assert json.loads(packed.read("request.json"))["revision"] == registry.revision("allreduce")
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # As the public harness writes it: the GPU and how many of them, then the provider.
-        ("cuda_bf16_h100_8_openai_gpt-5.5", ("cuda", "bf16", "h100x8", "openai", "gpt-5.5")),
-        ("triton_bf16_h100_8_google_gemini_3_pro", ("triton", "bf16", "h100x8", "google", "gemini_3_pro")),
-        ("torch_bf16_cpux2_openai_gpt_5.5", ("pytorch", "bf16", "cpux2", "openai", "gpt_5.5")),
-        ("pytorch_bf16_8xH100_acme_writer-1", ("pytorch", "bf16", "h100x8", "acme", "writer-1")),
-        ("pytorch_bf16_H100_acme_writer-1", ("pytorch", "bf16", "", "acme", "writer-1")),
-        ("nccl_device_bf16", ("nccl_device", "bf16", "", "", "")),
-    ],
-)
-def test_the_name_of_a_tree_says_backend_precision_profile_provider_and_model(name, expected):
-    found = tree_name(f"solutions_{name}")
-    assert (found.backend, found.precision, found.profile, found.provider, found.model) == expected

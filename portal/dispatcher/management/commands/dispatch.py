@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
+from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
-from portal.dispatcher.sweeping import renew_revisions, sweep
+from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 from portal.webhooks.sender import WebhookSender
 
@@ -55,8 +56,10 @@ class Command(BaseCommand):
             if since_sweep >= SWEEP_EVERY_S:
                 sweep(timezone.now())
                 renew_revisions()
+                release_built(timezone.now())
                 since_sweep = 0.0
             dispatch_once(timezone.now())
+            build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
             logger.warning("the database does not answer: %s", error)

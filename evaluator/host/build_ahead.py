@@ -1,0 +1,141 @@
+"""Compiling evaluations before a slot is free, beside the judging and away from its processors, users and folders.
+
+What is compiled lies in the cache that the slots of the node share. A slot finds it there and compiles nothing.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evaluator.contract import EvaluationReport, EvaluationRequest, Finding, Stage, StageTime
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
+from evaluator.host.evaluation import DEFAULT_DTYPE
+from evaluator.host.machine import backends
+from evaluator.host.sandbox import bubblewrap, cgroups, doctor
+from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.workplace import Workplace
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import source_rules, verdicts
+
+_PROCESSORS_EACH = 2
+"""nvcc keeps two processors busy for part of a build, and one for the rest."""
+
+__all__ = ["BuildAhead", "BuildCancelled", "builders_here"]
+
+
+def builders_here(profile: Profile) -> int:
+    """How many evaluations this machine can compile beside the judging; 0 where that would disturb timed ranks.
+
+    A build runs its author's code. Only control groups keep that away from the processors of timed ranks.
+    """
+    processors = shares_for(profile).builders
+    is_kept_away = "cpuset" in cgroups.find().places
+    return len(processors) // _PROCESSORS_EACH if profile.gpu is not None and is_kept_away else 0
+
+
+class BuildAhead:
+    """The builders of a node for one profile; several threads may build at once.
+
+    A context manager; `close` removes what it kept beside the cache.
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        """Find out how this machine confines a build.
+
+        Raises:
+            EvaluatorError: it cannot, and the settings do not allow that.
+        """
+        self._profile = profiles.get(settings.profile)
+        self._workplace = Workplace(settings.work_dir)
+        # A user of its own: what belongs to a slot's user after an evaluation counts as left over by it.
+        self._user = SlotUser.take(settings.users)
+        limits = BuildLimits(processors=shares_for(self._profile).builders)
+        self._builder = Builder(settings, limits=limits)
+        try:
+            self._confinement = self._confine(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def build(
+        self, request: EvaluationRequest, *, cancelled: Callable[[], bool] = lambda: False
+    ) -> EvaluationReport | None:
+        """Compile what a slot will need; the report where that already decides the verdict, else None.
+
+        Raises:
+            BuildCancelled: `cancelled()` became true.
+            EvaluatorError: this node could not build; a slot that tries will find out the same.
+        """
+        # What this node lacks for a backend is said by the slot, in words of its own.
+        if not is_needed(request) or backends.missing(
+            request.source, backend=request.backend, node=backends.Node.this()
+        ):
+            return None
+        started_at, began = _now(), time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._workplace.path) as name:
+            built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, cancelled=cancelled)
+        found = (*built.findings, *source_rules.check_machine_code(built.primitives, profile=self._profile))
+        decided = verdicts.decide_before_ranks(found)
+        if decided is None:
+            return None
+        stages = (StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),)
+        return self._report(request, built, found, decided, stages=stages, started_at=started_at)
+
+    def close(self) -> None:
+        """Remove the private folder and let the user go; what runs is ended by its own `cancelled`."""
+        self._workplace.close()
+        if self._user is not None:
+            self._user.close()
+
+    def _confine(self, settings: JudgeSettings) -> Confinement:
+        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._workplace.path))
+        bubblewrap.write_private(private)
+        try:
+            user = self._user.number if self._user is not None else None
+            return doctor.resolve(self._profile, settings, private=private, user=user)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+
+    def _report(
+        self,
+        request: EvaluationRequest,
+        built: Built,
+        found: tuple[Finding, ...],
+        decided: Finding,
+        *,
+        stages: tuple[StageTime, ...],
+        started_at: str,
+    ) -> EvaluationReport:
+        return EvaluationReport(
+            evaluation_id=request.evaluation_id,
+            problem=request.problem,
+            revision=request.revision,
+            source_digest=request.source.digest,
+            backend=request.backend,
+            profile=request.profile,
+            world_size=self._profile.world_size,
+            mode=request.mode,
+            dtype=request.dtype or DEFAULT_DTYPE,
+            verdict=decided.verdict,
+            message=decided.message,
+            findings=found,
+            stages=stages,
+            build=built.result,
+            primitives=built.primitives,
+            sandbox=self._confinement.level,
+            earlier=request.earlier,
+            started_at=started_at,
+            finished_at=_now(),
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

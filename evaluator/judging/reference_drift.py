@@ -1,0 +1,35 @@
+"""Did the reference run slower beside a submission than before any rank could read it? An alarm, never a verdict.
+
+Legs of reference and submission alternate, so that what slows both cancels in a score; what slows the reference alone
+would raise it. A host that was busy for a while sets the alarm off as well: a person looks at the record.
+"""
+
+from collections.abc import Sequence
+from statistics import median, quantiles
+
+from evaluator.contract import SizeRecord
+
+SLOWER = 1.15
+"""Later legs whose median is so many times that of the calls before are looked at, where middle halves are apart."""
+
+_LEAST_CALLS, _LEAST_NS = 4, 20_000
+
+
+def alarms(sizes: Sequence[SizeRecord]) -> tuple[str, ...]:
+    """A sentence for every size and group of ranks in whose legs the reference was slower than by itself before."""
+    return tuple(sentence for size in sizes if (sentence := _alarm(size)) is not None)
+
+
+def _alarm(size: SizeRecord) -> str | None:
+    later = [call.time_ns for block in size.reference for call in block]
+    alone = list(size.reference_alone_ns)
+    if min(len(later), len(alone)) < _LEAST_CALLS:
+        return None
+    before, after = median(alone), median(later)
+    are_apart = quantiles(later, n=4)[0] > quantiles(alone, n=4)[2]
+    if not are_apart or after < SLOWER * before or after - before < _LEAST_NS:
+        return None
+    return (
+        f"{size.size}, group {size.gang}: the reference took {after / 1000:.0f} us beside the submission, "
+        f"{after / before:.2f} times the {before / 1000:.0f} us before any rank could read it"
+    )

@@ -1,0 +1,57 @@
+"""The builders of a node: compile what the site sends ahead of a free slot."""
+
+import logging
+from collections.abc import Callable
+
+from evaluator.contract import EvaluationReport, EvaluationRequest
+from evaluator.errors import EvaluatorError
+from evaluator.host.build_ahead import BuildAhead
+
+logger = logging.getLogger(__name__)
+
+
+class Builders:
+    """Compiles up to `number` evaluations at once; each is started by the thread that calls `build`.
+
+    Where the machine cannot confine a build none is offered, and the slots compile for themselves.
+    """
+
+    def __init__(self, number: int, *, make: Callable[[], BuildAhead]) -> None:
+        self._number = number
+        self._make = make
+        self._ahead: BuildAhead | None = None
+
+    @property
+    def offered(self) -> int:
+        """How many builds the site may send at once; 0 until `prepare` has succeeded."""
+        return self._number if self._ahead is not None else 0
+
+    def prepare(self) -> None:
+        """Find out how a build is confined here."""
+        if self._number == 0 or self._ahead is not None:
+            return
+        try:
+            self._ahead = self._make()
+        except (EvaluatorError, OSError):
+            logger.exception("nothing is compiled ahead of a slot on this node")
+
+    def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
+        """Compile; the report where that decides the verdict, None where a slot goes on.
+
+        A failure of ours is left to the slot, which compiles for itself and says what is wrong.
+
+        Raises:
+            BuildCancelled: `cancelled()` became true.
+        """
+        if self._ahead is None:
+            return None
+        try:
+            return self._ahead.build(request, cancelled=cancelled)
+        except (EvaluatorError, OSError) as error:
+            logger.warning("evaluation %s could not be compiled ahead: %s", request.evaluation_id, error)
+            return None
+
+    def close(self) -> None:
+        """Remove what the builders kept beside the cache."""
+        if self._ahead is not None:
+            self._ahead.close()

@@ -1,0 +1,109 @@
+"""Handing queued evaluations to builders, which compile them before a slot is free."""
+
+import logging
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from evaluator.contract import BuildOrder
+from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
+from portal.nodes import messages
+from portal.nodes.models import Node
+from portal.nodes.queries import online_slots
+from portal.submissions import queries
+from portal.submissions.models import Evaluation, State
+
+logger = logging.getLogger(__name__)
+
+BUILT_PER_SLOT = 8
+"""So many evaluations of a priority, or a higher one, wait compiled for each slot of a node. A judgement takes a slot
+some 10 s, so that these bridge a minute of compiling; what is above them waits where every node can take it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A node with builders, a profile of its slots that are online, and how many slots those are."""
+
+    node: Node
+    profile: str
+    slots: int
+
+
+def build_once(now: datetime, *, send: messages.SendBuildOrder = messages.send_build_order) -> int:
+    """Give every free builder its next evaluation; returns how many were sent. Safe to run in several processes."""
+    return sum(_fill(place, now, send) for place in _places(now))
+
+
+def _places(now: datetime) -> list[_Place]:
+    slots = online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
+    counts = Counter((slot.node, slot.profile) for slot in slots)
+    return [_Place(node=node, profile=profile, slots=number) for (node, profile), number in counts.items()]
+
+
+def _fill(place: _Place, now: datetime, send: messages.SendBuildOrder) -> int:
+    used = set(place.node.evaluations.filter(state=State.BUILDING).values_list("slot_index", flat=True))
+    free = (builder for builder in range(place.node.builders) if builder not in used)
+    return sum(_give_next(place, builder, now, send) for builder in free)
+
+
+def _give_next(place: _Place, builder: int, now: datetime, send: messages.SendBuildOrder) -> bool:
+    waiting = judgeable_on(place.node, queries.build_order(place.profile), profile=place.profile)
+    # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
+    for evaluation in waiting[:CLAIMS_PER_LOOK]:
+        if not _has_room(place, evaluation):
+            return False
+        lease = _claim(evaluation, place.node, builder, now)
+        if lease is not None:
+            return _sent(evaluation, place.node, lease, send)
+    return False
+
+
+def _has_room(place: _Place, evaluation: Evaluation) -> bool:
+    """Whether the node may have one more compiled. What goes behind the evaluation does not keep it from that."""
+    ahead = place.node.evaluations.filter(
+        state__in=(State.BUILDING, State.BUILT), profile=place.profile, priority__gte=evaluation.priority
+    )
+    return ahead.count() < BUILT_PER_SLOT * place.slots
+
+
+def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> str | None:
+    """Take `evaluation` for a builder; the lease, or None where another dispatcher or a cancel was faster."""
+    lease = secrets.token_urlsafe(32)
+    try:
+        with transaction.atomic():
+            # As for slots; here the constraint is `one_evaluation_per_builder`.
+            claimed = Evaluation.objects.filter(pk=evaluation.pk, state=State.QUEUED).update(
+                state=State.BUILDING,
+                lease=lease,
+                node=node,
+                slot_index=builder,
+                lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
+                deadline_at=now + timedelta(seconds=settings.EVALUATION_DEADLINE_SECONDS),
+                started_at=None,
+                stage="",
+                stage_detail="",
+                stage_fraction=None,
+                stage_since=now,
+            )
+    except IntegrityError:
+        return None
+    return lease if claimed else None
+
+
+def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBuildOrder) -> bool:
+    order = BuildOrder(lease=lease, request=request_of(evaluation))
+    try:
+        send(node.name, order, valid_for_s=settings.LEASE_SECONDS)
+    except messages.NotSent as error:
+        logger.warning("evaluation %s stays queued: %s", evaluation.pk, error)
+        # The message may have got through all the same: then only a row still under this very lease goes back, and
+        # what the builder says later finds no row.
+        Evaluation.objects.filter(pk=evaluation.pk, state=State.BUILDING, lease=lease).update(
+            state=State.QUEUED, lease=None, node=None, slot_index=None, lease_expires_at=None, deadline_at=None
+        )
+        return False
+    return True
