@@ -188,18 +188,26 @@ _GENERIC: dict[str, Mutant] = {
 }
 
 
-_BLOCK, _MANTISSA_BITS, _EXPONENTS = 128, 6, 8
+_BLOCK, _EXPONENTS = 128, 8
 
 
 def _to_ten_bits(tensor: Tensor, _group: Group) -> Tensor:
-    """A floating payload in sign, 3 bits of exponent and 6 of mantissa, with an exponent in common per 128 elements."""
+    return _narrowed(tensor, mantissa_bits=6)
+
+
+def _to_eleven_bits(tensor: Tensor, _group: Group) -> Tensor:
+    return _narrowed(tensor, mantissa_bits=7)
+
+
+def _narrowed(tensor: Tensor, *, mantissa_bits: int) -> Tensor:
+    """A floating payload in sign, 3 bits of exponent and a mantissa, with one exponent in common per 128 elements."""
     if not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.numel() == 0:
         return tensor
     flat = tensor.float().reshape(-1)
     padded = torch.nn.functional.pad(flat, (0, -len(flat) % _BLOCK)).view(-1, _BLOCK)
     top = padded.abs().amax(dim=1, keepdim=True).clamp(min=1e-30).log2().floor()
     exponent = padded.abs().clamp(min=1e-30).log2().floor().clamp(min=top - (_EXPONENTS - 1), max=top)
-    step = (exponent - _MANTISSA_BITS).exp2()
+    step = (exponent - mantissa_bits).exp2()
     rounded = ((padded / step).round() * step).view(-1)[: len(flat)].view(tensor.shape)
     return torch.where(tensor.isfinite(), rounded, tensor.float()).to(tensor.dtype)
 
@@ -252,6 +260,7 @@ NARROW: dict[str, Mutant] = {
         Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)
     ),
     "ten_bit_wire": _through(Tap(payload=_to_ten_bits)),
+    "eleven_bit_wire": _through(Tap(payload=_to_eleven_bits)),
     "usual_numbers": _usual_numbers,
 }
 """Programs that are right in calls like the timed ones, and wrong in the regimes that name them."""
