@@ -31,3 +31,23 @@ def cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
 def gathered(part: Tensor) -> Tensor:
     """All ranks' parts of equal length, joined, by an all-gather."""
     return torch.cat(all_gathered(part))
+
+
+def as_it_is(gradient: Tensor) -> Tensor:
+    """What right programs do to a gradient."""
+    return gradient
+
+
+def flushed(gradient: Tensor) -> Tensor:
+    """Elements below 1e-8 count for nothing."""
+    return gradient.where(gradient.abs() >= 1e-8, 0)
+
+
+def through_float16(gradient: Tensor) -> Tensor:
+    """No element can be more than 65504."""
+    return gradient.half().to(gradient.dtype)
+
+
+def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False) -> Tensor:
+    """The new second moment; `by_ratio` takes the gradient's square as a multiple of the old one."""
+    return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g
