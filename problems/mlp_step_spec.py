@@ -37,7 +37,12 @@ RATES = (
 STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
 
 NUMBERS_OF_ADAM = (
-    Regime(name="late_step", words="step is 100000", settings={"step": 100_000}, narrow="usual_numbers"),
+    # Moments so unlike that a correction of any early step shows.
+    Regime(
+        name="late_step",
+        words="step is 100000, beta1 is 0.6 and beta2 is 0.95",
+        settings={"step": 100_000, "beta1": 0.6, "beta2": 0.95},
+    ),
     Regime(
         name="default_numbers",
         words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",

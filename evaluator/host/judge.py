@@ -216,7 +216,11 @@ class Judge:
         ranks = profiles.get(name).world_size
         if self._other is None or self._other.quarantine:
             self._drop_other()
-            self._other = Judge(dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False))
+            settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)
+            try:
+                self._other = Judge(settings)
+            except EvaluatorError as error:
+                return world_sizes.unseen(report, world_size=ranks, why=str(error))
         second = self._other.evaluate(
             msgspec.structs.replace(request, profile=name),
             progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),

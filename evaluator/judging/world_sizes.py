@@ -11,9 +11,7 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
     What the second holds against the submission becomes the verdict; a failure of ours there becomes a warning.
     """
     if second.verdict is Verdict.JUDGE_FAILURE:
-        unseen = f"it could not be seen on {second.world_size} ranks: {second.message}"
-        warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=unseen)
-        return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
+        return unseen(first, world_size=second.world_size, why=second.message)
     together = msgspec.structs.replace(
         first, stages=_added(first.stages, second.stages), world_sizes=(first.world_size, second.world_size)
     )
@@ -35,6 +33,12 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
         ranks=second.ranks,
         world_sizes=(first.world_size,),
     )
+
+
+def unseen(first: EvaluationReport, *, world_size: int, why: str) -> EvaluationReport:
+    """The report on `first`, with a warning that it was not seen on `world_size` ranks."""
+    warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=f"it could not be seen on {world_size} ranks: {why}")
+    return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
 
 
 def _added(first: tuple[StageTime, ...], second: tuple[StageTime, ...]) -> tuple[StageTime, ...]:

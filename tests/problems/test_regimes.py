@@ -103,8 +103,6 @@ def _same(left: object, right: object) -> bool:
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
-    if type(left) is not type(right):
-        return False
     if hasattr(left, "shape") or (isinstance(left, list) and any(hasattr(item, "shape") for item in left)):
         return _equal(left, right)
     return left == right

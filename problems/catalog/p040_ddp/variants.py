@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import as_it_is, flushed, second_moment, through_float16
+from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
 from problems.rank_parts import all_gathered
 
 Reduce = Callable[[Tensor], Tensor]
@@ -93,4 +93,5 @@ NARROW = {
     "tiny_gradients": partial(train, bent=flushed),
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
+    "late_step": seven_steps_at_most(train),
 }

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import as_it_is, flushed, second_moment, through_float16
+from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
 
 
 def _gather(shard: Tensor) -> Tensor:
@@ -84,4 +84,5 @@ NARROW = {
     "huge_gradients": partial(updated, bent=through_float16),
     "zero_gradients": partial(updated, by_ratio=True),
     "first_step": partial(updated, by_ratio=True),
+    "late_step": seven_steps_at_most(updated),
 }
