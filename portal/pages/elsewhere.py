@@ -81,7 +81,7 @@ def _tone(row: BoardRow | None) -> str:
 
 @require_safe
 @xframe_options_exempt
-@_anybody
+@_anybody  # type: ignore[arg-type]  # django-csp's types know views without parameters only
 def framed_board(request: HttpRequest, slug: str) -> HttpResponse:
     """The head of a board, for a frame on another site."""
     problem, profile = get_problem(slug), _board_profile(request, slug)

@@ -88,7 +88,7 @@ class BoardFeed(RecordsFeed):
         """Problem and profile; raises Refusal (404) for unknown ones."""
         return _known_board(slug, profile)
 
-    def title(self, board: tuple[str, str]) -> str:
+    def title(self, board: tuple[str, str]) -> str:  # type: ignore[override]  # Django calls it with what it takes
         """The problem's name, and the profile's where there is one."""
         slug, profile = board
         return f"ParallelKernelBench: records of {registry.get(slug).title}" + (f" on {profile}" if profile else "")

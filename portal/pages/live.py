@@ -7,6 +7,7 @@ says only that there is something new; the page fetches it by its ordinary addre
 
 import asyncio
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -197,7 +198,8 @@ def _runs(identifiers: list[str]) -> dict[Subject, Version]:
     if not identifiers:
         return {}
     pending = Count("id", filter=Q(state=AttemptState.PENDING))
-    rows = Attempt.objects.filter(run__in=identifiers).order_by().values_list("run")
+    runs = [uuid.UUID(identifier) for identifier in identifiers]
+    rows = Attempt.objects.filter(run__in=runs).order_by().values_list("run")
     return {
         Subject(Kind.RUN, str(run)): Version(repr((total, last, waits)), has_ended=not waits)
         for run, total, last, waits in rows.annotate(total=Count("id"), last=Max("id"), waits=pending)

@@ -55,7 +55,8 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
-    profile = _chosen_of(request, choices, entries=entries or dict.fromkeys(queries.earlier_boards_of(slug), 1))
+    earlier = () if entries else queries.earlier_boards_of(slug)
+    profile = _chosen_of(request, choices, entries=entries or dict.fromkeys(earlier, 1))
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -65,7 +66,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "key": key,
         "page": page,
         "rows": page.rows,
-        "choices": _with_entries(choices, entries),
+        "choices": _with_entries(choices, entries or dict.fromkeys(earlier, "earlier rule")),
         **_narrowings(profile),
         "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
@@ -101,8 +102,10 @@ def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]
     return count > 0, profile.is_ranked_by_speed, count
 
 
-def _with_entries(choices: Sequence[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int | None]]:
-    """The profiles with their number of entries, practice boards last."""
+def _with_entries(
+    choices: Sequence[Profile], entries: Mapping[str, int] | Mapping[str, str]
+) -> list[tuple[Profile, int | str | None]]:
+    """The profiles with their number of entries, or what else there is to say of them, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]
 

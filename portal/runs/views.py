@@ -23,6 +23,7 @@ from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem
 from portal.ranking import published
+from portal.ranking.leaders import board_counts, most_used
 from portal.refusals import Refusal
 from portal.runs import actions, pages, queries, quotas
 from portal.runs.forms import FillForm, ImportForm, RunForm
@@ -43,7 +44,8 @@ REFUSED_SHOWN = 20
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile: correct@1, correct@k, fast_p at a movable p, failure modes, cost."""
     used = queries.board_profiles()
-    profile = _known(request.GET.get("profile") or next(iter(used), "h200x8-nomc"), list(profiles()), "profile")
+    opening = next(iter(used), "") or most_used(board_counts())
+    profile = _known(request.GET.get("profile") or opening, list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     ranked = [row for row in rows if row.figures.is_ranked]

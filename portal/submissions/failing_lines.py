@@ -19,6 +19,11 @@ class FailingLine:
     why: str
 
 
+def told_to_scripts(marks: Sequence[FailingLine]) -> str:
+    """The lines as `path:line:why`, one below the other, as pages carry them for their scripts."""
+    return "\n".join(f"{mark.path}:{mark.line}:{mark.why.replace(chr(10), ' ')}" for mark in marks)
+
+
 def failing_lines(report: EvaluationReport, *, paths: Sequence[str]) -> tuple[FailingLine, ...]:
     """The lines that findings name; where they name none, those of the compiler, of exceptions or of stacks.
 
@@ -35,7 +40,7 @@ def failing_lines(report: EvaluationReport, *, paths: Sequence[str]) -> tuple[Fa
 
 def _findings(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
     for finding in report.findings:
-        if finding.file in paths and finding.line:
+        if finding.file and finding.file in paths and finding.line:
             yield FailingLine(path=finding.file, line=finding.line, why=finding.message[:_WHY_LENGTH])
         for path, line in source_links.mentions(finding.message, paths=paths):
             yield FailingLine(path=path, line=line, why=finding.message[:_WHY_LENGTH])

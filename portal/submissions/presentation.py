@@ -30,7 +30,7 @@ from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
 from portal.submissions.error_maps import error_maps
-from portal.submissions.failing_lines import FailingLine, failing_lines
+from portal.submissions.failing_lines import FailingLine, failing_lines, told_to_scripts
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
@@ -160,14 +160,16 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "paths": [file.path for file in live.evaluation.submission.source.files.files],
         **(_findings(report) if report else {}),
-        "marks": _marks(live.evaluation, report),
+        **_marks(live.evaluation, report),
         **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
     }
 
 
-def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> tuple[FailingLine, ...]:
+def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str, Any]:
+    """The lines that the verdict is about, for templates and for scripts."""
     paths = [file.path for file in evaluation.submission.source.files.files]
-    return failing_lines(report, paths=paths) if report else ()
+    marks = failing_lines(report, paths=paths) if report else ()
+    return {"marks": marks, "marks_text": told_to_scripts(marks)}
 
 
 def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     return {
         "last": last,
         "started_from": submission if wanted else None,
-        "marks": live_context(queries.live_view(evaluation))["marks"] if evaluation is not None else (),
+        "marks_text": live_context(queries.live_view(evaluation))["marks_text"] if evaluation is not None else "",
     }
 
 

@@ -55,7 +55,7 @@ def chips(
 
 @register.inclusion_tag("includes/chips.html", takes_context=True)
 def profile_chips(
-    context: template.Context, choices: Sequence[tuple[Profile, int | None]], chosen: Any, every: str = ""
+    context: template.Context, choices: Sequence[tuple[Profile, int | str | None]], chosen: Any, every: str = ""
 ) -> dict[str, Any]:
     """`chips` of hardware: profiles with how much there is of each; those without anything are folded away."""
     notes = None if all(count is None for _, count in choices) else {profile.name: count for profile, count in choices}
