@@ -1,20 +1,25 @@
 """Day one: the kernels and reports that ship with the problems stand on the boards, marked, and go without a trace."""
 
+import gzip
 import json
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
-from evaluator.contract import SCORE_RULE, EvaluationReport
+from evaluator.contract import SCORE_RULE, Backend, EvaluationReport
 from portal.accounts.models import User
 from portal.catalog.references import reference_row
 from portal.exports import tables
 from portal.ranking import queries, recorded
 from portal.ranking.models import Board, PersonStanding, Record, Standing
+from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Submission
 from problems import registry
-from tests.portal.factories import evaluation_of, report_on, submit
+from tests.evaluator.timed_records import report_of, series
+from tests.portal.factories import delivery_of, evaluation_of, report_on, submit
 
 pytestmark = pytest.mark.django_db
 SIX = {
@@ -188,10 +193,13 @@ def test_an_option_goes_before_the_switch(settings):
     assert Evaluation.objects.count() == 0
 
 
-def test_somebody_elses_account_of_that_name_gets_nothing():
+def test_somebody_elses_account_of_that_name_gets_nothing(settings):
     User.objects.create_user("pkb", password="a long pass phrase")
     with pytest.raises(CommandError, match="belongs to somebody"):
         call_command("recorded", "--add")
+    # A site that starts goes on without.
+    settings.RECORDED = True
+    call_command("recorded")
     assert not Submission.objects.exists()
 
 
@@ -214,3 +222,65 @@ def test_boards_open_where_something_stands(client):
     page = client.get("/problems/gemm_allreduce/leaderboard/").content.decode()
     assert '<option value="h200x4-nomc" selected>' in page
     assert '<option value="h200x4-nomc" selected>' in client.get("/leaderboards/problems/").content.decode()
+
+
+@pytest.fixture
+def judged_anew(folder):
+    """A whole report by the present rule on one of the kernels, beside the others."""
+    source = recorded.SourceBundle(
+        files=(recorded.SourceFile(path="solution.py", text=(folder / "gemm_allreduce.py").read_text()),)
+    )
+    report = msgspec.structs.replace(
+        report_of(series(size="base", candidate_us=100.0, reference_us=(200.0,) * 12)),
+        problem="gemm_allreduce",
+        revision=registry.revision("gemm_allreduce"),
+        source_digest=source.digest,
+        backend=Backend.CUDA,
+        profile="h200x4-nomc",
+        world_size=4,
+        started_at="2026-11-23T12:00:00+00:00",
+        finished_at="2026-11-23T12:00:09+00:00",
+    )
+    (folder / "reports").mkdir()
+    path = folder / "reports" / "gemm_allreduce_h200x4-nomc.json.gz"
+    path.write_bytes(gzip.compress(report.to_json().encode()))
+    return report
+
+
+def test_a_report_by_the_present_rule_ranks_and_is_marked(client, folder, judged_anew):
+    assert recorded.add(folder).added == 13
+    (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
+    assert (row.place, row.recorded) == (1, "recorded on 23 November 2026, 4 H200")
+    assert row.score == pytest.approx(judged_anew.timing.score)
+    # The one by the earlier rule stays apart.
+    (earlier,) = queries.earlier_entries(key_of("gemm_allreduce"))
+    assert earlier.recorded == MARK
+    mark = "recorded on 23 November 2026, 4 H200"
+    for address in (
+        "/",
+        "/leaderboards/",
+        "/leaderboards/problems/",
+        "/leaderboards/records/",
+        "/leaderboards/people/pkb/",
+        "/problems/gemm_allreduce/leaderboard/",
+        "/problems/gemm_allreduce/records/",
+        "/problems/gemm_allreduce/scaling/",
+    ):
+        assert mark in client.get(address).content.decode(), address
+    (entry,) = client.get("/api/v1/problems/gemm_allreduce/leaderboard/?profile=h200x4-nomc").json()["entries"]
+    assert entry["recorded"] == mark
+    assert PersonStanding.objects.get(profile="h200x4-nomc").faster == 1
+
+
+def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, judged_anew, node):
+    recorded.add(folder)
+    submission = Evaluation.objects.get(recorded_on="2026-11-23").submission
+    again = actions.queue_evaluation(submission, profile="h200x4-nomc", mode="ranked")
+    Evaluation.objects.filter(pk=again.pk).update(state="running", lease="a", node=node, slot_index=0)
+    assert actions.record_delivery(delivery_of(again, node=node.name, low=1.1), timezone.now())
+    assert Standing.objects.get(score_rule=SCORE_RULE).evaluation_id != again.pk  # the recorded one is faster
+    recorded.remove()
+    (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
+    assert (row.evaluation_id, row.low, row.recorded) == (again.pk, 1.1, "")
+    assert Board.objects.get(entries__gt=0).record_low == 1.1
+    assert PersonStanding.objects.get(profile="h200x4-nomc").solved == 1
