@@ -43,4 +43,5 @@ class Command(BaseCommand):
         for refusal in taken.refused:
             self.stderr.write(f"not taken: {refusal}")
         if taken.added:
-            self.stdout.write(f"{taken.added} recorded entries put on the boards")
+            older = f", {taken.older} of them on boards of older revisions" if taken.older else ""
+            self.stdout.write(f"{taken.added} recorded entries put on the boards{older}")
