@@ -19,6 +19,7 @@ from evaluator.arena import protocol
 from evaluator.arena.device_memory import checked, cuda_driver
 from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.gate_kernels import KEY_BYTES, TILE_BYTES, TILE_HASH_BYTES, Kernels, address, half_word, word
+from evaluator.arena.structure import as_bytes
 
 _LIMIT_NS = 10_000_000_000
 """A gate that nobody opens lets pass after so long: a host that has died must not leave a GPU spinning."""
@@ -220,7 +221,7 @@ class Gate:
 def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The elements of a plain tensor in row-major order as flat bytes; a copy where they do not lie so."""
     plain = _detach(tensor).resolve_conj().resolve_neg().contiguous()
-    raw = plain.reshape(-1).view(torch.uint8)
+    raw = as_bytes(plain)
     return raw.clone() if raw.data_ptr() % 16 else raw
 
 

@@ -121,6 +121,9 @@ def read_head(buffer: mmap.mmap) -> tuple[Tree, int]:
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous tensor as a flat view of its bytes."""
+    if tensor.numel() == 0:
+        # An empty column of a table counts as contiguous and still has the table's stride, which no view takes.
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return tensor.reshape(-1).view(torch.uint8)
 
 

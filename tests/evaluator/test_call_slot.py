@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from evaluator.arena.call_slot import CallSlot
-from evaluator.arena.structure import Packer
+from evaluator.arena.gate import flat_bytes
+from evaluator.arena.structure import Packer, as_bytes
 from evaluator.host.measure import outputs
 from evaluator.oracle import call_memory
 from evaluator.oracle.reference_rank import Likeness, empty_call
@@ -121,3 +122,8 @@ def test_call_after_call_leaves_no_file_open(slot: CallSlot) -> None:
     for index in range(5):
         laid_out(slot, drawn("allreduce", index=index))
     assert open_descriptors() == opened
+
+
+@pytest.mark.parametrize("bytes_of", [as_bytes, flat_bytes])
+def test_an_empty_column_of_a_table_has_no_bytes(bytes_of) -> None:
+    assert bytes_of(torch.zeros(0, 4, dtype=torch.int64)[:, 0]).shape == (0,)
