@@ -7,12 +7,25 @@
   });
 
   // The page follows an event stream, which says when there is something new; where no stream opens it asks now and then.
+  const SAFETY_S = 15;
   let source = null;
   let asking = 0;
+  // What changes while an answer is under way is asked for once that has come: the answer replaces the element, and with
+  // it whatever htmx would have queued there.
+  let isAsking = false;
+  let isStale = false;
   const refresh = () => {
     const live = document.querySelector("#live[data-stream]");
-    if (live) window.htmx.trigger(live, "refresh");
+    if (!live) return;
+    isStale = isAsking;
+    if (!isAsking) window.htmx.trigger(live, "refresh");
   };
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "live") isAsking = true; });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.requestConfig.elt.id !== "live") return;
+    isAsking = false;
+    if (isStale) setTimeout(refresh);
+  });
   const leave = () => {
     source?.close();
     source = null;
@@ -29,11 +42,13 @@
     source.what = what;
     source.addEventListener("changed", refresh);
     source.addEventListener("end", () => source?.close());
-    source.addEventListener("open", () => clearInterval(asking));
-    source.addEventListener("error", () => {
+    const askEvery = (seconds) => {
       clearInterval(asking);
-      asking = setInterval(refresh, live.dataset.pollS * 1000);
-    });
+      asking = setInterval(refresh, seconds * 1000);
+    };
+    askEvery(SAFETY_S);
+    source.addEventListener("open", () => askEvery(SAFETY_S));
+    source.addEventListener("error", () => askEvery(live.dataset.pollS));
   };
   document.addEventListener("htmx:afterSettle", follow);
   document.addEventListener("DOMContentLoaded", follow);
