@@ -66,7 +66,7 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 # in PostgreSQL. pages: weight, paint and queries in Chromium. intake: submissions a second. runs, client: an 870-attempt
 # run, exports, the agent loop. links: bytes of the references on NVLink.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), launches, oracles, boards, pages, intake, runs, client or links; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, boards, pages, intake, runs, client or links; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")

@@ -31,6 +31,10 @@ class _BodyTooLarge(Exception):
     """A body that goes beyond what any address takes; `create_request` never sees it."""
 
 
+class _BodyUnfinished(Exception):
+    """A body that paused for too long, or whose sender left before its end."""
+
+
 class Handler(ASGIHandler):
     """Django's handler, with so many requests at work at a time and bodies of a bounded size."""
 
@@ -39,11 +43,13 @@ class Handler(ASGIHandler):
         self._places = asyncio.Semaphore(settings.WEB_REQUESTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; 413 to a body without end."""
+        """Answer one request; 413 to a body without end, 408 to one that stops before it."""
         try:
             await super().__call__(scope, receive, send)
         except _BodyTooLarge:
             await _refuse(send, status=413, text="The body is larger than anything that is taken here.\n")
+        except _BodyUnfinished:
+            await _refuse(send, status=408, text="The body did not come to its end. Send the request again.\n")
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """The response, once there is a place: the whole request has been read by now."""
@@ -54,7 +60,7 @@ class Handler(ASGIHandler):
         """The body as a file, in memory while it is small.
 
         Raises:
-            RequestAborted: the visitor left before its end.
+            _BodyUnfinished: the visitor left, or paused for too long.
             _BodyTooLarge: it has not ended in time; bodies in chunks do not say their length beforehand.
         """
         return await super().read_body(_limited(receive, most=settings.BULK_MAX_BYTES + _FORM_BYTES))
@@ -67,6 +73,8 @@ def _limited(receive: Receive, *, most: int) -> Receive:
     async def limited() -> Message:
         nonlocal taken
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _BodyUnfinished
         taken += len(message.get("body", b""))
         if taken > most:
             raise _BodyTooLarge
@@ -97,7 +105,10 @@ def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
-_BESIDE: tuple[tuple[str, Application], ...] = ()
+from portal import streams  # noqa: E402 - models can be imported from here on
+from portal.pages import live  # noqa: E402
+
+_BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)
 """Path prefixes and what streams below them."""
 
 application = _choosing(Handler(), _BESIDE)

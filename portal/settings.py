@@ -178,7 +178,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "ParallelKernelBench API",
     "DESCRIPTION": (
         "Submit kernels, follow their judging, and read problems, boards and nodes. Public data needs no token; "
-        "everything of one's own needs `Authorization: Bearer pkb_...`. Errors are application/problem+json (RFC 9457)."
+        "your own data need `Authorization: Bearer pkb_...`. Errors are application/problem+json (RFC 9457)."
     ),
     "VERSION": "1.0.0",
     "OAS_VERSION": "3.1.0",

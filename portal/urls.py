@@ -4,8 +4,8 @@ from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
 
-from portal.pages import views
-from portal.pages.feeds import RecordsFeed
+from portal.pages import elsewhere, views
+from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.status import status
 
@@ -25,6 +25,16 @@ urlpatterns = [
     path("accounts/", include("portal.accounts.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
+    path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),
+    path("feeds/problems/<slug:slug>/<slug:profile>.atom", BoardFeed(), name="board-feed"),
+    path("feeds/people/<str:username>.atom", PersonFeed(), name="person-feed"),
+    path("badges/<slug:slug>/<str:username>.svg", elsewhere.badge, name="badge"),
+    path("frames/problems/<slug:slug>/", elsewhere.framed_board, name="framed-board"),
+    path("frames/roofline/", elsewhere.framed_roofline, name="framed-roofline"),
+    path("cards/problems/<slug:slug>.png", elsewhere.problem_card, name="problem-card"),
+    path("cards/people/<str:username>.png", elsewhere.person_card, name="person-card"),
+    path("cards/runs/<uuid:run_id>.png", elsewhere.run_card, name="run-card"),
+    path("cards/roofline.png", elsewhere.roofline_card, name="roofline-card"),
     path("search/", views.search_page, name="search"),
     path("robots.txt", views.robots, name="robots"),
     path("favicon.ico", views.favicon, name="favicon"),

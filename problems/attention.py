@@ -21,6 +21,9 @@ _OUTLIER = 12.0
 
 _OUTLIER_OUTPUTS = 4
 
+_LARGE_SCORE = 150.0
+"""What a regime adds to all scores, at the default scale: more than the exponential of a float32 bears."""
+
 
 def draw_layer(call: Call, name: str, *, hidden: int, heads: int, size: int) -> tuple[Tensor, Tensor]:
     """Weights `w_qkv` (3*heads*size, D) and `w_o` (D, heads*size) in the run's dtype, equal wherever `name` is drawn.
@@ -50,21 +53,38 @@ def _of_unit_size(factors: Tensor) -> Tensor:
 
 
 def draw_scale(call: Call, size: int) -> float | None:
-    """The argument `softmax_scale`: by a coin None, which means size^-0.5, or a number within a quarter of that."""
+    """The argument `softmax_scale`: by a coin None, which means size^-0.5, or a number within a quarter of that.
+
+    A regime may have another part of size^-0.5.
+    """
+    if (part := call.setting("softmax_scale", None)) is not None:
+        return float(part * size**-0.5)
     coin, factor = call.uniform("softmax_scale", (2,), dtype=torch.float64, shared=True).tolist()
     return None if coin < 1 / 2 else size**-0.5 * (0.75 + 0.5 * factor)
 
 
-def layer(tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, heads: int, scale: float | None, last: int) -> Tensor:
-    """A causal layer's output (B, last, D) in float64 for the `last` positions of `tokens` (B, S, D)."""
+def with_large_scores(call: Call, tensor: Tensor) -> Tensor:
+    """Queries or keys (..., size); in a regime with one channel alike in all of them, which makes every score large."""
+    if call.setting("scores", None) == "large":
+        tensor[..., 0] = (_LARGE_SCORE * tensor.shape[-1] ** 0.5) ** 0.5
+    return tensor
+
+
+def layer(
+    tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, heads: int, scale: float | None, asking: slice, causal: bool
+) -> Tensor:
+    """A layer's output (B, n, D) in float64 for the positions `asking` of `tokens` (B, S, D).
+
+    If `causal`, these are the last ones, and each sees positions up to its own; else each sees all.
+    """
     tokens = tokens.double()
     w_q, w_k, w_v = w_qkv.double().chunk(3)
-    # Earlier positions are seen, but ask nothing.
+    # Other positions are seen, but ask nothing.
     q, k, v = (
         by_head((seen @ weight.T).unflatten(2, (heads, -1)))
-        for seen, weight in ((tokens[:, -last:], w_q), (tokens, w_k), (tokens, w_v))
+        for seen, weight in ((tokens[:, asking], w_q), (tokens, w_k), (tokens, w_v))
     )
-    context, _ = attend(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+    context, _ = attend(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale, causal=causal)
     return by_position(context, heads=heads).flatten(2) @ w_o.double().T
 
 
@@ -88,7 +108,7 @@ def attend(
 
     A block of queries meets block after block of keys: exponentials times values are summed, so are the exponentials,
     and one sum is divided by the other. No maximum is subtracted: float64 holds the exponential of a score up to 700,
-    and drawn queries and keys are too short for one beyond 100.
+    and drawn queries and keys are too short for one beyond 300.
     """
     out, sums = torch.empty_like(queries), torch.empty_like(queries[:, :, :1])
     for heads, rows, seen in blocks(queries, keys, causal=causal):

@@ -1,6 +1,6 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
-from problems.schema import Argument, ArgumentKind, Hop
+from problems.schema import Argument, ArgumentKind, Hop, Regime
 from problems.taxonomy import Communication
 
 SCALE_AND_CAUSAL = (
@@ -11,7 +11,26 @@ SCALE_AND_CAUSAL = (
         values="None (then head size^-0.5) or a secret number near that; new on every call",
         replicated=True,
     ),
-    Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+    Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True in timed calls", replicated=True),
+)
+
+NOT_CAUSAL = Regime(
+    name="not_causal",
+    words="causal is False: every position sees every other",
+    settings={"causal": False},
+    narrow="usual_numbers",
+)
+
+FLAT_SCALE = Regime(
+    name="flat_scale",
+    words="softmax_scale is a hundredth of the default, so that all keys that are seen weigh nearly alike",
+    settings={"softmax_scale": 0.01},
+)
+
+LARGE_SCORES = Regime(
+    name="large_scores",
+    words="all scores are beyond 100: their exponentials overflow float32 unless a maximum is subtracted",
+    settings={"scores": "large"},
 )
 
 

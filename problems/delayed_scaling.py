@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Call
 
 ENTRIES = 16
@@ -27,7 +28,8 @@ def draw(call: Call, name: str, symbols: tuple[str, ...]) -> Tensor:
     values = call.normal(name, symbols, dtype=torch.float32).mul_(call.scales("tails", symbols, spread=0.6))
     drawn = values.mul_(scale).to(call.dtype)
     magnitudes = drawn.abs()
-    return torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
+    without_ties = torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
+    return in_regime(call, name, without_ties * call.setting("scale", 1.0))
 
 
 def _without_ties(values: Tensor) -> Tensor:
@@ -47,8 +49,11 @@ def histories(call: Call, tensor: Tensor) -> Tensor:
 
     The oldest entry, which drops out, is the largest; on every second rank an entry that stays exceeds the maximum of
     `tensor` and decides the scale, on the others all that stay are smaller. Which half it is changes from call to call.
+    Before the first step, and where all of `tensor` is zero, all entries are zero.
     """
     largest = tensor.float().abs().max()
+    if call.setting("history", "") == "zero" or not largest:
+        return torch.zeros(call.shape(("history",)), dtype=torch.bfloat16, device=call.device)
     factors = call.uniform("amax_history", ("history",), low=0.3, high=0.85, dtype=torch.float32)
     coin = int(call.integers("coin", (), low=0, high=2, shared=True))
     if (call.rank + coin) % 2:

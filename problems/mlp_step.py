@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from problems.mlp_step_spec import SHAPES
+from problems.regime_values import in_regime, magnitude
 from problems.values import Call
 
 
@@ -37,7 +38,10 @@ def data(call: Call) -> tuple[Tensor, Tensor]:
     features += call.normal("centre", (1, "d_in"), std=0.3, dtype=torch.float32)
     targets = call.normal("y_local", ("chunk", "d_out"), dtype=torch.float32)
     targets += call.normal("target centre", (1, "d_out"), std=0.3, dtype=torch.float32)
-    return (features * scales).to(call.dtype), targets.to(call.dtype)
+    samples, targets = (features * scales).to(call.dtype), targets.to(call.dtype)
+    if call.setting("values", "") == "one_rank":
+        samples = in_regime(call, "X_local", samples)
+    return samples, in_regime(call, "y_local", targets)
 
 
 def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
@@ -50,25 +54,35 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
     return [
         call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared),
         call.normal("b1", SHAPES["b1"], std=0.2 * inner, shared=shared),
-        call.long_tailed("W2", SHAPES["W2"], std=outer, shared=shared),
-        call.normal("b2", SHAPES["b2"], std=0.2 * inner, shared=shared),
+        _last(call, "W2", call.long_tailed("W2", SHAPES["W2"], std=outer, shared=shared)),
+        _last(call, "b2", call.normal("b2", SHAPES["b2"], std=0.2 * inner, shared=shared)),
     ]
+
+
+def _last(call: Call, name: str, parameter: Tensor) -> Tensor:
+    """A parameter of the last layer: as small as the targets, where they are, so that gradients are small too."""
+    return in_regime(call, name, parameter) if call.setting("values", "") in ("tiny", "zero") else parameter
 
 
 def gradient_unit(call: Call) -> float:
     """About the size of an element of the mean gradient, which Adam's moments and epsilon are measured by."""
-    return 0.3 / call.dims["d_out"]
+    return 0.3 / call.dims["d_out"] * magnitude(call)
 
 
 def exp_avg(call: Call, name: str, symbols: tuple[str | int, ...], *, shared: bool = False) -> Tensor:
     """A first moment: after one decay about as large as what the new gradient adds."""
-    return call.normal(name, symbols, std=0.25 * gradient_unit(call), shared=shared)
+    return moment(call, call.normal(name, symbols, std=0.25 * gradient_unit(call), shared=shared))
 
 
 def exp_avg_sq(call: Call, name: str, symbols: tuple[str | int, ...], *, shared: bool = False) -> Tensor:
     """A second moment, positive: after one decay about as large as what the new gradient adds."""
     draw = call.normal(name, symbols, std=0.7, dtype=torch.float32, shared=shared).exp_()
-    return draw.mul_(0.1 * gradient_unit(call) ** 2).to(call.dtype)
+    return moment(call, draw.mul_(0.1 * gradient_unit(call) ** 2).to(call.dtype))
+
+
+def moment(call: Call, drawn: Tensor) -> Tensor:
+    """A moment as the call's regime has it: zeros before the first step."""
+    return torch.zeros_like(drawn) if call.setting("moments", "") == "zero" else drawn
 
 
 def hyperparameters(call: Call, *, unit: float, spread: float, weight_decay: float = 0.0) -> Hyperparameters:
@@ -82,13 +96,14 @@ def hyperparameters(call: Call, *, unit: float, spread: float, weight_decay: flo
         weight_decay: mean of the drawn weight decay.
     """
     draws = call.uniform("hyperparameters", (5,), dtype=torch.float64, shared=True).tolist()
+    step = int(call.integers("step", (1,), low=1, high=8, shared=True))
     return Hyperparameters(
-        lr=spread * (0.3 + 0.3 * draws[0]),
-        beta1=0.6 + 0.2 * draws[1],
-        beta2=0.85 + 0.1 * draws[2],
-        eps=unit * (0.1 + 0.3 * draws[3]),
-        step=int(call.integers("step", (1,), low=1, high=8, shared=True)),
-        weight_decay=weight_decay * (0.6 + 0.8 * draws[4]),
+        lr=float(call.setting("lr", spread * (0.3 + 0.3 * draws[0]))),
+        beta1=float(call.setting("beta1", 0.6 + 0.2 * draws[1])),
+        beta2=float(call.setting("beta2", 0.85 + 0.1 * draws[2])),
+        eps=float(call.setting("eps", unit * (0.1 + 0.3 * draws[3]))),
+        step=int(call.setting("step", step)),
+        weight_decay=float(call.setting("weight_decay", weight_decay * (0.6 + 0.8 * draws[4]))),
     )
 
 

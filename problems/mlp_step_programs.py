@@ -1,5 +1,8 @@
 """Pieces of training programs for the network of `mlp_step`, for variants that write a step out by hand."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,3 +34,33 @@ def cut(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
 def gathered(part: Tensor) -> Tensor:
     """All ranks' parts of equal length, joined, by an all-gather."""
     return torch.cat(all_gathered(part))
+
+
+def as_it_is(gradient: Tensor) -> Tensor:
+    """What right programs do to a gradient."""
+    return gradient
+
+
+def flushed(gradient: Tensor) -> Tensor:
+    """Elements below 1e-8 count for nothing."""
+    return gradient.where(gradient.abs() >= 1e-8, 0)
+
+
+def through_float16(gradient: Tensor) -> Tensor:
+    """No element can be more than 65504."""
+    return gradient.half().to(gradient.dtype)
+
+
+def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False) -> Tensor:
+    """The new second moment; `by_ratio` takes the gradient's square as a multiple of the old one."""
+    return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g
+
+
+def seven_steps_at_most(program: Callable[..., Any]) -> Callable[..., Any]:
+    """`program`, which takes the number of the step last, with every later step taken for the seventh."""
+
+    def capped(*arguments: Any) -> Any:
+        *head, step = arguments
+        return program(*head, min(step, 7))
+
+    return capped

@@ -1,8 +1,10 @@
 """What the problems on one training step of a two-layer MLP say alike: arguments, sizes, cost. No torch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from problems.schema import Argument, ArgumentKind, Dims, Size, SizeName
+from problems.regimes import ONE_RANK_HAS_VALUES
+from problems.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
 
 SHAPES: dict[str, tuple[str, ...]] = {
     "W1": ("hidden", "d_in"),
@@ -33,6 +35,59 @@ RATES = (
     number("eps", "a tenth to four tenths of the gradient's size, secret"),
 )
 STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
+
+NUMBERS_OF_ADAM = (
+    # Moments so unlike that a correction of any early step shows.
+    Regime(
+        name="late_step",
+        words="step is 100000, beta1 is 0.6 and beta2 is 0.95",
+        settings={"step": 100_000, "beta1": 0.6, "beta2": 0.95},
+    ),
+    Regime(
+        name="default_numbers",
+        words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",
+        settings={"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+        narrow="usual_numbers",
+    ),
+)
+"""Regimes of numbers that every problem with a step of Adam has."""
+FIRST_STEP = Regime(
+    name="first_step", words="step is 1 and all moments are zero", settings={"step": 1, "moments": "zero"}
+)
+REGIMES = (
+    Regime(
+        name="tiny_gradients",
+        words="targets, the last layer and moments are below 1e-5 in size, and so are gradients",
+        settings={"values": "tiny"},
+    ),
+    Regime(
+        name="huge_gradients",
+        words="targets are around ten million, and gradients and moments are as much larger",
+        settings={"values": "huge"},
+    ),
+    Regime(
+        name="zero_gradients",
+        words="targets, the last layer and all moments are zero, and so are gradients",
+        settings={"values": "zero", "moments": "zero"},
+        narrow="divides_by_the_largest",
+    ),
+    replace(ONE_RANK_HAS_VALUES, words="all samples are zero on every rank but one"),
+    FIRST_STEP,
+    *NUMBERS_OF_ADAM,
+)
+"""What a step of this network with Adam has besides `no_learning`; programs of `variants.py` are right but for some."""
+INVARIANTS = ("Tensors are contiguous.", "Values are finite.", "`eps` is above zero.", "`step` is 1 or more.")
+
+
+def no_learning(*outputs: str, narrow: str = "eleven_bit_wire") -> Regime:
+    """A learning rate of zero: the parameters among the outputs are copies."""
+    return Regime(
+        name="no_learning",
+        words="lr is 0, so that parameters stay as they are",
+        settings={"lr": 0.0},
+        tolerances=dict.fromkeys(outputs, EXACT),
+        narrow=narrow,
+    )
 
 
 def whole(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:

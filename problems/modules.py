@@ -20,9 +20,10 @@ class Module:
     tensors: Mapping[str, Tensor]
 
 
-def linear(weight: Tensor, bias: Tensor) -> Module:
-    """A reference to an nn.Linear with this `weight` (out, in) and `bias` (out)."""
-    return Module(kind="linear", tensors={"weight": weight, "bias": bias})
+def linear(weight: Tensor, bias: Tensor | None = None) -> Module:
+    """A reference to an nn.Linear with this `weight` (out, in) and, where it has one, this `bias` (out)."""
+    tensors = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+    return Module(kind="linear", tensors=tensors)
 
 
 def build(module: Module) -> nn.Module:

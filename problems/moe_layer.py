@@ -6,12 +6,14 @@ network for all its experts, in one problem with low-rank adapters. Sizes are M 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from problems.modules import Module, linear
+from problems.regime_values import magnitude, owner
 from problems.values import Arguments, Call
 
 _MARGIN = 0.25
@@ -20,6 +22,9 @@ _MARGIN = 0.25
 _OUTLIER = 10.0
 """How much larger outlier channels are. Beside them, one 8-bit scale per row is too coarse."""
 
+_UNPOPULAR = -8.0
+"""What is added to the bias of experts that no token shall choose: logits differ by far less."""
+
 
 def draw(call: Call) -> Arguments:
     """One rank's arguments in signature order.
@@ -27,6 +32,7 @@ def draw(call: Call) -> Arguments:
     The router is the same on all ranks; its bias makes some experts more popular than others. Logits differ little,
     so that every choice carries weight.
     """
+    call = sized(call)
     return {
         **_routed(call),
         **_network(call),
@@ -36,12 +42,21 @@ def draw(call: Call) -> Arguments:
     }
 
 
-def _routed(call: Call) -> dict[str, Tensor]:
+def sized(call: Call) -> Call:
+    """The call with as many experts, and as many chosen per token, as its regime has."""
+    experts = call.dims["num_experts"] * call.setting("times_experts", 1)
+    top_k = call.setting("top_k", call.dims["top_k"])
+    if call.setting("every_expert", usual=False):
+        top_k = experts
+    return replace(call, dims={**call.dims, "num_experts": experts, "top_k": top_k})
+
+
+def _routed(call: Call) -> Arguments:
     """The rank's tokens and the router."""
     gate_weight = call.normal("gate_weight", ("num_experts", "N"), std=0.5 * call.dims["N"] ** -0.5, shared=True)
-    gate_bias = _popularity(call)
+    gate_bias = _popularity(call) if call.setting("gate_bias", usual=True) else None
     return {
-        "hidden_states": _tokens(call, gate_weight, gate_bias),
+        "hidden_states": _in_regime(call, _tokens(call, gate_weight, gate_bias)),
         "gate_weight": gate_weight,
         "gate_bias": gate_bias,
     }
@@ -65,7 +80,19 @@ def _popularity(call: Call) -> Tensor:
     spread = call.uniform("spread", (1,), low=0.1, high=0.2, dtype=torch.float32, shared=True) + 0.3 * (call.index % 2)
     places = call.permutation("popularity", call.dims["num_experts"], shared=True)
     steps = torch.linspace(-1.0, 1.0, call.dims["num_experts"], device=call.device)
-    return (spread * steps[places]).to(call.dtype)
+    popularity = spread * steps[places]
+    if call.setting("same_experts", usual=False):
+        popularity += _UNPOPULAR
+        popularity[_chosen_by_all(call)] -= _UNPOPULAR
+    return popularity.to(call.dtype)
+
+
+def _chosen_by_all(call: Call) -> Tensor:
+    """The experts (top_k) of all tokens: those of one rank as far as it has enough, and of the next."""
+    experts = call.dims["num_experts"]
+    owners = min(experts, call.world_size)
+    first = owner(call) % owners * (experts // owners)
+    return (first + torch.arange(call.dims["top_k"], device=call.device)) % experts
 
 
 def _channels(call: Call, name: str) -> Tensor:
@@ -76,7 +103,21 @@ def _channels(call: Call, name: str) -> Tensor:
     return factors / factors.square().mean().sqrt()
 
 
-def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor) -> Tensor:
+def _logits(tokens: Tensor, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:
+    """The router's logits (M, num_experts), in the dtype of `tokens`."""
+    logits = tokens @ gate_weight.to(tokens.dtype).T
+    return logits if gate_bias is None else logits + gate_bias.to(tokens.dtype)
+
+
+def _in_regime(call: Call, tokens: Tensor) -> Tensor:
+    """The tokens as the call's regime has them: all zero, or none at all on one rank."""
+    style = call.setting("tokens", None)
+    if style == "none_on_one_rank" and call.rank == owner(call):
+        return tokens[:0]
+    return torch.zeros_like(tokens) if style == "zero" else tokens
+
+
+def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:
     """`hidden_states` (M, N), different on every rank, none of whose choices of experts is a close one.
 
     The logits of the experts that a token would choose are raised by the margin, others not: the smallest change of
@@ -84,7 +125,7 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor) -> Tensor:
     """
     tokens = call.normal("hidden_states", ("M", "N"), dtype=torch.float32).mul_(_channels(call, "token outliers"))
     router = gate_weight.float()
-    chosen = (tokens @ router.T + gate_bias.float()).topk(call.dims["top_k"], dim=1).indices
+    chosen = _logits(tokens, gate_weight, gate_bias).topk(call.dims["top_k"], dim=1).indices
     raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
     return tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router)).to(call.dtype)
 
@@ -94,7 +135,15 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     weight = call.normal(f"{name} weight", (outputs, inputs), std=call.dims[inputs] ** -0.5, dtype=torch.float32)
     if outputs == "N":
         weight *= _channels(call, "output outliers").unsqueeze(1)
-    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3))
+    weight *= _size(call, outputs)
+    if not call.setting("projection_biases", usual=True):
+        return linear(weight.to(call.dtype))
+    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * _size(call, outputs)))
+
+
+def _size(call: Call, outputs: str) -> float:
+    """By what a regime multiplies what makes the layer's output, and so that output; 1 for all else."""
+    return magnitude(call) if outputs == "N" else 1.0
 
 
 def _adapters(call: Call) -> dict[str, Tensor]:
@@ -106,7 +155,7 @@ def _adapters(call: Call) -> dict[str, Tensor]:
         narrow = call.normal(f"lora_{name}_A", ("lora_r", inputs), std=call.dims[inputs] ** -0.5)
         adapters[f"lora_{name}_A"] = narrow
         adapters[f"lora_{name}_B"] = call.normal(
-            f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5
+            f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, outputs)
         )
     return adapters
 
@@ -116,9 +165,10 @@ def expected(call: Call, *, owners: int) -> tuple[Tensor, ...]:
 
     `owners` neighbouring ranks form a group and own the experts in blocks.
     """
+    call = sized(call)
     own = _routed(call)
     tokens = own["hidden_states"].double()
-    logits = tokens @ own["gate_weight"].double().T + own["gate_bias"].double()
+    logits = _logits(tokens, own["gate_weight"], own["gate_bias"])
     weights, experts = logits.softmax(dim=1).topk(call.dims["top_k"], dim=1)
     out = torch.zeros_like(tokens)
     first = call.rank // owners * owners
@@ -141,7 +191,9 @@ def project(rows: Tensor, arguments: Mapping[str, Any], name: str) -> Tensor:
     """The projection called `name` with its bias and its adapter, where there is one."""
     module = arguments[f"{name}_proj"]
     parts = module.tensors if isinstance(module, Module) else dict(module.named_parameters())
-    out = (rows @ parts["weight"].to(rows.dtype).T).add_(parts["bias"].to(rows.dtype))
+    out = rows @ parts["weight"].to(rows.dtype).T
+    if "bias" in parts:
+        out.add_(parts["bias"].to(rows.dtype))
     if f"lora_{name}_A" in arguments:
         narrow, wide = (arguments[f"lora_{name}_{part}"].to(rows.dtype) for part in "AB")
         out.addmm_(rows @ narrow.T, wide.T)

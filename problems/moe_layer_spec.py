@@ -2,7 +2,8 @@
 
 from math import comb
 
-from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Tolerance
+from problems.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
+from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
 from problems.taxonomy import Communication
 
 _UNIFORM_SHARE = 0.95
@@ -23,7 +24,7 @@ _ROUTER = (
     Argument(
         name="gate_bias",
         shape=("num_experts",),
-        values="between -0.5 and 0.5: some experts are much more popular than others",
+        values="between -0.5 and 0.5 in timed calls: some experts are much more popular than others",
         replicated=True,
     ),
 )
@@ -31,9 +32,12 @@ _ROUTER = (
 _NETWORK = tuple(
     Argument(name=name, kind=ArgumentKind.MODULE, dtype="nn.Linear", values=values)
     for name, values in (
-        ("gate_proj", "nn.Linear with weight (inter_dim, N) and bias, normal, the rank's own"),
-        ("up_proj", "nn.Linear with weight (inter_dim, N) and bias, normal, the rank's own"),
-        ("down_proj", "nn.Linear with weight (N, inter_dim) and bias, normal with outlier rows, the rank's own"),
+        ("gate_proj", "nn.Linear with weight (inter_dim, N) and, in timed calls, bias; normal, the rank's own"),
+        ("up_proj", "nn.Linear with weight (inter_dim, N) and, in timed calls, bias; normal, the rank's own"),
+        (
+            "down_proj",
+            "nn.Linear with weight (N, inter_dim) and, in timed calls, bias; normal with outlier rows, the rank's own",
+        ),
     )
 )
 
@@ -75,6 +79,59 @@ MUTANTS_NOT_APPLICABLE = {
     "last_rank_skipped": "without its counts nothing can be exchanged; the own mutant last_owner_silent stands for it",
     "shards_wrong_order": "with rotated counts nothing can be exchanged; the own mutant owners_rotated stands for it",
 }
+
+_REGIMES = (
+    Regime(name="no_gate_bias", words="gate_bias is None", settings={"gate_bias": False}),
+    Regime(
+        name="no_projection_biases",
+        words="the three projections have no bias",
+        settings={"projection_biases": False},
+    ),
+    Regime(
+        name="more_experts",
+        words="there are twice as many experts as in timed calls of this size",
+        settings={"times_experts": 2},
+    ),
+    Regime(
+        name="every_expert",
+        words="every token chooses every expert",
+        settings={"every_expert": True},
+        at_large=False,
+        narrow="usual_numbers",
+    ),
+    Regime(
+        name="same_experts",
+        words="all tokens of all ranks choose the same experts, neighbours in number",
+        settings={"same_experts": True},
+        at_large=False,
+    ),
+    Regime(
+        name="one_rank_has_no_tokens",
+        words="one rank holds no tokens",
+        settings={"tokens": "none_on_one_rank"},
+    ),
+    Regime(
+        name="zero_tokens",
+        words="all tokens are zero",
+        settings={"tokens": "zero"},
+        narrow="divides_by_the_largest",
+    ),
+)
+
+ONE_CHOICE = Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers")
+"""For layers where a token of a timed call chooses two experts."""
+
+INVARIANTS = (
+    "Tensors are contiguous, and ask for no gradient.",
+    "`group` is None.",
+    "The router is the same on all ranks, and no choice of experts is a close one.",
+    "The networks of all ranks have the same shapes.",
+)
+
+
+def regimes(*, made_by: str = "down_proj") -> tuple[Regime, ...]:
+    """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on."""
+    return (*_REGIMES, *of_tensor(made_by, TINY_VALUES, HUGE_VALUES))
 
 
 def signature(*, adapters: tuple[Argument, ...] = ()) -> str:

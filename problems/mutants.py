@@ -254,6 +254,12 @@ NARROW: dict[str, Mutant] = {
     "in_float16": _through(
         Tap(payload=lambda tensor, _: tensor.half().to(tensor.dtype) if _is_wide(tensor) else tensor)
     ),
+    "drops_below_1e_6": _through(
+        Tap(payload=lambda tensor, _: tensor.where(tensor.abs() >= 1e-6, 0) if _is_wide(tensor) else tensor)
+    ),
+    "saturates_at_65536": _through(
+        Tap(payload=lambda tensor, _: tensor.clamp(-65536, 65536) if _is_wide(tensor) else tensor)
+    ),
     "divides_by_the_largest": _through(Tap(payload=_by_largest)),
     "nothing_where_zero": _nothing_where_zero,
     "clears_what_is_not_finite": _through(

@@ -61,6 +61,11 @@ def is_exact(call: Call) -> bool:
     return bool(call.setting("values", "") == "exact_sums")
 
 
+def picks(call: Call) -> bool:
+    """Whether one factor of a product only picks elements of the other in this call."""
+    return bool(call.setting("product", "") == "picks")
+
+
 def columns_picked(call: Call, like: Tensor) -> Tensor:
     """A matrix of the shape of `like`, the same on all ranks, with a single 1 per column: a product picks columns."""
     rows = call.integers("regime's picked rows", (1, like.shape[1]), low=0, high=like.shape[0], shared=True)

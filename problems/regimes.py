@@ -69,5 +69,27 @@ def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
     )
 
 
+def exact_products(*outputs: str, words: str) -> Regime:
+    """Products in which one factor picks elements of the other: what is sent in fewer bits shows.
+
+    In such calls `outputs` are compared exactly; `words` say what picks what.
+    """
+    return Regime(
+        name="exact_products",
+        words=f"{words}, so that the product has no rounding error",
+        settings={"product": "picks"},
+        tolerances=dict.fromkeys(outputs, EXACT),
+        narrow="eleven_bit_wire",
+    )
+
+
 SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors that are summed over ranks, beside `exact_sums`."""
+
+FLOAT32_VALUES = (
+    replace(TINY_VALUES, narrow="drops_below_1e_6"),
+    replace(HUGE_VALUES, narrow="saturates_at_65536"),
+    ZERO_VALUES,
+    ONE_RANK_HAS_VALUES,
+)
+"""As SUMMED_VALUES, for problems in float32, whose tolerance refuses programs in float16 in every call."""

@@ -16,6 +16,8 @@ def rows_to_owners(call: Call) -> list[list[int]]:
     sum of W random permutation matrices, each as heavy as a random share. Uneven, with zeros, the same secret on
     every rank.
     """
+    if (step := call.setting("all_go", None)) is not None:
+        return _all_go(call, step)
     stay, go = call.dims["T"] // 8, call.dims["T"] // 4
     rest = call.dims["T"] - stay - go
     cuts = call.integers("cuts", (call.world_size - 1,), low=0, high=rest + 1, shared=True).sort().values.tolist()
@@ -28,6 +30,14 @@ def rows_to_owners(call: Call) -> list[list[int]]:
         counts[ranks, call.permutation(f"targets{layer}", call.world_size, shared=True).cpu()] += share
     rows: list[list[int]] = counts.tolist()
     return rows
+
+
+def _all_go(call: Call, step: int) -> list[list[int]]:
+    """All rows of every rank go `step` ranks further; with 0 they stay."""
+    counts = [[0] * call.world_size for _ in range(call.world_size)]
+    for rank, row in enumerate(counts):
+        row[(rank + step) % call.world_size] = call.dims["T"]
+    return counts
 
 
 def counts_sent(call: Call) -> list[int]:
@@ -44,5 +54,7 @@ def counts_received(call: Call) -> list[int]:
 
 def seed_inverse_ids(call: Call) -> Tensor:
     """T positions in [0, F); density falls as x^(-1/2) from popular seeds, which lie in secret places."""
+    if call.setting("ids", None) == "one_seed":
+        return call.integers("regime's seed", (1,), low=0, high=call.dims["F"]).repeat(call.dims["T"])
     popularity = call.uniform("popularity", ("T",), dtype=torch.float32).square_().mul_(call.dims["F"]).long()
     return call.permutation("seeds", call.dims["F"])[popularity.clamp_(max=call.dims["F"] - 1)]

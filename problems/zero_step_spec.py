@@ -25,6 +25,8 @@ ARGUMENTS = (
     mlp.STEP,
 )
 
+REGIMES = (*mlp.REGIMES, mlp.no_learning(*mlp.SHAPES))
+
 
 def outputs(*, weights: Tolerance, others: Tolerance) -> tuple[Output, ...]:
     """All new parameters and the rank's part of the new moments; `weights` is for the two matrices."""

@@ -1,5 +1,6 @@
 """Programs for the problems of ZeRO stages 1 and 2 that must pass or fail; what is right for one is for both."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,7 +8,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import backward, cut, gathered, mean
+from problems.mlp_step_programs import (
+    as_it_is,
+    backward,
+    cut,
+    flushed,
+    gathered,
+    mean,
+    second_moment,
+    seven_steps_at_most,
+    through_float16,
+)
 
 
 def train(
@@ -21,6 +32,8 @@ def train(
     keeps_moments: bool = True,
     updates: bool = True,
     shift: int = 0,
+    bent: Callable[[Tensor], Tensor] = as_it_is,
+    by_ratio: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     parameters, (m, v), (lr, beta1, beta2, eps, step) = rest[:4], rest[4:6], rest[6:]
@@ -28,13 +41,13 @@ def train(
     flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
     dist.broadcast(flat, 0)
     wide = [parameter.to(width) for parameter in cut(flat, shapes)]
-    gradient = backward(X.to(width), y.to(width), *wide) * scale
+    gradient = bent(backward(X.to(width), y.to(width), *wide)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g, w = (vector.chunk(dist.get_world_size())[place].to(width) for vector in (gradient, flat))
     m, v = (
         m.to(width) * keeps_moments * beta1 + (1 - beta1) * g,
-        v.to(width) * keeps_moments * beta2 + (1 - beta2) * g * g,
+        second_moment(v.to(width) * keeps_moments, g, beta2, by_ratio=by_ratio),
     )
     first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
     w = w - lr * updates * (m / first / ((v / second).sqrt() + eps))
@@ -71,4 +84,10 @@ MUTANTS = {
     "second_moment_not_corrected": partial(train, is_corrected=False),
     "moments_from_zero": partial(train, keeps_moments=False),
     "without_epsilon": without_epsilon,
+}
+NARROW = {
+    "tiny_gradients": partial(train, bent=flushed),
+    "huge_gradients": partial(train, bent=through_float16),
+    "first_step": partial(train, by_ratio=True),
+    "late_step": seven_steps_at_most(train),
 }

@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from . import generate_command, run_commands, site_commands, submission_commands
+from . import generate_command, local_commands, run_commands, site_commands, submission_commands
 from .errors import PkbError, Refused
 from .version import VERSION
 
@@ -27,6 +27,8 @@ for _command in (
     site_commands.logout,
     site_commands.problems,
     site_commands.prompt,
+    local_commands.init,
+    local_commands.judge,
     submission_commands.submit,
     submission_commands.status,
     submission_commands.submissions,

@@ -50,6 +50,7 @@ class Problem(ProblemBrief, frozen=True, kw_only=True):
     signature: str
     statement: str
     reference: str
+    starters: dict[str, str]
     groups: str
     world_size_rule: str
     origin: str | None = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from evaluator.contract import EvaluationReport, EvaluationRequest
 from evaluator.errors import EvaluatorError
-from evaluator.host.build_ahead import BuildAhead
+from evaluator.host.build_ahead import BuildAhead, BuildCancelled
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,11 @@ class Builders:
             return None
         try:
             return self._ahead.build(request, cancelled=cancelled)
-        except (EvaluatorError, OSError) as error:
-            logger.warning("evaluation %s could not be compiled ahead: %s", request.evaluation_id, error)
+        except BuildCancelled:
+            raise
+        except Exception:
+            # A stranger's bytes are in play: whatever it is, the slot meets it too, where one rule decides.
+            logger.exception("evaluation %s could not be compiled ahead", request.evaluation_id)
             return None
 
     def close(self) -> None:

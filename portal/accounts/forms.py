@@ -62,7 +62,7 @@ class SignInForm(AuthenticationForm):
     """Name and password, with a message that names neither as the wrong one."""
 
     error_messages = {
-        "invalid_login": "Name and password do not fit together. Check both; in passwords, capitals count.",
+        "invalid_login": "Wrong name or password. Capitals count in passwords.",
         "inactive": "This account is closed. Ask the operator of this site.",
     }
 
@@ -84,12 +84,12 @@ class TokenForm(RefusableForm):
 
     name = forms.CharField(label="Name", max_length=80, help_text="What will use it, for example: laptop.")
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="Scopes",
         choices=TokenScope.choices,
         widget=forms.CheckboxSelectMultiple,
         initial=[TokenScope.READ, TokenScope.SUBMIT],
     )
-    lifetime_days = forms.TypedChoiceField(label="It lives for", choices=LIFETIMES, coerce=int, initial=90)
+    lifetime_days = forms.TypedChoiceField(label="Expires after", choices=LIFETIMES, coerce=int, initial=90)
 
     def create(self, user: User) -> tuple[ApiToken, str] | None:
         """The new token and its secret, or None after showing why there is none."""

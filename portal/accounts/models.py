@@ -49,7 +49,7 @@ class ApiToken(models.Model):
 
 
 class Organisation(models.Model):
-    """Whoever stands behind models: a vendor, a laboratory, or one person. Owns runs and a quota of GPU time."""
+    """A vendor, a laboratory or one person that owns models, their runs and a quota of GPU time."""
 
     slug = models.SlugField(max_length=60, unique=True)
     name = models.CharField(max_length=120)

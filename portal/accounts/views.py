@@ -64,6 +64,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     user = form.sign_up() if form.is_valid() else None
     if user is not None:
         login(request, user)
+        messages.success(request, f"Welcome, {user.username}. Choose a problem: its editor opens with a starter.")
         return redirect(wanted if is_ours else "explorer:problems")
     context = {"form": form, "next": wanted if is_ours else ""}
     return render(request, "accounts/sign_up.html", context, status=form.status if form.errors else 200)

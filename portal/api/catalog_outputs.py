@@ -10,6 +10,7 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
 from portal.api.fields import SCORE_RULE_HELP, AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from portal.submissions.starters import starters
 from problems import registry
 from problems.schema import ArgumentKind, Placement, Problem, Scope, SizeName
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -121,6 +122,7 @@ class ProblemDetail(ProblemBrief):
     notes = serializers.ListField(child=serializers.CharField())
     statement = serializers.SerializerMethodField(help_text="Markdown with mathematics.")
     reference = serializers.SerializerMethodField(help_text="Source of the baseline.")
+    starters = serializers.SerializerMethodField(help_text="A first program for every backend, by its name.")
 
     @extend_schema_field(SizeOutput(many=True))
     def get_sizes(self, problem: Problem) -> Any:
@@ -134,6 +136,11 @@ class ProblemDetail(ProblemBrief):
     def get_statement(self, problem: Problem) -> str:
         """The text of statement.md."""
         return registry.statement(problem.slug)
+
+    @extend_schema_field(serializers.DictField(child=serializers.CharField()))
+    def get_starters(self, problem: Problem) -> dict[str, str]:
+        """What the submit page begins with."""
+        return starters(problem.slug)
 
     def get_reference(self, problem: Problem) -> str:
         """The text of reference.py."""
@@ -257,6 +264,21 @@ class NodeOutput(serializers.Serializer[Any]):
     running = serializers.IntegerField(help_text="Evaluations under way.")
     slots = SlotOutput(many=True)
     environment = serializers.DictField(child=serializers.CharField())
+
+
+class UseOutput(serializers.Serializer[Any]):
+    """How much of the last hour a node's slots of one profile judged, and what waits for them."""
+
+    node = serializers.CharField()
+    profile = serializers.CharField()
+    slots = serializers.IntegerField()
+    judged_share = serializers.FloatField(help_text="Share of the hour in which a slot had an evaluation, 0 to 1.")
+    verdicts = serializers.IntegerField(help_text="Verdicts in the hour, without those that a compiler decided.")
+    building = serializers.IntegerField(help_text="Evaluations that are being compiled for it now.")
+    built = serializers.IntegerField(help_text="Evaluations that wait compiled for a slot now.")
+    starting_s = serializers.FloatField(
+        allow_null=True, help_text="Wait for ranks that had imported the submission, in seconds at the median."
+    )
 
 
 class TokenOutput(serializers.Serializer[Any]):

@@ -17,6 +17,7 @@ from portal.api.catalog_outputs import (
     ProblemBrief,
     ProblemDetail,
     ProfileOutput,
+    UseOutput,
 )
 from portal.api.endpoint import Endpoint, caller
 from portal.api.inputs import BoardQuery
@@ -27,6 +28,7 @@ from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
+from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.schema import Problem
 
@@ -142,6 +144,17 @@ class Nodes(Endpoint):
     def list(self, _request: Request) -> tuple[NodeView, ...]:
         """The machines that judge, their slots, and what they run on."""
         return node_views()
+
+
+class NodeUse(Endpoint):
+    """The use of every node."""
+
+    tag = "Judging"
+
+    @operation("readNodeUse", "Read how nodes were used", Listed(UseOutput))
+    def list(self, _request: Request) -> list[Use]:
+        """By node and profile: how much of the last hour was judging, verdicts, what is compiled ahead, waits."""
+        return use_of_nodes()
 
 
 class Me(Endpoint):

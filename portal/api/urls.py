@@ -76,6 +76,7 @@ urlpatterns = [
     path("problems/<slug:slug>/", include(_problem)),
     path("profiles/", catalog_views.Profiles.as_view(_LIST), name="profiles"),
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
+    path("nodes/use/", catalog_views.NodeUse.as_view(_LIST), name="node-use"),
     path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
     path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),
     path("submissions/<uuid:submission_id>/", include(_submission)),

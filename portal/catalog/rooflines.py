@@ -7,7 +7,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Protocol
 
-import plotly.graph_objects as go
 from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE
@@ -21,9 +20,11 @@ from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
+from portal.charts.chart import Chart
 from portal.charts.collectives import Curve, bus_bandwidths
 from problems import registry
 from problems.schema import Cost, Problem, SizeName
+from problems.taxonomy import BLOCK_GROUPS, BlockGroup
 
 RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 
@@ -313,7 +314,7 @@ def reached(profile: Profile) -> Reached | None:
     )
 
 
-def collectives_figure(profile: Profile, found: Reached) -> go.Figure | None:
+def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
     """Collectives over message sizes below the wire's rates; None where no collective was measured."""
     curves = [
         Curve(
@@ -330,30 +331,65 @@ def collectives_figure(profile: Profile, found: Reached) -> go.Figure | None:
     return bus_bandwidths(curves, levels)
 
 
-def explorer_figure(
-    chosen: Sequence[Point], *, profile: Profile, axis: Axis, window: charts.Window | None
-) -> go.Figure:
-    """References, best entries and public references under the profile's ceilings."""
+NAMED_BEST = 5
+"""How many of the entries with the largest speedups are named on the chart."""
+_TONES = {
+    BlockGroup.PRIMITIVE: "accent",
+    BlockGroup.TRANSFORMER: "success",
+    BlockGroup.TRAINING: "code-keyword",
+    BlockGroup.SCIENCE: "code-type",
+    BlockGroup.DATA: "warning",
+    BlockGroup.VISION: "danger",
+}
+_GROUPS = {block: group for group, blocks in BLOCK_GROUPS.items() for block in blocks}
+
+
+def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, window: charts.Window | None) -> Chart:
+    """References as rings and best entries as dots, in the colour of their group of blocks, under the ceilings.
+
+    The entries with the largest speedups are named; public references are small diamonds.
+    """
     placed = [item for item in chosen if item.work.x(axis) > 0]
+    named = _named_best(placed)
     references = {id(item): _mark(item, axis, item.reference_us, "our reference") for item in placed}
-    bests = {id(item): _mark(item, axis, item.best_us, _author(item)) for item in placed}
+    bests = {id(item): _mark(item, axis, item.best_us, _author(item), label=named.get(id(item), "")) for item in placed}
     joins = [
         (reference, best)
         for item in placed
         if (reference := references[id(item)]) is not None and (best := bests[id(item)]) is not None
     ]
     public = [_mark(item, axis, item.public_us, "public reference, public inputs") for item in placed]
-    floors = [_mark(item, axis, item.work.floor.us, "floor by the cost model") for item in placed]
-    series = [
-        _series("floor of the problem (cost model)", "text", "line-ew-open", floors, is_hidden=True),
-        _series("public reference, public inputs", "warning", "diamond-open", public),
-        _series("our reference", "accent", "circle-open", references.values()),
-        _series("best entry", "success", "star", bests.values()),
-    ]
+    series = [_series("public reference, public inputs", "text-faint", "diamond-ring", public, size=3)]
+    series += _by_group("our reference", "ring", placed, references, size=4)
+    series += _by_group("best entry", "dot", placed, bests, size=5)
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, joins=joins, window=window)
 
 
-def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, profile: Profile) -> go.Figure:
+def _named_best(placed: Iterable[Point]) -> dict[int, str]:
+    """The points of the entries with the largest speedups, with what is written beside each."""
+    with_speedup = [(item.speedup, item) for item in placed if item.speedup is not None and item.speedup > 1]
+    best = sorted(with_speedup, key=lambda pair: pair[0], reverse=True)[:NAMED_BEST]
+    return {id(item): f"{item.work.problem.slug} {speedup:.2f}×" for speedup, item in best}  # noqa: RUF001 - the multiplication sign is meant
+
+
+def _by_group(
+    what: str, symbol: str, placed: Sequence[Point], marks: Mapping[int, charts.Mark | None], *, size: float
+) -> list[charts.Series]:
+    """One series per group of blocks; a reader tells kinds by the symbol and groups by the colour."""
+    return [
+        _series(
+            f"{what}: {group.label.lower()}",
+            _TONES[group],
+            symbol,
+            (marks[id(item)] for item in placed if _GROUPS[item.work.problem.block] is group),
+            size=size,
+            legend=group.label if symbol == "ring" else "",
+        )
+        for group in BlockGroup
+    ]
+
+
+def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, profile: Profile) -> Chart:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
     Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there; entries
@@ -374,9 +410,9 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, p
 
     public = "public reference, public inputs"
     series = [
-        _series("floor (cost model)", "text", "line-ew-open", marks("floor", lambda item: item.work.floor.us)),
-        _series(public, "warning", "diamond-open", marks(public, lambda item: item.public_us)),
-        _series("our reference", "accent", "circle-open", marks("our reference", lambda item: item.reference_us)),
+        _series("floor (cost model)", "text", "dash", marks("floor", lambda item: item.work.floor.us)),
+        _series(public, "warning", "diamond-ring", marks(public, lambda item: item.public_us)),
+        _series("our reference", "accent", "ring", marks("our reference", lambda item: item.reference_us)),
         _series("entries", "success", "star", entered),
     ]
     return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, height=420)
@@ -398,26 +434,33 @@ def _author(item: Point) -> str:
     return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
 
 
-def _mark(item: Point, axis: Axis, us: float | None, what: str) -> charts.Mark | None:
-    return _at(item.work, axis, us, what) if us and item.work.x(axis) > 0 else None
+def _mark(item: Point, axis: Axis, us: float | None, what: str, *, label: str = "") -> charts.Mark | None:
+    return _at(item.work, axis, us, what, label=label) if us and item.work.x(axis) > 0 else None
 
 
-def _at(work: Work, axis: Axis, us: float, what: str, *, href: str | None = None) -> charts.Mark:
+def _at(work: Work, axis: Axis, us: float, what: str, *, href: str | None = None, label: str = "") -> charts.Mark:
     share = f", {percent(work.floor.us / us)} of the roofline" if us > work.floor.us else ""
     return charts.Mark(
         x=work.x(axis),
         y=work.y(axis, us),
         name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
-        detail=f"{what}: {microseconds(us)}{share}<br>{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
+        detail=f"{what}: {microseconds(us)}{share}\n{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
         href=reverse("explorer:problem", args=[work.problem.slug]) if href is None else href,
+        label=label,
     )
 
 
 def _series(
-    name: str, tone: str, symbol: str, marks: Iterable[charts.Mark | None], *, is_hidden: bool = False
+    name: str,
+    tone: str,
+    symbol: str,
+    marks: Iterable[charts.Mark | None],
+    *,
+    size: float = 4.5,
+    legend: str | None = None,
 ) -> charts.Series:
     present = tuple(mark for mark in marks if mark is not None and mark.y > 0)
-    return charts.Series(name=name, tone=tone, symbol=symbol, marks=present, is_hidden=is_hidden)
+    return charts.Series(name=name, tone=tone, symbol=symbol, marks=present, size=size, legend=legend)
 
 
 _EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

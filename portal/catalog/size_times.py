@@ -1,5 +1,6 @@
 """What boards and charts keep of an evaluation per size: times, speedup with interval, and distance to the floor."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,6 +28,14 @@ class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
     def utilisation(self) -> float | None:
         """Floor over time: 1 is the roofline; None where no floor applies."""
         return self.floor_us / self.time_us if self.floor_us is not None else None
+
+
+def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
+    """Floor over time, the geometric mean over the sizes; None where one of them has no floor."""
+    shares = [size.utilisation for size in sizes]
+    if not shares or any(share is None for share in shares):
+        return None
+    return math.exp(sum(math.log(share) for share in shares if share) / len(shares))
 
 
 def size_times(timing: Timing) -> tuple[SizeTime, ...]:

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale
+from portal.charts.scales import number
 
-from portal.charts.figures import base_layout
-
-_LOOKS = (("accent", "circle", "solid"), ("success", "square", "dash"), ("warning", "diamond", "dot"))
+_LOOKS = (("accent", "dot", "solid"), ("success", "square", "dash"), ("warning", "diamond", "dot"))
 """Tone, symbol and dash of each line: two lines differ in all three, so colour alone never tells them apart."""
 
 
@@ -19,7 +18,7 @@ class Curve:
     points: tuple[tuple[int, float, float], ...]
 
 
-def bus_bandwidths(curves: Sequence[Curve], levels: Sequence[tuple[str, float]]) -> go.Figure:
+def bus_bandwidths(curves: Sequence[Curve], levels: Sequence[tuple[str, float]]) -> Chart:
     """Bus bandwidth over message size on logarithmic axes.
 
     Args:
@@ -27,35 +26,31 @@ def bus_bandwidths(curves: Sequence[Curve], levels: Sequence[tuple[str, float]])
         levels: what bounds them: a name and bytes a second, drawn across.
     """
     reach = [size for curve in curves for size, _, _ in curve.points]
+    ends = (min(reach), max(reach))
     bounds = [
-        go.Scatter(
-            x=[min(reach), max(reach)],
-            y=[rate, rate],
-            mode="lines",
+        Line(
             name=name,
-            line={"dash": "solid" if number == 0 else "dot", "width": 1.8},
-            hoverinfo="name",
-            hoverlabel={"namelength": -1},
-            meta={"tone": "text-muted"},
+            tone="text-muted",
+            points=tuple(Point(x=end, y=rate) for end in ends),
+            dash="dot" if place else "solid",
+            label=name,
+            at_end=not place,
         )
-        for number, (name, rate) in enumerate(levels)
+        for place, (name, rate) in enumerate(levels)
     ]
-    lines = [
-        go.Scatter(
-            x=[size for size, _, _ in curve.points],
-            y=[rate for _, rate, _ in curve.points],
-            mode="lines+markers",
-            name=curve.name,
-            line={"dash": dash, "width": 2},
-            marker={"size": 7, "symbol": symbol},
-            customdata=[[None, us] for _, _, us in curve.points],
-            hovertemplate=f"{curve.name}, %{{x:.3~s}}B: %{{y:.3~s}}B/s, %{{customdata[1]:.3~g}} us<extra></extra>",
-            meta={"tone": tone},
-        )
-        for curve, (tone, symbol, dash) in zip(curves, _LOOKS, strict=False)
-    ]
-    layout = base_layout(x_title="Bytes of a message", y_title="Bus bandwidth, bytes/s per GPU", height=360)
-    figure = go.Figure(data=[*bounds, *lines], layout=layout)
-    figure.update_xaxes(type="log", exponentformat="SI", dtick=1)
-    figure.update_yaxes(type="log", exponentformat="SI", dtick=1)
-    return figure
+    lines = [layer for curve, look in zip(curves, _LOOKS, strict=False) for layer in _curve(curve, *look)]
+    x = Axis(title="Bytes of a message", scale=Scale.LOG)
+    y = Axis(title="Bus bandwidth, bytes/s per GPU", scale=Scale.LOG)
+    return Chart(x=x, y=y, layers=(*bounds, *lines), height=360)
+
+
+def _curve(curve: Curve, tone: str, symbol: str, dash: str) -> tuple[Layer, Layer]:
+    points = tuple(
+        Point(x=size, y=rate, tip=f"{curve.name}, {number(size)}B\n{number(rate)}B/s, {number(us)} µs")
+        for size, rate, us in curve.points
+    )
+    bare = tuple(Point(x=size, y=rate) for size, rate, _ in curve.points)
+    return (
+        Line(name=curve.name, tone=tone, points=bare, dash=dash, legend=""),
+        Points(name=curve.name, tone=tone, symbol=symbol, points=points),
+    )

@@ -3,81 +3,59 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-import plotly.graph_objects as go
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker
+from portal.charts.scales import number
 
-from portal.charts.figures import base_layout
 
-
-def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *, until: datetime) -> go.Figure:
+def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *, until: datetime) -> Chart:
     """The record's speedup over time as steps, each with its interval.
 
     Args:
         records: time, author, score, low and high of every record, the first one first.
         until: where the line ends: the last record holds until then.
     """
-    times = [moment.isoformat() for moment, *_ in records]
-    scores = [score for _, _, score, _, _ in records]
-    steps = go.Scatter(
-        x=[*times, until.isoformat()],
-        y=[*scores, scores[-1]],
-        mode="lines",
-        line={"shape": "hv", "width": 2},
-        name="record",
-        hoverinfo="skip",
-        meta={"tone": "accent"},
+    times = [moment.timestamp() for moment, *_ in records]
+    steps = [Point(x=at, y=score) for at, (_, _, score, _, _) in zip(times, records, strict=True)]
+    points = tuple(
+        Point(x=at, y=score, tip=f"{author}: {score:.3f}×\n{moment:%Y-%m-%d %H:%M}")  # noqa: RUF001 - the multiplication sign is meant
+        for at, (moment, author, score, _, _) in zip(times, records, strict=True)
     )
-    points = go.Scatter(
-        x=times,
-        y=scores,
-        mode="markers",
-        marker={"size": 8},
-        name="one record, with its interval",
-        text=[author for _, author, *_ in records],
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [high - score for _, _, score, _, high in records],
-            "arrayminus": [score - low for _, _, score, low, _ in records],
-        },
-        hovertemplate="%{text}: %{y:.3f}x<extra>%{x}</extra>",
-        meta={"tone": "accent-strong"},
+    ends = (Point(x=times[0], y=1.0), Point(x=until.timestamp(), y=1.0))
+    intervals = [
+        Whisker(tone="accent-strong", x=at, y=score, low=low, high=high)
+        for at, (_, _, score, low, high) in zip(times, records, strict=True)
+    ]
+    layers: tuple[Layer, ...] = (
+        Line(name="reference", tone="text-muted", points=ends, dash="dot", label="reference"),
+        Line(name="record", tone="accent", points=(*steps, Point(x=until.timestamp(), y=steps[-1].y)), is_step=True),
+        *intervals,
+        Points(name="one record, with its interval", tone="accent-strong", symbol="dot", points=points),
     )
-    reference = go.Scatter(
-        x=[times[0], until.isoformat()],
-        y=[1.0, 1.0],
-        mode="lines",
-        line={"dash": "dot", "width": 1.5},
-        name="reference",
-        hoverinfo="name",
-        meta={"tone": "text-faint"},
-    )
-    return go.Figure(data=[steps, reference, points], layout=base_layout(x_title="UTC", y_title="Speedup"))
+    x = Axis(title="UTC", scale=Scale.TIME, has_grid=False)
+    return Chart(x=x, y=Axis(title="Speedup", unit=Unit.SPEEDUP), layers=layers, is_wide=True)
 
 
-Line = tuple[str, str, str, tuple[tuple[int, float], ...]]
+Curve = tuple[str, str, str, tuple[tuple[int, float], ...]]
 """Name, dash ("solid", "dot", ...), tone and points (ranks, microseconds) of a line."""
 
 
-def times_over_ranks(series: Sequence[Line]) -> go.Figure:
+def times_over_ranks(series: Sequence[Curve]) -> Chart:
     """Time of a call over the number of ranks, both axes logarithmic.
 
     Args:
         series: the lines, best and reference at every size.
     """
-    lines = [
-        go.Scatter(
-            x=[ranks for ranks, _ in points],
-            y=[time_us for _, time_us in points],
-            mode="lines+markers",
-            name=name,
-            line={"dash": dash, "width": 2},
-            marker={"size": 8},
-            hovertemplate=f"{name}, %{{x}} ranks: %{{y:.1f}} us<extra></extra>",
-            meta={"tone": tone},
-        )
-        for name, dash, tone, points in series
-    ]
-    figure = go.Figure(data=lines, layout=base_layout(x_title="Ranks", y_title="Time of a call, us"))
-    figure.update_xaxes(type="log", tickvals=[2, 4, 8], ticktext=["2", "4", "8"])
-    figure.update_yaxes(type="log")
-    return figure
+    layers = tuple(layer for curve in series for layer in _curve(*curve))
+    x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
+    y = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)
+    return Chart(x=x, y=y, layers=layers, is_wide=True)
+
+
+def _curve(name: str, dash: str, tone: str, points: tuple[tuple[int, float], ...]) -> tuple[Layer, Layer]:
+    bare = tuple(Point(x=ranks, y=us) for ranks, us in points)
+    said = tuple(Point(x=ranks, y=us, tip=f"{name}, {ranks} ranks: {number(us)} µs") for ranks, us in points)
+    symbol = "dot" if tone == "accent" else "ring"
+    return (
+        Line(name=name, tone=tone, points=bare, dash=dash),
+        Points(name=name, tone=tone, symbol=symbol, points=said, legend=""),
+    )

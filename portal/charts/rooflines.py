@@ -1,38 +1,49 @@
 """Rooflines and the distribution of utilisation, drawn from plain numbers."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
-from portal.charts.figures import base_layout
+from portal.charts.chart import Axis, Bar, Chart, Layer, Line, Point, Points, Scale, Unit
+from portal.charts.chart import Bars as BarLayer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """One point: where it stands, what it is called, the sentence under its name, and the page that it opens."""
+    """One point: where it stands, what it is called, the lines under its name, and the page that it opens.
+
+    `label` is written beside it.
+    """
 
     x: float
     y: float
     name: str
     detail: str
     href: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one kind; `tone` names a colour of the site, `symbol` tells the kind without colour."""
+    """Points of one kind; `tone` names a colour of the site, `symbol` tells the kind without colour.
+
+    `legend` is what the legend says instead of the name; nothing where it is empty.
+    """
 
     name: str
     tone: str
     symbol: str
     marks: tuple[Mark, ...]
-    is_hidden: bool = False
+    size: float = 4.5
+    legend: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """What limits the points: a level from `start` on, or with a `rate`, rate times x until the level is reached."""
+    """What limits the points: a level from `start` on, or with a `rate`, rate times x until the level is reached.
+
+    Its name is written along it.
+    """
 
     name: str
     level: float
@@ -75,77 +86,94 @@ def roofline(
     joins: Sequence[tuple[Mark, Mark]] = (),
     window: Window | None = None,
     height: int = 520,
-) -> go.Figure:
+) -> Chart:
     """Points under their ceilings on logarithmic axes.
+
+    Without a window the axes hold all but the farthest points; those stand at the edge and point outwards.
 
     Args:
         series: points by kind; each opens its page when clicked.
         ceilings: drawn across the width of the points; those that begin beyond it are left out.
         axes: titles.
         joins: pairs of points that belong together, joined by a line.
-        window: the part to show; everything where None.
+        window: the part to show.
         height: in pixels.
     """
     marks = [mark for kind in series for mark in kind.marks]
-    left = min((mark.x for mark in marks), default=1.0) / 3
-    right = max((mark.x for mark in marks), default=1e4) * 3
-    traces = [_ceiling(ceiling, left, right) for ceiling in ceilings if ceiling.start < right]
-    if joins:
-        traces.append(_joins(joins))
-    traces += [_series(kind) for kind in series if kind.marks]
-    figure = go.Figure(data=traces, layout=base_layout(x_title=axes.x_title, y_title=axes.y_title, height=height))
-    figure.update_layout(margin={"b": 64, "r": 24})
-    # Bold, raised and the like would make plotly.js write style attributes, which the site's policy refuses.
-    figure.update_xaxes(type="log", exponentformat="SI extended")
-    figure.update_yaxes(type="log", exponentformat="SI extended")
-    if window is not None:
-        figure.update_xaxes(range=[window.left, window.right])
-        figure.update_yaxes(range=[window.bottom, window.top])
-    return figure
+    shown = window or _around(marks, ceilings)
+    left, right, bottom, top = (10.0**end for end in (shown.left, shown.right, shown.bottom, shown.top))
+    layers: list[Layer] = [_ceiling(each, left, right) for each in ceilings if each.start < right]
+    layers += [_join(pair) for pair in joins if all(_is_inside(mark, shown) for mark in pair)]
+    layers += [_series(kind) for kind in series if kind.marks]
+    return Chart(
+        x=Axis(title=axes.x_title, scale=Scale.LOG, low=left, high=right),
+        y=Axis(title=axes.y_title, scale=Scale.LOG, low=bottom, high=top),
+        layers=tuple(layers),
+        height=height,
+        is_wide=True,
+        can_zoom=True,
+    )
 
 
-def _ceiling(ceiling: Ceiling, left: float, right: float) -> go.Scatter:
+_OUTLIERS = 0.04
+"""The share of the points at either end of the horizontal axis that may stand at its edge."""
+_ROOM = 0.35
+"""Decades around what an axis holds."""
+
+
+def _around(marks: Sequence[Mark], ceilings: Sequence[Ceiling]) -> Window:
+    """The part of the plane that holds the points and the tops of their ceilings, without the farthest points."""
+    if not marks:
+        return Window(left=-2.0, right=4.0, bottom=6.0, top=15.0)
+    left, right = _spread([math.log10(mark.x) for mark in marks], share=_OUTLIERS)
+    bottom, top = _spread([math.log10(mark.y) for mark in marks], share=_OUTLIERS / 2)
+    top = max([top, *(math.log10(each.level) for each in ceilings)])
+    knees = [math.log10(each.level / each.rate) for each in ceilings if each.rate]
+    right = max([right, *(knee + 0.5 for knee in knees)])
+    return Window(left=left - _ROOM, right=right + _ROOM, bottom=bottom - _ROOM, top=top + _ROOM)
+
+
+def _spread(values: Sequence[float], *, share: float) -> tuple[float, float]:
+    """The ends of `values` without `share` of them at either side, where these lie more than a decade further out."""
+    ordered = sorted(values)
+    left_out = int(len(ordered) * share)
+    inner = ordered[left_out : len(ordered) - left_out]
+    low = ordered[0] if inner[0] - ordered[0] <= 1 else inner[0]
+    high = ordered[-1] if ordered[-1] - inner[-1] <= 1 else inner[-1]
+    return low, high
+
+
+def _is_inside(mark: Mark, window: Window) -> bool:
+    return window.left <= math.log10(mark.x) <= window.right and window.bottom <= math.log10(mark.y) <= window.top
+
+
+def _ceiling(ceiling: Ceiling, left: float, right: float) -> Line:
     xs, ys = ceiling.line(left, right)
-    return go.Scatter(
-        x=xs,
-        y=ys,
-        mode="lines",
+    points = tuple(Point(x=x, y=y) for x, y in zip(xs, ys, strict=True))
+    is_level = ceiling.rate is None
+    return Line(
         name=ceiling.name,
-        line={"dash": ceiling.dash, "width": 1.8},
-        hoverinfo="name",
-        hoverlabel={"namelength": -1},
-        meta={"tone": "text-muted"},
+        tone="text-muted",
+        points=points,
+        dash=ceiling.dash,
+        label=ceiling.name,
+        width=1.4,
+        at_end=is_level,
+        legend="",
     )
 
 
-def _joins(joins: Sequence[tuple[Mark, Mark]]) -> go.Scatter:
-    xs = [x for first, second in joins for x in (first.x, second.x, None)]
-    ys = [y for first, second in joins for y in (first.y, second.y, None)]
-    return go.Scatter(
-        x=xs,
-        y=ys,
-        mode="lines",
-        name="reference to best",
-        line={"width": 1},
-        hoverinfo="skip",
-        showlegend=False,
-        meta={"tone": "text-faint"},
-    )
+def _join(pair: tuple[Mark, Mark]) -> Line:
+    points = tuple(Point(x=mark.x, y=mark.y) for mark in pair)
+    return Line(name="reference to best", tone="text-faint", points=points, width=1, legend="")
 
 
-def _series(kind: Series) -> go.Scatter:
-    return go.Scatter(
-        x=[mark.x for mark in kind.marks],
-        y=[mark.y for mark in kind.marks],
-        mode="markers",
-        name=kind.name,
-        marker={"size": 16 if kind.symbol.startswith("line") else 9, "symbol": kind.symbol, "line": {"width": 1.5}},
-        text=[mark.name for mark in kind.marks],
-        customdata=[[mark.href, mark.detail] for mark in kind.marks],
-        hovertemplate="%{text}<br>%{customdata[1]}<extra></extra>",
-        visible="legendonly" if kind.is_hidden else True,
-        meta={"tone": kind.tone},
+def _series(kind: Series) -> Points:
+    points = tuple(
+        Point(x=mark.x, y=mark.y, tip=f"{mark.name}\n{mark.detail}", href=mark.href, label=mark.label)
+        for mark in kind.marks
     )
+    return Points(name=kind.name, tone=kind.tone, symbol=kind.symbol, points=points, size=kind.size, legend=kind.legend)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,22 +186,25 @@ class Bars:
     counts: tuple[int, ...]
 
 
-def distribution(bars: Sequence[Bars], *, bins: Sequence[str]) -> go.Figure:
+def distribution(bars: Sequence[Bars], *, bins: Sequence[str]) -> Chart:
     """Number of problems per bin of utilisation, the kinds side by side."""
-    traces = [
-        go.Bar(
-            x=list(bins),
-            y=list(kind.counts),
-            name=kind.name,
-            marker={"pattern": {"shape": kind.pattern, "fillmode": "replace"}, "line": {"width": 1}},
-            hovertemplate="%{x}: %{y}<extra></extra>",
-            meta={"tone": kind.tone},
-        )
-        for kind in bars
-    ]
-    layout = base_layout(x_title="Share of the roofline (floor / time)", y_title="Problems", height=300)
-    figure = go.Figure(data=traces, layout=layout)
-    figure.update_layout(barmode="group", dragmode=False)
-    figure.update_xaxes(type="category", fixedrange=True)
-    figure.update_yaxes(rangemode="tozero", fixedrange=True)
-    return figure
+    width = 0.8 / max(1, len(bars))
+    layers = tuple(
+        _kind(kind, bins, offset=(place - (len(bars) - 1) / 2) * width, width=width) for place, kind in enumerate(bars)
+    )
+    names = tuple((float(place), name) for place, name in enumerate(bins))
+    return Chart(
+        x=Axis(title="Share of the roofline (floor / time)", scale=Scale.CATEGORY, names=names),
+        y=Axis(title="Problems", low=0.0, unit=Unit.NUMBER),
+        layers=layers,
+        height=300,
+    )
+
+
+def _kind(kind: Bars, bins: Sequence[str], *, offset: float, width: float) -> BarLayer:
+    bars = tuple(
+        Bar(at=place, start=0.0, end=count, tip=f"{kind.name}, {name}: {count}", offset=offset, width=width)
+        for place, (name, count) in enumerate(zip(bins, kind.counts, strict=True))
+        if count
+    )
+    return BarLayer(name=kind.name, tone=kind.tone, pattern=kind.pattern, bars=bars)

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from evaluator.contract import Verdict
-from portal.charts.figures import base_layout
+from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Unit
 
 _LINES = (
     ("accent", "solid"),
@@ -92,7 +90,7 @@ def by_mode(samples: Mapping[str, int]) -> dict[str, int]:
 
 def fast_curves(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, chosen: float | None = None, address: str = ""
-) -> go.Figure:
+) -> Chart:
     """fast_p over p for several runs; at p = 0 a curve is correct@1.
 
     Args:
@@ -100,111 +98,104 @@ def fast_curves(
         chosen: the p that the page's board is ordered by, marked by a line; None where it has none.
         address: where a click on a curve leads, with the p clicked at the end; empty where it leads nowhere.
     """
-    top = max((share for _, points in curves for _, share in points), default=0.0)
-    traces = [] if chosen is None else [_chosen_p(chosen, top=top)]
-    traces += [
-        go.Scatter(
-            x=[p for p, _ in points],
-            y=[share for _, share in points],
-            mode="lines",
+    top = max((share for _, points in curves for _, share in points), default=0.0) or 1.0
+    layers: list[Layer] = [] if chosen is None else [_chosen_p(chosen, top=top)]
+    layers += [
+        Line(
             name=name,
-            line={"shape": "hv", "width": 2, "dash": _LINES[number % len(_LINES)][1]},
-            hovertemplate="p = %{x}: %{y:.1%}<extra>%{fullData.name}</extra>",
-            customdata=[[f"{address}{p}"] for p, _ in points] if address else None,
-            meta={"tone": _LINES[number % len(_LINES)][0]},
+            tone=_LINES[place % len(_LINES)][0],
+            dash=_LINES[place % len(_LINES)][1],
+            points=_steps(name, points, address),
+            width=2,
+            is_step=True,
         )
-        for number, (name, points) in enumerate(curves)
+        for place, (name, points) in enumerate(curves)
     ]
-    figure = go.Figure(data=traces, layout=base_layout(x_title="p: speedup over the reference", y_title="fast_p@1"))
-    figure.update_yaxes(rangemode="tozero", tickformat=".1~%")
-    figure.update_xaxes(range=[0, 3])
-    return figure
+    x = Axis(title="p: speedup over the reference", low=0.0, high=_LAST_P)
+    y = Axis(title="fast_p@1", unit=Unit.SHARE, low=0.0, high=min(1.0, top * 1.06))
+    return Chart(x=x, y=y, layers=tuple(layers), is_wide=True)
 
 
-def _chosen_p(p: float, *, top: float) -> go.Scatter:
-    return go.Scatter(
-        x=[p, p],
-        y=[0, top or 1],
-        mode="lines",
-        name=f"p = {p:g}",
-        line={"dash": "dot", "width": 1.5},
-        hoverinfo="name",
-        meta={"tone": "text-muted"},
-    )
+_LAST_P = 3.0
+"""Where the curves end on the page; the tables go on."""
 
 
-def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> go.Figure:
+def _steps(name: str, points: Sequence[tuple[float, float]], address: str) -> tuple[Point, ...]:
+    """The places at which a curve steps down, and its end at the right edge."""
+    shown = tuple(_at_p(name, p, share, address) for p, share in points if p <= _LAST_P)
+    return (*shown, Point(x=_LAST_P, y=shown[-1].y)) if shown and shown[-1].x < _LAST_P else shown
+
+
+def _at_p(name: str, p: float, share: float, address: str) -> Point:
+    return Point(x=p, y=share, tip=f"{name}\np = {p:g}: {share:.1%}", href=f"{address}{p}" if address else "")
+
+
+def _chosen_p(p: float, *, top: float) -> Line:
+    ends = (Point(x=p, y=0.0), Point(x=p, y=top))
+    return Line(name=f"p = {p:g}", tone="text-muted", points=ends, dash="dot")
+
+
+_BAR_PX = 34
+
+
+def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Chart:
     """What the samples of each run ended as, as shares of all its samples.
 
     Args:
         rows: a name, and samples as `by_mode` takes them, for each run; the first comes to the top.
     """
-    counted = [(name, by_mode(samples), max(1, sum(samples.values()))) for name, samples in reversed(rows)]
+    counted = [(by_mode(samples), max(1, sum(samples.values()))) for _, samples in rows]
     shown = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES]
     shown += [(PENDING, "text-muted", "/"), (UNRANKED, "text-faint", "x"), (MISSING, "border-strong", "")]
-    traces = [
-        go.Bar(
-            orientation="h",
-            name=title,
-            y=[name for name, _, _ in counted],
-            x=[modes.get(title, 0) / total for _, modes, total in counted],
-            customdata=[[None, modes.get(title, 0)] for _, modes, _ in counted],
-            marker={
-                "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.6)", "size": 6}
-            },
-            hovertemplate="%{customdata[1]} samples, %{x:.1%}<extra>%{fullData.name}</extra>",
-            meta={"tone": tone},
-        )
-        for title, tone, pattern in shown
-        if any(modes.get(title, 0) for _, modes, _ in counted)
-    ]
-    layout = base_layout(x_title="Share of samples", y_title="", height=180 + 34 * len(rows))
-    figure = go.Figure(data=traces, layout=layout)
-    figure.update_layout(barmode="stack", bargap=0.35, legend={"traceorder": "normal"})
-    figure.update_xaxes(tickformat=".0%", range=[0, 1])
-    return figure
+    used = [look for look in shown if any(modes.get(look[0], 0) for modes, _ in counted)]
+    layers = []
+    starts = [0.0] * len(rows)
+    for title, tone, pattern in used:
+        bars = []
+        for place, (modes, total) in enumerate(counted):
+            end = starts[place] + modes.get(title, 0) / total
+            if end > starts[place]:
+                tip = f"{title}: {modes[title]} of {total} samples, {modes[title] / total:.1%}"
+                bars.append(Bar(at=len(rows) - 1 - place, start=starts[place], end=end, tip=tip))
+            starts[place] = end
+        layers.append(Bars(name=title, tone=tone, pattern=pattern, bars=tuple(bars), is_lying=True))
+    names = tuple((float(len(rows) - 1 - place), name[:_NAME_LENGTH]) for place, (name, _) in enumerate(rows))
+    x = Axis(title="Share of samples", unit=Unit.SHARE, low=0.0, high=1.0)
+    height = 130 + _BAR_PX * len(rows)
+    return Chart(x=x, y=Axis(scale=Scale.CATEGORY, names=names), layers=tuple(layers), height=height, is_wide=True)
 
 
-Line = Sequence[tuple[float, float]]
+_NAME_LENGTH = 34
+
+Curve = Sequence[tuple[float, float]]
 """(x, y), in the order of x."""
 
 
-def agent_problems(lines: Mapping[str, Line], *, x_title: str) -> go.Figure:
+def agent_problems(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
     """How many problems an agent has a right program for, and a faster one, against steps or cost.
 
     Args:
         lines: problems so far by step or cost, for each of what is counted.
         x_title: what x is.
     """
-    figure = _agent_lines(lines, x_title=x_title, y_title="Problems")
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return _agent_lines(lines, x_title=x_title, y=Axis(title="Problems", low=0.0))
 
 
-def agent_speedups(lines: Mapping[str, Line], *, x_title: str) -> go.Figure:
+def agent_speedups(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
     """The geometric mean of an agent's best speedups so far, against steps or cost.
 
     Args:
         lines: the mean by step or cost, for each choice of problems that it is over.
         x_title: what x is.
     """
-    figure = _agent_lines(lines, x_title=x_title, y_title="Geometric mean of best speedups")
-    figure.update_yaxes(tickformat=".3~f", ticksuffix="x")
-    return figure
+    return _agent_lines(lines, x_title=x_title, y=Axis(title="Geometric mean of best speedups", unit=Unit.SPEEDUP))
 
 
-def _agent_lines(lines: Mapping[str, Line], *, x_title: str, y_title: str) -> go.Figure:
-    traces = [
-        go.Scatter(
-            x=[x for x, _ in points],
-            y=[y for _, y in points],
-            mode="lines+markers",
-            name=name,
-            line={"shape": "hv", "dash": dash},
-            meta={"tone": tone},
-        )
-        for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False)
-    ]
-    figure = go.Figure(data=traces, layout=base_layout(x_title=x_title, y_title=y_title))
-    figure.update_xaxes(rangemode="tozero")
-    return figure
+def _agent_lines(lines: Mapping[str, Curve], *, x_title: str, y: Axis) -> Chart:
+    layers: list[Layer] = []
+    for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False):
+        bare = tuple(Point(x=x, y=value) for x, value in points)
+        said = tuple(Point(x=x, y=value, tip=f"{name}\n{x:g}: {value:.4g}") for x, value in points)
+        layers.append(Line(name=name, tone=tone, dash=dash, points=bare, is_step=True))
+        layers.append(Points(name=name, tone=tone, symbol="dot", points=said, size=3, legend=""))
+    return Chart(x=Axis(title=x_title, low=0.0), y=y, layers=tuple(layers))

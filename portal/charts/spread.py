@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import plotly.graph_objects as go
-
 from evaluator.contract import Record, SizeTiming, TimeSummary
 from evaluator.judging.timing import NetSeries
-from portal.charts.figures import base_layout
+from portal.charts.chart import Axis, Chart, Layer, Point, Points, Scale, Unit, Whisker
+from portal.charts.scales import number
 
 MOST_CALLS = 480
 """More points than this in a row tell nobody more; of a longer series every second, third, ... call is drawn."""
@@ -58,7 +57,7 @@ class _Row(NamedTuple):
     calls: tuple[float, ...]
 
 
-def times_spread(size: SizeTiming, calls: Series) -> go.Figure:
+def times_spread(size: SizeTiming, calls: Series) -> Chart:
     """Every timed call at one size, the median with 10 % and 90 %, and the submission's median on every rank.
 
     Args:
@@ -67,35 +66,24 @@ def times_spread(size: SizeTiming, calls: Series) -> go.Figure:
     """
     ours = _Row("submission", 0, size.candidate, calls.submission)
     theirs = _Row("reference", 1, size.baseline, calls.reference)
-    figure = go.Figure(
-        data=[
-            *_points(theirs, tone="text-faint"),
-            *_points(ours, tone="accent"),
-            _summary(theirs, tone="text-muted", symbol="diamond"),
-            _summary(ours, tone="accent-strong", symbol="circle"),
-            _ranks(size),
-        ],
-        layout=base_layout(x_title=f"Time of a call at size {size.size}, us", y_title="", height=330),
+    layers = (
+        *_points(theirs, tone="text-faint"),
+        *_points(ours, tone="accent"),
+        *_summary(theirs, tone="text-muted", symbol="diamond"),
+        *_summary(ours, tone="accent-strong", symbol="dot"),
+        _ranks(size),
     )
-    figure.update_layout(legend={"itemsizing": "constant"})
-    figure.update_xaxes(type="log")
-    figure.update_yaxes(tickvals=[0, 1], ticktext=[ours.label, theirs.label], range=[1.6, -0.6], fixedrange=True)
-    return figure
+    x = Axis(title=f"Time of a call at size {size.size}", scale=Scale.LOG, unit=Unit.MICROSECONDS)
+    y = Axis(low=1.5, high=-0.55, names=((0.0, ours.label), (1.0, theirs.label)), has_grid=False)
+    return Chart(x=x, y=y, layers=layers, height=230)
 
 
-def _points(row: _Row, *, tone: str) -> Iterator[go.Scatter]:
-    if not row.calls:
-        return
+def _points(row: _Row, *, tone: str) -> Iterator[Points]:
+    heights = _heights(row.height, len(row.calls))
     name = f"{row.label}, one call"
-    yield go.Scatter(
-        x=list(row.calls),
-        y=_heights(row.height, len(row.calls)),
-        mode="markers",
-        name=name,
-        marker={"size": 4, "opacity": 0.45},
-        hovertemplate=f"{name}: %{{x:.4~g}} us<extra></extra>",
-        meta={"tone": tone},
-    )
+    points = tuple(Point(x=time, y=at) for time, at in zip(row.calls, heights, strict=True))
+    if points:
+        yield Points(name=name, tone=tone, symbol="dot", points=points, size=1.7, opacity=0.5, legend="")
 
 
 def _heights(middle: float, count: int) -> list[float]:
@@ -103,34 +91,18 @@ def _heights(middle: float, count: int) -> list[float]:
     return [round(middle - _BAND / 2 + step * index, 3) for index in range(count)]
 
 
-def _summary(row: _Row, *, tone: str, symbol: str) -> go.Scatter:
+def _summary(row: _Row, *, tone: str, symbol: str) -> tuple[Layer, Layer]:
     time = row.summary
-    return go.Scatter(
-        x=[time.median_us],
-        y=[row.height],
-        mode="markers",
-        name=f"{row.label}, median with 10 % and 90 %",
-        marker={"size": 11, "symbol": symbol},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [time.p90_us - time.median_us],
-            "arrayminus": [time.median_us - time.p10_us],
-            "thickness": 2,
-        },
-        hovertemplate=f"{row.label}: median %{{x:.4~g}} us<extra></extra>",
-        meta={"tone": tone},
+    tip = f"{row.label}: median {number(time.median_us)} µs\n{number(time.p10_us)} to {number(time.p90_us)} µs"
+    mark = Point(x=time.median_us, y=row.height, tip=tip)
+    return (
+        Whisker(tone=tone, x=mark.x, y=mark.y, low=time.p10_us, high=time.p90_us, is_vertical=False),
+        Points(name=f"{row.label}, median", tone=tone, symbol=symbol, points=(mark,), size=5.5, legend=""),
     )
 
 
-def _ranks(size: SizeTiming) -> go.Scatter:
-    return go.Scatter(
-        x=list(size.rank_medians_us),
-        y=[0] * len(size.rank_medians_us),
-        mode="markers",
-        name="submission, one rank's median",
-        marker={"size": 15, "symbol": "line-ns-open", "line": {"width": 1.5}},
-        text=[f"rank {rank}" for rank in range(len(size.rank_medians_us))],
-        hovertemplate="%{text}: %{x:.4~g} us<extra></extra>",
-        meta={"tone": "text"},
+def _ranks(size: SizeTiming) -> Points:
+    points = tuple(
+        Point(x=us, y=0.0, tip=f"rank {rank}: median {number(us)} µs") for rank, us in enumerate(size.rank_medians_us)
     )
+    return Points(name="one rank's median", tone="text", symbol="tick", points=points, size=6, legend="")

@@ -1,6 +1,6 @@
 """The problem list and the problem page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -8,14 +8,14 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
 from portal.catalog.highlighting import highlight_lines
 from portal.catalog.measurements import best_measured_profile, public_references, published_against_ours
 from portal.catalog.queries import get_problem, switch
-from portal.charts.figures import figure_data
 from portal.ranking import queries as ranking
-from portal.ranking.leaders import entry_counts
+from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, profiles_by_speed
 from portal.ranking.queries import BoardRow
 from portal.refusals import Refusal
 from problems import registry
@@ -33,15 +33,40 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in facets.FACETS}
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
+    counts = board_counts()
+    profile = _chosen_profile(request, counts)
+    best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     context = {
-        "problems": facets.find(every, chosen=chosen, search=search),
+        "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
+        "earlier": {} if best else earlier_leaders(profile.name),
+        "profile": profile,
+        "choices": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
+        "solved": len(best),
+        "beaten": sum(leader.is_faster for leader in best.values()),
         "total": len(every),
         "facets": [(facet, facets.options(every, facet, chosen=chosen, search=search)) for facet in facets.FACETS],
         "search": search,
         "is_narrowed": bool(search) or any(chosen.values()),
-        "entries": entry_counts(),
     }
     return render(request, "problems/list.html", context)
+
+
+def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
+    """The profile whose leaders are shown: the one asked for, else the one with most boards.
+
+    Raises:
+        Refusal: there is no such profile (404).
+    """
+    name = request.GET.get("profile") or most_used(counts)
+    if name not in profiles.profiles():
+        raise Refusal(
+            field="profile",
+            value=name,
+            message=f"There is no profile {name[:40]!r}.",
+            remedy=f"Known are {', '.join(profiles.profiles())}.",
+            status=404,
+        )
+    return profiles.get(name)
 
 
 @require_safe
@@ -67,6 +92,14 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)
+
+
+@require_safe
+def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
+    """The reference as a file."""
+    text = registry.reference_source(get_problem(slug).slug)
+    headers = {"Content-Disposition": f'attachment; filename="{slug}_reference.py"'}
+    return HttpResponse(text, content_type="text/x-python; charset=utf-8", headers=headers)
 
 
 def _published(slug: str) -> dict[str, Any]:
@@ -116,7 +149,7 @@ def _roofline(
         "roofline_profile": profiles.get(name),
         "roofline_profiles": [profiles.get(known) for known in names],
         "roofline_points": chosen,
-        "roofline_figure": figure_data(rooflines.problem_figure(chosen, entries, profile=profiles.get(name))),
+        "roofline_figure": rooflines.problem_figure(chosen, entries, profile=profiles.get(name)),
         "public": public_references(name),
     }
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -21,9 +21,11 @@ ALL_SIZES = "all"
 _FARTHEST = 30.0
 
 
-def default_profile() -> str:
-    """The profile that the explorer opens with: one with measured times where there is any."""
-    return measurements.best_measured_profile([profile.name for profile in gpu_profiles()])
+def default_profile(boards: Mapping[str, int]) -> str:
+    """The profile that the explorer opens with: the one with most boards, else one with measured times."""
+    names = [profile.name for profile in gpu_profiles()]
+    used = [name for name in names if boards.get(name)]
+    return max(used, key=lambda name: boards[name]) if used else measurements.best_measured_profile(names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,23 +43,33 @@ COLUMNS = (
     Column(name="title", label="Problem", value=lambda point: point.work.problem.title.lower(), is_number=False),
     Column(name="block", label="Block", value=lambda point: point.work.problem.block.label, is_number=False),
     Column(name="size", label="Size", value=lambda point: point.work.size, is_number=False),
-    Column(name="wire", label="FLOP / wire B", value=lambda point: point.work.x(Axis.WIRE) or None),
-    Column(name="memory", label="FLOP / memory B", value=lambda point: point.work.x(Axis.MEMORY) or None),
+    Column(name="wire", label="FLOP / wire byte", value=lambda point: point.work.x(Axis.WIRE) or None),
+    Column(name="memory", label="FLOP / memory byte", value=lambda point: point.work.x(Axis.MEMORY) or None),
     Column(name="floor", label="Floor", value=lambda point: point.work.floor.us),
-    Column(name="bound", label="Bound by", value=lambda point: str(point.work.floor.bound), is_number=False),
     Column(name="public", label="Public reference", value=lambda point: point.public_us),
     Column(name="reference", label="Our reference", value=lambda point: point.reference_us),
     Column(name="best", label="Best entry", value=lambda point: point.best_us),
     Column(name="speedup", label="Speedup", value=lambda point: point.speedup),
 )
+
+
+def shown_columns(*, has_public: bool) -> list[Column]:
+    """The table's columns: without the public references' where the profile has none."""
+    return [column for column in COLUMNS if has_public or column.name != "public"]
+
+
 _BY_NAME = {column.name: column for column in COLUMNS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One way to look at the rooflines. Every field is a parameter of the page's address, in plain words."""
+    """One way to look at the rooflines. Every field but `opening` is a parameter of the page's address.
+
+    `opening` is the profile that the page opens with, which an address need not name.
+    """
 
     profile: str
+    opening: str
     size: str = "base"
     block: str = ""
     axis: str = Axis.WIRE.value
@@ -67,8 +79,8 @@ class View:
     window: str = ""
 
     @classmethod
-    def from_query(cls, query: QueryDict) -> Self:
-        """The view that an address asks for; what it leaves out is as the page opens.
+    def from_query(cls, query: QueryDict, *, opening: str) -> Self:
+        """The view that an address asks for; what it leaves out is as the page opens, on the profile `opening`.
 
         Raises:
             Refusal: a parameter has a value that does not exist (404), with the known ones.
@@ -88,12 +100,12 @@ class View:
                 raise _unknown(name, value, f"Known are {', '.join(str(item) for item in known[name] if item)}.")
         window = str(query.get("window", ""))
         parse_window(window)
-        return cls(**({"profile": default_profile()} | given), window=window)
+        return cls(**({"profile": opening} | given), opening=opening, window=window)
 
     def query(self, **changes: str) -> str:
         """The query string of this view with `changes`, without what is as the page opens."""
         changed = replace(self, **changes)
-        opening = View(profile=default_profile())
+        opening = View(profile=self.opening, opening=self.opening)
         return urlencode(
             {
                 item.name: getattr(changed, item.name)

@@ -1,5 +1,7 @@
 """The roofline explorer and its data."""
 
+from urllib.parse import parse_qsl
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -7,12 +9,23 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware import profiles
 from portal.catalog import measurements, rooflines
 from portal.catalog.rooflines import Axis, Point
-from portal.charts.figures import figure_data
+from portal.charts.chart import Chart
+from portal.charts.drawing import svg
+from portal.charts.ink import Ink
+from portal.charts.pictures import png
 from portal.charts.rooflines import distribution
 from portal.explorer import roofline_table
 from portal.explorer.roofline_table import View
-from portal.ranking.leaders import leaders
+from portal.ranking.leaders import board_counts, leaders
 from problems.taxonomy import Block
+
+PICTURE_PX = 1200
+
+
+def _view(request: HttpRequest) -> tuple[View, dict[str, int]]:
+    """The view that an address asks for, and how many boards each profile has."""
+    boards = board_counts()
+    return View.from_query(request.GET, opening=roofline_table.default_profile(boards)), boards
 
 
 def _points(view: View) -> list[Point]:
@@ -20,34 +33,43 @@ def _points(view: View) -> list[Point]:
     return roofline_table.narrowed(rooflines.points(view.profile, best), view)
 
 
+def _figure(view: View, chosen: list[Point]) -> Chart:
+    window = roofline_table.parse_window(view.window)
+    return rooflines.explorer_figure(chosen, profile=profiles.get(view.profile), axis=Axis(view.axis), window=window)
+
+
 @require_safe
 def roofline(request: HttpRequest) -> HttpResponse:
     """Every problem on one GPU profile under its ceilings, as a chart, a distribution and a table."""
-    view = View.from_query(request.GET)
-    profile, axis, window = profiles.get(view.profile), Axis(view.axis), roofline_table.parse_window(view.window)
+    view, boards = _view(request)
+    profile, axis = profiles.get(view.profile), Axis(view.axis)
     chosen = _points(view)
+    public = measurements.public_references(view.profile)
     bars = rooflines.distribution_bars(chosen)
-    figure = rooflines.explorer_figure(chosen, profile=profile, axis=axis, window=window)
     reached = rooflines.reached(profile)
     curves = rooflines.collectives_figure(profile, reached) if reached else None
     context = {
         "view": view,
         "profile": profile,
-        "profiles": rooflines.gpu_profiles(),
+        "profiles": [(choice.name, choice.title) for choice in rooflines.gpu_profiles()],
+        "boards": boards,
         "sizes": [*rooflines.RANKED_SIZES, roofline_table.ALL_SIZES],
         "blocks": list(Block),
-        "axes": list(Axis),
+        "axes": [(axis.value, axis.label) for axis in Axis],
         "points": chosen,
-        "columns": [(column, view.sort_query(column)) for column in roofline_table.COLUMNS],
+        "columns": [
+            (column, view.sort_query(column)) for column in roofline_table.shown_columns(has_public=public is not None)
+        ],
+        "kept": [pair for pair in parse_qsl(view.query()) if pair[0] not in ("block", "public", "window")],
         "unplaced": sum(point.work.x(axis) <= 0 for point in chosen),
-        "figure": figure_data(figure),
+        "figure": _figure(view, chosen),
         "bars": bars,
         "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
-        "distribution": figure_data(distribution(bars, bins=rooflines.BINS)) if bars else None,
+        "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
         "baselines": measurements.baselines(view.profile),
         "reached": reached,
-        "collectives": figure_data(curves) if curves else None,
-        "public": measurements.public_references(view.profile),
+        "collectives": curves or None,
+        "public": public,
         "query": view.query(),
     }
     return render(request, "roofline/explorer.html", context)
@@ -56,7 +78,17 @@ def roofline(request: HttpRequest) -> HttpResponse:
 @require_safe
 def roofline_csv(request: HttpRequest) -> HttpResponse:
     """The explorer's rows as CSV, narrowed and ordered as on the page."""
-    view = View.from_query(request.GET)
+    view, _ = _view(request)
     text = roofline_table.csv_text(_points(view), profile=view.profile)
     headers = {"Content-Disposition": f'attachment; filename="pkb-roofline-{view.profile}.csv"'}
     return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
+
+
+@require_safe
+def roofline_picture(request: HttpRequest, kind: str) -> HttpResponse:
+    """The explorer's chart as a picture file, `svg` or `png`, with the window that is shown."""
+    view, _ = _view(request)
+    drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, ink=Ink(is_standalone=True), ground=True)
+    name = f'attachment; filename="pkb-roofline-{view.profile}.{kind}"'
+    body, content_type = (png(drawn), "image/png") if kind == "png" else (drawn.encode(), "image/svg+xml")
+    return HttpResponse(body, content_type=content_type, headers={"Content-Disposition": name})

@@ -139,6 +139,7 @@ def _write_all(folder: Path, *, now: datetime) -> None:
         archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
         archive.writestr("README.md", _card(counts, now=now))
+        archive.writestr("CITATION.bib", citation(now))
 
 
 class _Counted:
@@ -153,6 +154,11 @@ class _Counted:
         for entry in self._entries():
             self.rows += 1
             yield entry
+
+
+def citation(now: datetime) -> str:
+    """How the data set of that moment is cited, as BibTeX."""
+    return render_to_string("exports/citation.bib.txt", {"made_at": now, "site": settings.SITE_URL})
 
 
 def _card(counts: Mapping[str, int], *, now: datetime) -> str:

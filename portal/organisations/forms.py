@@ -63,7 +63,7 @@ class WebhookForm(RefusableForm):
         widget=forms.TextInput(attrs=_PLAIN | {"inputmode": "url", "placeholder": "https://..."}),
     )
     events = forms.MultipleChoiceField(
-        label="It hears when",
+        label="Send an event when",
         choices=EventKind.choices,
         widget=forms.CheckboxSelectMultiple,
         initial=[EventKind.RUN_COMPLETED, EventKind.RUN_PUBLISHED],

@@ -34,7 +34,7 @@ def index(request: HttpRequest) -> HttpResponse:
     form = OrganisationForm(request.POST or None)
     made = form.create(user) if form.is_valid() else None
     if made is not None:
-        messages.success(request, f"{made.name} is there. Invite others below, or make its first run.")
+        messages.success(request, f"{made.name} was created. Invite others below, or make its first run.")
         return redirect("organisations:organisation", made.slug)
     context = {
         "form": form,

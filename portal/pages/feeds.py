@@ -5,14 +5,30 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django.contrib.syndication.views import Feed
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
 
-from portal.ranking.models import Record
+from evaluator.hardware import profiles
+from portal.accounts.models import User
+from portal.catalog.queries import get_problem
+from portal.ranking import people
+from portal.ranking.models import Record, Standing
 from portal.ranking.queries import latest_records
+from portal.refusals import Refusal
 from problems import registry
 
 ENTRIES = 50
+
+
+def _known_board(problem: str, profile: str) -> tuple[str, str]:
+    """The board's problem and profile; raises Refusal (404) for unknown ones."""
+    slug = get_problem(problem).slug
+    if profile and profile not in profiles.profiles():
+        remedy = f"Known are {', '.join(profiles.profiles())}."
+        message = f"There is no profile {profile[:40]!r}."
+        raise Refusal(field="profile", value=profile, message=message, remedy=remedy, status=404)
+    return slug, profile
 
 
 class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
@@ -63,3 +79,73 @@ class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the st
     def item_author_name(self, item: Record) -> str:
         """Whose it is."""
         return item.author.username
+
+
+class BoardFeed(RecordsFeed):
+    """New records of one problem: on one profile, or on all."""
+
+    def get_object(self, _request: HttpRequest, slug: str, profile: str = "") -> tuple[str, str]:
+        """Problem and profile; raises Refusal (404) for unknown ones."""
+        return _known_board(slug, profile)
+
+    def title(self, board: tuple[str, str]) -> str:  # type: ignore[override]  # Django calls it with what it takes
+        """The problem's name, and the profile's where there is one."""
+        slug, profile = board
+        return f"ParallelKernelBench: records of {registry.get(slug).title}" + (f" on {profile}" if profile else "")
+
+    def link(self, board: tuple[str, str]) -> str:  # type: ignore[override]  # Django calls it with what it takes
+        """The board's line of records."""
+        slug, profile = board
+        return reverse("ranking:problem-records", args=[slug]) + (f"?profile={profile}" if profile else "")
+
+    def items(self, board: tuple[str, str]) -> Sequence[Record]:  # type: ignore[override]  # as above
+        """The latest records there."""
+        slug, profile = board
+        return list(latest_records(profile=profile or None).filter(problem=slug)[:ENTRIES])
+
+
+class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
+    """The accepted entries of one author, the newest first, as Atom."""
+
+    feed_type = Atom1Feed
+
+    def get_object(self, _request: HttpRequest, username: str) -> User:
+        """The author; raises Refusal (404) where there is none."""
+        return people.get_person(username)
+
+    def title(self, person: User) -> str:
+        """Whose it is."""
+        return f"ParallelKernelBench: entries of {person.username}"
+
+    def link(self, person: User) -> str:
+        """The author's page."""
+        return reverse("ranking:person", args=[person.username])
+
+    def items(self, person: User) -> Sequence[Standing]:
+        """The newest entries."""
+        return list(people.entries_of(person)[:ENTRIES])
+
+    def item_title(self, item: Standing) -> str:
+        """Where and how fast."""
+        return f"{registry.get(item.problem).title}: {item.score:.3f} times the reference on {item.profile}"
+
+    def item_description(self, item: Standing) -> str:
+        """The numbers."""
+        return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
+
+    def item_link(self, item: Standing) -> str:
+        """The board that it stands on."""
+        return f"{reverse('ranking:board', args=[item.problem])}?profile={item.profile}"
+
+    def item_guid(self, item: Standing) -> str:
+        """The same for as long as the evaluation lives."""
+        evaluation: uuid.UUID = item.evaluation_id
+        return f"urn:uuid:{evaluation}"
+
+    def item_pubdate(self, item: Standing) -> datetime:
+        """When it was handed in."""
+        return item.submitted_at
+
+    def item_updateddate(self, item: Standing) -> datetime:
+        """The same."""
+        return item.submitted_at

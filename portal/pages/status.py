@@ -8,6 +8,7 @@ from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.nodes.queries import node_views
 from portal.submissions.queues import own_places, queue_lengths
+from portal.submissions.use import use_of_nodes
 
 
 @require_safe
@@ -16,6 +17,7 @@ def status(request: HttpRequest) -> HttpResponse:
     context = {
         "nodes": node_views(),
         "queues": queue_lengths(),
+        "uses": use_of_nodes(),
         "profiles": profiles(),
         "own": own_places(request.user) if isinstance(request.user, User) else (),
     }

@@ -1,21 +1,32 @@
 """Home, documentation and the two addresses that machines ask."""
 
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Any
+
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from evaluator.hardware.profiles import profiles
+from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
+from portal.catalog import rooflines
+from portal.catalog.measurements import best_measured_profile
+from portal.catalog.rooflines import Axis, gpu_profiles
+from portal.exports.files import citation
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
+from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems
+from portal.ranking.models import Standing
 from portal.ranking.queries import latest_earlier_entries, latest_entries
 from problems import registry
 
-LATEST_ENTRIES = 8
+HEAD_ROWS = 6
 ROBOTS = """User-agent: *
 Disallow: /admin/
 Disallow: /accounts/
@@ -30,18 +41,42 @@ Allow: /
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """What PKB is, how to take part, and the latest accepted entries."""
+    """What PKB is, how to take part, the fastest kernels, and where all of them stand under one roofline."""
     titles = {problem.slug: problem.title for problem in registry.problems()}
-    latest = latest_entries(LATEST_ENTRIES)
+    counts = board_counts()
+    profile = profiles()[most_used(counts)]
+    best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
+    still_open = open_problems()
+    solved = len(titles) - len(still_open.unsolved)
     context = {
         "problem_count": len(titles),
         "titles": titles,
-        "latest": [entry for entry in latest if entry.problem in titles],
-        "earlier": () if latest else latest_earlier_entries(LATEST_ENTRIES),
+        "profile": profile,
+        "solved": solved,
+        "beaten": solved - len(still_open.unbeaten),
+        "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
+        "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
+        "earlier": () if best else latest_earlier_entries(HEAD_ROWS),
         "slot_count": online_slots().count(),
         "profiles": profiles(),
+        **_small_roofline(profile, best),
     }
     return render(request, "home.html", context)
+
+
+def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
+    """The newest entries; practice boards only where there is no entry on any other."""
+    found = latest_entries(HEAD_ROWS, is_ranked_by_speed=has_gpus)
+    return [entry for entry in found if entry.problem in titles]
+
+
+def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
+    """Every problem on the profile, else on one with measured times."""
+    name = profile.name if profile.peaks is not None else best_measured_profile([p.name for p in gpu_profiles()])
+    shown = profiles()[name]
+    points = [point for point in rooflines.points(name, best if shown is profile else {}) if point.work.size == "base"]
+    figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)
+    return {"figure": replace(figure, is_wide=False, can_zoom=False, height=340), "roofline_profile": shown}
 
 
 @require_safe
@@ -53,6 +88,7 @@ def docs(request: HttpRequest) -> HttpResponse:
         "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
+        "citation": citation(timezone.now()),
     }
     return render(request, "docs/index.html", context)
 

@@ -9,7 +9,7 @@ from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
-from portal.catalog.size_times import SizeTime
+from portal.catalog.size_times import SizeTime, mean_utilisation
 from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
 from problems import registry
@@ -39,6 +39,11 @@ class Leader:
         """Whether the reference is beaten beyond doubt: the whole interval lies above 1, on a board ranked by speed."""
         return self.is_ranked_by_speed and is_faster(self.low)
 
+    @property
+    def utilisation(self) -> float | None:
+        """Floor over time, over all sizes; None where there is no floor."""
+        return mean_utilisation(self.sizes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenProblems:
@@ -60,14 +65,6 @@ def _current_boards(slugs: Iterable[str] | None = None) -> QuerySet[Board]:
     return Board.objects.filter(
         problem_revision__in=list(chosen.values()), profile__in=list(profiles()), score_rule=SCORE_RULE, entries__gt=0
     )
-
-
-def entry_counts() -> dict[str, int]:
-    """How many entries each problem has at its present revision, all profiles together."""
-    counted: Counter[str] = Counter()
-    for slug, entries in _current_boards().values_list("problem", "entries"):
-        counted[slug] += entries
-    return dict(counted)
 
 
 def board_counts() -> dict[str, int]:

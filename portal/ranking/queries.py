@@ -1,6 +1,5 @@
 """Reads of the boards of problems."""
 
-import math
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from django.db.models import F, QuerySet
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.catalog.size_times import SizeTime, from_stored
+from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import board_order
 from portal.ranking.paging import Order, Part, part
@@ -53,10 +52,7 @@ class BoardRow:
     @property
     def utilisation(self) -> float | None:
         """Floor over time, the geometric mean over the sizes shown; None where one of them has no floor."""
-        shares = [size.utilisation for size in self.shown_sizes]
-        if not shares or any(share is None for share in shares):
-            return None
-        return math.exp(sum(math.log(share) for share in shares if share) / len(shares))
+        return mean_utilisation(self.shown_sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,9 +294,10 @@ _OF_STANDING = (
 )
 
 
-def latest_entries(count: int) -> list[Standing]:
-    """The standings that were submitted last, of authors whose account is open."""
-    found = Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True)
+def latest_entries(count: int, *, is_ranked_by_speed: bool) -> list[Standing]:
+    """The standings that were submitted last on such profiles, of authors whose account is open."""
+    chosen = [name for name, each in profiles.profiles().items() if each.is_ranked_by_speed is is_ranked_by_speed]
+    found = Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True, profile__in=chosen)
     return list(found.select_related("author", "evaluation").order_by("-submitted_at", "-id")[:count])
 
 

@@ -171,6 +171,13 @@ class Recorded:
         return f"{self.report.problem} on {self.report.profile} ({self.path.name})"
 
     @property
+    def is_older(self) -> bool:
+        """Whether its problem has changed since."""
+        known = {problem.slug for problem in registry.problems()}
+        slug = self.report.problem
+        return slug not in known or registry.revision(slug) != self.report.revision
+
+    @property
     def evaluation_id(self) -> uuid.UUID:
         """The same for the same judgement, so that it is taken once."""
         report = self.report
@@ -178,7 +185,7 @@ class Recorded:
         return uuid.uuid5(_NAMESPACE, "/".join(parts))
 
 
-def shipped(folder: Path = FOLDER) -> Iterator[Recorded]:
+def shipped(folder: Path) -> Iterator[Recorded]:
     """Every report that ships in `folder`; raises NotRecorded for a file that is none."""
     for path in sorted((folder / "reports").glob("*.json*")):
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -218,17 +225,22 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of the reports: new ones, those that were there, and why others were not taken."""
+    """What became of the reports: new ones, those that were there, and why others were not taken.
+
+    `older` of the new ones were judged at an older revision of their problem: they stand on no present board.
+    """
 
     added: int
+    older: int
     kept: int
     refused: tuple[str, ...]
 
 
-def add(folder: Path = FOLDER) -> Taken:
-    """Put every report that ships on its board, once."""
+def add(folder: Path | None = None) -> Taken:
+    """Put every report that ships in `folder` (the problems' own unless told) on its board, once."""
+    folder = folder or FOLDER
     present = set(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", flat=True))
-    added, kept, refused = 0, 0, []
+    added, older, kept, refused = 0, 0, 0, []
     for recorded in shipped(folder):
         if recorded.evaluation_id in present:
             kept += 1
@@ -236,9 +248,10 @@ def add(folder: Path = FOLDER) -> Taken:
         try:
             _add(recorded, folder)
             added += 1
+            older += recorded.is_older
         except NotRecorded as reason:
             refused.append(f"{recorded.name}: {reason}")
-    return Taken(added=added, kept=kept, refused=tuple(refused))
+    return Taken(added=added, older=older, kept=kept, refused=tuple(refused))
 
 
 def _add(recorded: Recorded, folder: Path) -> None:

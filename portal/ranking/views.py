@@ -1,10 +1,11 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -16,8 +17,8 @@ from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
-from portal.charts.figures import figure_data
-from portal.charts.history import Line, record_line, times_over_ranks
+from portal.charts.chart import Chart
+from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.ranking import people, published, queries
 from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
@@ -54,9 +55,8 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
-    ranks = _chosen_ranks(request, choices)
-    offered = [choice for choice in choices if ranks is None or choice.world_size == ranks]
-    profile = _chosen_of(request, offered, choices=choices, used=entries or queries.earlier_boards_of(slug))
+    earlier = () if entries else queries.earlier_boards_of(slug)
+    profile = _chosen_of(request, choices, entries=entries or dict.fromkeys(earlier, 1))
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -66,12 +66,12 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "key": key,
         "page": page,
         "rows": page.rows,
-        "choices": [(choice, entries.get(choice.name, 0)) for choice in offered],
-        "ranks": ranks,
-        "ranks_choices": sorted({choice.world_size for choice in choices}),
+        "choices": _with_entries(choices, entries or dict.fromkeys(earlier, "earlier rule")),
         **_narrowings(profile),
         "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
+        "site_url": settings.SITE_URL,
+        "primitive_notes": Counter(primitive for row in page.rows for primitive in row.primitives),
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
         "earlier": queries.earlier_entries(key),
@@ -86,21 +86,28 @@ def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
-def _chosen_of(
-    request: HttpRequest, offered: Sequence[Profile], *, choices: Sequence[Profile], used: Iterable[str]
-) -> Profile:
-    """The profile that is asked for among those offered, else the last of them with entries, else the first.
+def _chosen_of(request: HttpRequest, choices: Sequence[Profile], *, entries: Mapping[str, int]) -> Profile:
+    """The profile that is asked for; else the one ranked by speed with most entries, else any with most.
 
     Raises:
         Refusal: a profile is asked for that does not judge the problem (404).
     """
-    names = [choice.name for choice in offered]
-    wanted = request.GET.get("profile", "")
-    # Choosing another number of ranks leaves the profile of before in the form: it gives way.
-    if wanted not in names and any(choice.name == wanted for choice in choices):
-        wanted = ""
-    with_entries = [name for name in used if name in names]
-    return profiles.get(_known(wanted or (with_entries[-1] if with_entries else names[0]), names, field="profile"))
+    preferred = max(choices, key=lambda choice: _use(choice, entries))
+    wanted = request.GET.get("profile") or preferred.name
+    return profiles.get(_known(wanted, [choice.name for choice in choices], field="profile"))
+
+
+def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]:
+    count = entries.get(profile.name, 0)
+    return count > 0, profile.is_ranked_by_speed, count
+
+
+def _with_entries(
+    choices: Sequence[Profile], entries: Mapping[str, int] | Mapping[str, str]
+) -> list[tuple[Profile, int | str | None]]:
+    """The profiles with their number of entries, or what else there is to say of them, practice boards last."""
+    ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
+    return [(choice, entries.get(choice.name, 0)) for choice in ordered]
 
 
 def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.BoardKey:
@@ -173,13 +180,12 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     entries = queries.boards_of(slug)
     choices = judging_profiles(problem)
-    fallback = next(reversed(entries), choices[0].name)
-    name = _known(request.GET.get("profile") or fallback, [choice.name for choice in choices], field="profile")
+    name = _chosen_of(request, choices, entries=entries).name
     found = queries.records_of(slug, profile=name)
     context = {
         "problem": problem,
         "profile": profiles.get(name),
-        "choices": [(choice, entries.get(choice.name, 0)) for choice in choices],
+        "choices": _with_entries(choices, entries),
         "records": list(reversed(found)),
         "earlier": queries.earlier_records_of(slug, profile=name),
         "own_name": request.user.get_username(),
@@ -249,12 +255,6 @@ def _chosen_profile(request: HttpRequest, *, preferred: str) -> Profile:
     return profiles.get(_known(request.GET.get("profile") or preferred, list(profiles.profiles()), field="profile"))
 
 
-def _chosen_ranks(request: HttpRequest, choices: list[Profile]) -> int | None:
-    known = sorted({choice.world_size for choice in choices})
-    wanted = _known(request.GET.get("ranks", ""), ["", *map(str, known)], field="ranks")
-    return int(wanted) if wanted else None
-
-
 def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
     """The size to order by; None where the profile has one only, or all are wanted."""
     wanted = request.GET.get("size", "")
@@ -280,9 +280,9 @@ def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:
     return min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03
 
 
-def _record_figure(found: tuple[Record, ...]) -> dict[str, Any]:
+def _record_figure(found: tuple[Record, ...]) -> Chart:
     line = [(each.reached_at, each.author.username, each.score, each.score_low, each.score_high) for each in found]
-    return figure_data(record_line(line, until=timezone.now()))
+    return record_line(line, until=timezone.now())
 
 
 def _family_rows(family: Family) -> list[dict[str, Any]]:
@@ -299,10 +299,10 @@ def _family_rows(family: Family) -> list[dict[str, Any]]:
     return rows
 
 
-def _family_figure(family: Family) -> dict[str, Any] | None:
+def _family_figure(family: Family) -> Chart | None:
     """Times over ranks, a line per size for leader and reference; None where there is nothing to join."""
     names = dict.fromkeys(size.size for point in family.measured for size in point.reference.sizes)
-    series = []
+    series: list[Curve] = []
     for name, dash in zip(names, islice(_DASHES, len(names)), strict=False):
         ours, theirs = [], []
         for point in family.measured:
@@ -313,10 +313,4 @@ def _family_figure(family: Family) -> dict[str, Any] | None:
         if ours:
             series.append((f"best, {name}", dash, "accent", tuple(ours)))
         series.append((f"reference, {name}", dash, "text-faint", tuple(theirs)))
-    return _times_figure(tuple(series)) if series and len(family.measured) > 1 else None
-
-
-@lru_cache(maxsize=256)
-def _times_figure(series: tuple[Line, ...]) -> dict[str, Any]:
-    # Plotly checks every property that it is given, which takes longer than all the rest of the page.
-    return figure_data(times_over_ranks(series))
+    return times_over_ranks(series) if series and len(family.measured) > 1 else None

@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from evaluator.contract import Primitive
 from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
-from portal.charts.figures import figure_data
+from portal.charts.chart import Chart
 from portal.runs import queries
 from portal.runs.figures import Estimate, Sample, best_scores
 from portal.runs.models import Attempt, AttemptState, Run
@@ -71,21 +71,9 @@ def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Esti
     return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
 
 
-def curve_plot(
-    named: Iterable[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
-) -> dict[str, object]:
+def curve_plot(named: Iterable[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = "") -> Chart:
     """The fast_p curves of several runs as a figure, with the chosen p and where another one is chosen."""
-    curves = [(name, [*figures.fast, _curve_end(figures)]) for name, figures in named]
-    return figure_data(charts.fast_curves(curves, chosen=chosen, address=address))
-
-
-CURVE_END = 3.0
-"""How far fast_p curves are drawn at least."""
-
-
-def _curve_end(figures: RunFigures) -> tuple[float, float]:
-    last, share = figures.fast[-1]
-    return (max(CURVE_END, last), share)
+    return charts.fast_curves([(name, figures.fast) for name, figures in named], chosen=chosen, address=address)
 
 
 def _endings(figures: RunFigures) -> dict[str, int]:
@@ -99,9 +87,9 @@ def _endings(figures: RunFigures) -> dict[str, int]:
     }
 
 
-def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> dict[str, object]:
+def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> Chart:
     """What the samples of several runs ended as, as a figure."""
-    return figure_data(charts.failure_bars([(name, _endings(figures)) for name, figures in named]))
+    return charts.failure_bars([(name, _endings(figures)) for name, figures in named])
 
 
 def failure_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, list[int]]]:
@@ -123,7 +111,7 @@ class Plot:
 
     id: str
     title: str
-    figure: dict[str, object]
+    figure: Chart
 
 
 def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
@@ -135,14 +123,14 @@ def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
     for name, x_title, rows in axes:
         counts = {"passing": [(x, row.solved) for x, row in rows], "faster": [(x, row.faster) for x, row in rows]}
         figure = charts.agent_problems(counts, x_title=x_title)
-        plots.append(Plot(id=f"{name}-problems", title=f"Problems by {name}", figure=figure_data(figure)))
+        plots.append(Plot(id=f"{name}-problems", title=f"Problems by {name}", figure=figure))
         speedups = {
             "solved problems": [(x, row.speedup_solved) for x, row in rows if row.speedup_solved is not None],
             "all problems": [(x, row.speedup_all) for x, row in rows if row.speedup_all is not None],
         }
         if any(speedups.values()):
             figure = charts.agent_speedups(speedups, x_title=x_title)
-            plots.append(Plot(id=f"{name}-score", title=f"Score by {name}", figure=figure_data(figure)))
+            plots.append(Plot(id=f"{name}-score", title=f"Score by {name}", figure=figure))
     return plots
 
 

@@ -16,12 +16,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
+from portal import streams
 from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem
 from portal.ranking import published
+from portal.ranking.leaders import board_counts, most_used
 from portal.refusals import Refusal
 from portal.runs import actions, pages, queries, quotas
 from portal.runs.forms import FillForm, ImportForm, RunForm
@@ -29,6 +31,7 @@ from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import prompt_for
 from portal.runs.queries import RunFigures
+from portal.streams import Kind, Subject
 from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
@@ -41,7 +44,8 @@ REFUSED_SHOWN = 20
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile: correct@1, correct@k, fast_p at a movable p, failure modes, cost."""
     used = queries.board_profiles()
-    profile = _known(request.GET.get("profile") or next(iter(used), "h200x8-nomc"), list(profiles()), "profile")
+    opening = next(iter(used), "") or most_used(board_counts())
+    profile = _known(request.GET.get("profile") or opening, list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     ranked = [row for row in rows if row.figures.is_ranked]
@@ -153,6 +157,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "pending": pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
+        "stream": streams.address(Subject(Kind.RUN, str(run.pk))),
     }
 
 

@@ -146,6 +146,7 @@ class Evaluation(models.Model):
         indexes = (
             models.Index(fields=("state", "profile", "-priority", "queued_at"), name="queue_order"),
             models.Index(fields=("submission", "-queued_at"), name="evaluations_of_submission"),
+            models.Index(fields=("node", "finished_at"), name="use_of_a_node"),
         )
         constraints = (
             models.UniqueConstraint(

@@ -1,7 +1,7 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -22,13 +22,15 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
+from portal import streams
 from portal.catalog import rooflines
 from portal.catalog.highlighting import highlight_lines, language_of
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
-from portal.charts.figures import figure_data
 from portal.charts.spread import Series, timed_calls, times_spread
+from portal.streams import Kind, Subject
 from portal.submissions.error_maps import error_maps
+from portal.submissions.failing_lines import FailingLine, failing_lines, told_to_scripts
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
@@ -130,13 +132,15 @@ class SourceView:
 
     path: str
     lines: tuple[tuple[int, SafeString], ...]
+    marked: frozenset[int] = frozenset()
 
 
-def source_views(bundle: SourceBundle) -> Iterator[SourceView]:
-    """Every file of `bundle`, `solution.py` first."""
+def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
+    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
     for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
         lines = tuple(highlight_lines(file.text, language=language_of(file.path)))
-        yield SourceView(path=file.path, lines=lines)
+        marked = frozenset(mark.line for mark in marks if mark.path == file.path)
+        yield SourceView(path=file.path, lines=lines, marked=marked)
 
 
 def live_context(live: LiveView) -> dict[str, Any]:
@@ -151,11 +155,21 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "facts": verdict_facts(live.evaluation, report),
         "stages": stages,
         "status_text": spoken_status(live),
+        "stream": streams.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
-        **(_findings(live.evaluation, report) if report else {}),
+        "paths": [file.path for file in live.evaluation.submission.source.files.files],
+        **(_findings(report) if report else {}),
+        **_marks(live.evaluation, report),
         **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
     }
+
+
+def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str, Any]:
+    """The lines that the verdict is about, for templates and for scripts."""
+    paths = [file.path for file in evaluation.submission.source.files.files]
+    marks = failing_lines(report, paths=paths) if report else ()
+    return {"marks": marks, "marks_text": told_to_scripts(marks)}
 
 
 def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
@@ -168,9 +182,9 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
         "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
         "queued": _queued(report.record, timing),
         "has_looped": any(size.looped_us is not None for size in timing.sizes),
-        "figure": figure_data(block_ratios(timing)),
+        "figure": block_ratios(timing),
         "spreads": [
-            (f"spread-{size.size}", size.size, figure_data(times_spread(size, calls.get(size.size, Series()))))
+            (f"spread-{size.size}", size.size, times_spread(size, calls.get(size.size, Series())))
             for size in timing.sizes
         ],
         "has_calls": bool(calls),
@@ -193,14 +207,28 @@ def _queued(record: Record | None, timing: Timing) -> list[Queued]:
     return [found.get(size.size, Queued()) for size in timing.sizes]
 
 
-def _findings(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
+def _findings(report: EvaluationReport) -> dict[str, Any]:
     """What the judge saw of outputs, ranks and machine."""
     return {
-        "paths": [file.path for file in evaluation.submission.source.files.files],
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
         "checks": [(size, check) for size in report.sizes for check in size.outputs],
+        "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
+        "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
+        **_environment(report),
         **_evidence(report),
+    }
+
+
+_OF_THE_JUDGE = ("judge.", "sandbox.")
+
+
+def _environment(report: EvaluationReport) -> dict[str, Any]:
+    """What the node was, and apart from it how the judge was set."""
+    told = [(name, value) for name, value in report.environment.items() if value]
+    return {
+        "environment": [pair for pair in told if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in told if pair[0].startswith(_OF_THE_JUDGE)],
     }
 
 
@@ -235,7 +263,7 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
         return {}
     return {
         "roofline_points": points,
-        "roofline_figure": figure_data(rooflines.problem_figure(points, [entry], profile=profile)),
+        "roofline_figure": rooflines.problem_figure(points, [entry], profile=profile),
     }
 
 

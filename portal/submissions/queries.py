@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import (
     Case,
     Count,
+    F,
     IntegerField,
     OuterRef,
     Prefetch,
@@ -356,8 +357,11 @@ def _poll_after_s(state: str) -> int | None:
 
 
 def _recent(profile: str) -> QuerySet[Evaluation]:
-    """The evaluations of `profile` that finished lately, in the order of the queue's index: there may be millions."""
+    """The evaluations of `profile` that finished lately in a slot, in the order of the queue's index: there may be
+    millions. What a compiler ended was in none: it begins and ends at one moment.
+    """  # noqa: D205
     finished = Evaluation.objects.filter(profile=profile, state=State.FINISHED).exclude(started_at=None)
+    finished = finished.exclude(started_at=F("finished_at"))
     return finished.order_by("priority", "-queued_at")
 
 

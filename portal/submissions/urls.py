@@ -7,9 +7,11 @@ from portal.submissions import views
 app_name = "submissions"
 urlpatterns = [
     path("problems/<slug:slug>/submit/", views.new, name="new"),
+    path("problems/<slug:slug>/submit/changes/", views.draft_changes, name="draft-changes"),
     path("submissions/", views.mine, name="mine"),
     path("submissions/<uuid:submission_id>/", views.detail, name="detail"),
     path("submissions/<uuid:submission_id>/compare/", views.compare, name="compare"),
+    path("submissions/<uuid:submission_id>/source/", views.source_file, name="source"),
     path("submissions/<uuid:submission_id>/live/", views.live, name="live"),
     path("submissions/<uuid:submission_id>/evaluate/", views.evaluate, name="evaluate"),
     path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),

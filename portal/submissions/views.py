@@ -1,6 +1,7 @@
 """Submitting, following an evaluation, and what authors may do with their own."""
 
 import uuid
+from pathlib import PurePosixPath
 from typing import Any
 
 from django.contrib import messages
@@ -9,12 +10,14 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import quote_etag
+from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.identity import signed_in
 from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
+from portal.catalog.highlighting import highlight_lines
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
 from portal.submissions import actions, comparison, queries
@@ -31,22 +34,70 @@ PER_PAGE = 30
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest, slug: str) -> HttpResponse:
-    """The submit page of a problem; a valid form leads to the submission's own page."""
+    """The author's desk of a problem: statement, editor and, once something was sent, its verdict.
+
+    A valid form leads to the submission's own page; sent by htmx, it is answered with the verdict as it comes.
+    """
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
     data = submit_data(problem, profiles=chosen)
+    on_desk = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
         submission = form.submit(author, problem=slug) if form.is_valid() else None
         if submission is not None:
-            return redirect("submissions:detail", submission.pk)
+            return _desk_verdict(request, submission) if on_desk else redirect("submissions:detail", submission.pk)
+        if on_desk:
+            return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
         form = SubmissionForm(
             profiles=chosen, initial=_initial(request, slug=slug, default_profile=data.default_profile)
         )
-    context = {"problem": problem, "form": form, "data": data, "switch": switch(slug)}
+    context = {
+        "problem": problem,
+        "form": form,
+        "data": data,
+        "switch": switch(slug),
+        "statement": registry.statement(slug),
+        "reference": list(highlight_lines(registry.reference_source(slug), language="python")),
+        "earlier": _earlier_work(request, slug),
+    }
     return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
+
+
+def _desk_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
+    """The new submission's live part, which follows its judging by itself."""
+    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_desk": True}
+    return render(request, "submissions/_desk_verdict.html", context)
+
+
+def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
+    """The submission that the desk starts from or the reader's last one, with the lines that its verdict is about."""
+    wanted = request.GET.get("from")
+    author = signed_in(request)
+    last = queries.own_submissions(author, problem=slug).first()
+    submission = queries.get_submission(author, wanted) if wanted else last
+    evaluation = queries.latest_evaluation(submission) if submission is not None and wanted else None
+    return {
+        "last": last,
+        "started_from": submission if wanted else None,
+        "marks_text": live_context(queries.live_view(evaluation))["marks_text"] if evaluation is not None else "",
+    }
+
+
+@require_POST
+@login_required
+def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
+    """What the text of the editor changes in the reader's last submission to the problem, line by line."""
+    get_problem(slug)
+    last = queries.own_submissions(signed_in(request), problem=slug).first()
+    if last is None:
+        return render(request, "submissions/_diff.html", {"files": []})
+    kept = [file for file in last.source.files.files if file.path != SourceBundle.ENTRY]
+    text = request.POST.get("source", "").replace("\r\n", "\n")
+    draft = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=text), *kept))
+    return render(request, "submissions/_diff.html", {"files": comparison.compare(last.source.files, draft)})
 
 
 def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[str, str]:
@@ -103,18 +154,13 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = queries.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
-    live = queries.live_view(evaluation)
     bundle = queries.readable_source(request.user, submission)
-    may_change = queries.may_change(request.user, submission)
+    parts = _live_parts(request, submission, evaluation)
     context = {
-        **live_context(live),
-        "submission": submission,
+        **parts,
         "problem": problem,
-        "evaluations": list(submission.evaluations.order_by("-queued_at")),
-        "sources": list(source_views(bundle)) if bundle else [],
-        "may_change": may_change,
+        "sources": list(source_views(bundle, marks=parts["marks"])) if bundle else [],
         "previous": _previous(request, submission, evaluation),
-        "etag": _etag(live),
         "form": EvaluateForm(
             profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
         ),
@@ -172,6 +218,19 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return render(request, "submissions/compare.html", context)
 
 
+def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
+    """What the parts of the page that change are rendered from."""
+    live = queries.live_view(evaluation)
+    return {
+        **live_context(live),
+        "submission": submission,
+        "evaluations": list(submission.evaluations.order_by("-queued_at")),
+        "may_change": queries.may_change(request.user, submission),
+        "has_previous": comparison.previous_submission(submission, request.user) is not None,
+        "etag": _etag(live),
+    }
+
+
 def _etag(live: queries.LiveView) -> str:
     return quote_etag(f"{live.evaluation.pk}-{live.version}".encode().hex()[-200:])
 
@@ -180,25 +239,38 @@ def _etag(live: queries.LiveView) -> str:
 def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
     submission = queries.get_submission(request.user, submission_id)
-    view = queries.live_view(_evaluation(request, submission))
-    etag = _etag(view)
+    evaluation = _evaluation(request, submission)
+    etag = _etag(queries.live_view(evaluation))
     response: HttpResponse
     if request.headers.get("If-None-Match") == etag:
         response = HttpResponseNotModified()
+    elif request.GET.get("desk"):
+        context = _live_parts(request, submission, evaluation) | {"on_desk": True}
+        response = render(request, "submissions/_live.html", context)
     else:
-        may_change = queries.may_change(request.user, submission)
-        context = {
-            **live_context(view),
-            "submission": submission,
-            "evaluations": list(submission.evaluations.order_by("-queued_at")),
-            "may_change": may_change,
-            "has_previous": comparison.previous_submission(submission, request.user) is not None,
-            "etag": etag,
-        }
-        response = render(request, "submissions/live.html", context)
+        response = render(request, "submissions/live.html", _live_parts(request, submission, evaluation))
     response["ETag"] = etag
     response["Cache-Control"] = "private, no-cache"
     return response
+
+
+@require_safe
+def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """One file of a submission as it was handed in, `solution.py` where none is named."""
+    submission = queries.get_submission(request.user, submission_id)
+    bundle = queries.readable_source(request.user, submission)
+    path = request.GET.get("file", SourceBundle.ENTRY)
+    found = next((file for file in bundle.files if file.path == path), None) if bundle else None
+    if found is None:
+        raise Refusal(
+            field="file",
+            value=path,
+            message="This submission has no such file that you may read.",
+            remedy="Open the submission: its files are listed there.",
+            status=404,
+        )
+    headers = {"Content-Disposition": content_disposition_header(as_attachment=True, filename=PurePosixPath(path).name)}
+    return HttpResponse(found.text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 @require_safe

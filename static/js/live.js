@@ -6,6 +6,38 @@
     if (etag) event.detail.headers["If-None-Match"] = etag;
   });
 
+  // The page follows an event stream, which says when there is something new; where no stream opens it asks now and then.
+  let source = null;
+  let asking = 0;
+  const refresh = () => {
+    const live = document.querySelector("#live[data-stream]");
+    if (live) window.htmx.trigger(live, "refresh");
+  };
+  const leave = () => {
+    source?.close();
+    source = null;
+    clearInterval(asking);
+  };
+  const follow = () => {
+    const live = document.querySelector("#live[data-stream]");
+    if (!live) { leave(); return; }
+    // Addresses are signed anew with every answer; what is followed is the part of the address that fetches it.
+    const what = live.getAttribute("hx-get");
+    if (source?.what === what) return;
+    leave();
+    source = new EventSource(live.dataset.stream);
+    source.what = what;
+    source.addEventListener("changed", refresh);
+    source.addEventListener("end", () => source?.close());
+    source.addEventListener("open", () => clearInterval(asking));
+    source.addEventListener("error", () => {
+      clearInterval(asking);
+      asking = setInterval(refresh, live.dataset.pollS * 1000);
+    });
+  };
+  document.addEventListener("htmx:afterSettle", follow);
+  document.addEventListener("DOMContentLoaded", follow);
+
   const announce = () => {
     const status = document.getElementById("live-status");
     const now = document.querySelector("[data-status]")?.dataset.status;
@@ -37,9 +69,43 @@
     setTimeout(() => { button.textContent = label; }, 1600);
   });
 
+  // Sources are tables with a row per line; what is copied are the lines alone.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy-lines]");
+    if (!button) return;
+    const cells = document.querySelectorAll(`${button.dataset.copyLines} td.code`);
+    await navigator.clipboard.writeText(`${[...cells].map((cell) => cell.textContent).join("\n")}\n`);
+    const label = button.querySelector("span");
+    label.textContent = "Copied";
+    setTimeout(() => { label.textContent = "Copy"; }, 1600);
+  });
+  // A line's number makes the address lead to it.
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest(".source td.no")?.closest("tr[id]");
+    if (row) location.hash = row.id;
+  });
+  // The lines that a verdict is about, in listings that were there before it.
+  const markLines = () => {
+    for (const told of (document.getElementById("live")?.dataset.marks ?? "").split("\n")) {
+      const [path, line] = told.split(":");
+      if (path) document.getElementById(`${path}-L${line}`)?.classList.add("is-marked");
+    }
+  };
+  document.addEventListener("htmx:afterSettle", markLines);
+
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
+  });
+
+  // "/" leads to the search box from wherever nothing is being written.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const search = document.querySelector("[data-search-key]");
+    if (!search?.offsetParent) return; // folded away on a phone
+    event.preventDefault();
+    search.focus();
   });
 
   // Filters apply as soon as a choice changes; the button stays for keyboards and for pages without scripts.

@@ -1,5 +1,6 @@
-// Draws every <div data-plot="ID"> from the JSON in <script type="application/json" id="ID">, in the site's colours, once
-// it comes near the window; the library, which this script's data-library names, is loaded for the first one.
+// Plots come drawn by the server. Once a reader points at one, touches it or reaches it by keyboard, Plotly takes its
+// place with the figure of the same chart, from the JSON in <script type="application/json" id="NAME">: it says what marks
+// are, zooms, and opens what a mark stands for. The library, which this script's data-library names, is loaded then.
 (() => {
   const address = document.currentScript.dataset.library;
   const probe = document.createElement("span");
@@ -68,27 +69,34 @@
     history.replaceState(history.state, "", change(location.href));
     for (const link of document.querySelectorAll("[data-view-link]")) link.href = change(link.href);
   };
-  const wire = (box) => {
+  const wire = (box, stage) => {
     if (box.dataset.wired) return;
     box.dataset.wired = "yes";
-    box.on("plotly_click", (event) => {
+    stage.on("plotly_click", (event) => {
       const address = event.points[0]?.customdata?.[0];
       if (address) location.assign(address);
     });
-    if ("plotWindow" in box.dataset) box.on("plotly_relayout", () => rememberWindow(box));
+    if ("plotWindow" in box.dataset) stage.on("plotly_relayout", () => rememberWindow(stage));
   };
 
   const draw = (box, how = "react") => {
     const { data, layout: shown } = read(box.dataset.plot);
-    shown.width = parseFloat(getComputedStyle(box).width);
+    let stage = box.querySelector(".plot-stage");
+    if (!stage) {
+      stage = document.createElement("div");
+      stage.className = "plot-stage";
+      stage.setAttribute("role", "img");
+      stage.setAttribute("aria-label", box.dataset.label);
+      box.append(stage);
+    }
+    shown.width = box.clientWidth - 2 * parseFloat(getComputedStyle(box).paddingLeft);
     for (const name of ["xaxis", "yaxis"]) {
-      const held = box.layout?.[name];
+      const held = stage.layout?.[name];
       if (how === "newPlot" && held?.autorange === false) shown[name].range = held.range; // keeps the zoom
     }
-    if (box.clientWidth < 520) shown.height += 100; // the legend takes a line per entry there
-    window.Plotly[how](box, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
-    wire(box);
-    box.setAttribute("role", "img");
+    if (box.clientWidth < 520 && shown.showlegend) shown.height += 60; // the legend takes more lines there
+    window.Plotly[how](stage, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
+    wire(box, stage);
   };
   let loading = null;
   const library = () => {
@@ -109,15 +117,13 @@
       },
       () => box.setAttribute("data-failed", ""),
     );
-  const near = new IntersectionObserver(
-    (entries) => {
-      for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
-        near.unobserve(target);
-        show(target);
-      }
-    },
-    { rootMargin: "500px" },
-  );
+  const wake = (event) => {
+    const box = event.target.closest?.("[data-plot]");
+    if (box && !("wanted" in box.dataset)) {
+      box.dataset.wanted = "";
+      show(box);
+    }
+  };
   // Only a new plot puts its legend right at another width. The library's own watch follows the height as well, which
   // changes whenever a phone hides its address bar.
   const widths = new WeakMap();
@@ -130,28 +136,12 @@
       draw(target, "newPlot");
     }
   });
-  const boxes = () => document.querySelectorAll("[data-plot]");
-  const watch = () => boxes().forEach((box) => near.observe(box));
-  const redraw = () => boxes().forEach((box) => box.dataset.wired && draw(box));
-
-  // Saves a plot as it is shown, on the page's own ground: a picture has no page behind it.
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-plot-save]");
-    if (!button || !window.Plotly) return;
-    const box = document.querySelector(`[data-plot="${button.dataset.plotOf}"]`);
-    const ground = colour("surface");
-    const picture = { data: box.data, layout: { ...box.layout, paper_bgcolor: ground, plot_bgcolor: ground } };
-    const format = button.dataset.plotSave;
-    window.Plotly.downloadImage(picture, { format, filename: box.dataset.plotName, width: 1200, height: 800, scale: format === "png" ? 2 : 1 });
-  });
-  const start = () => {
-    document.body.append(probe);
-    watch();
-  };
+  const boxes = () => document.querySelectorAll("[data-plot][data-drawn]");
+  const redraw = () => boxes().forEach((box) => draw(box));
+  const start = () => document.body.append(probe);
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
+  for (const name of ["pointerover", "pointerdown", "focusin"]) document.addEventListener(name, wake);
   document.addEventListener("pkb:theme", redraw);
-  document.addEventListener("htmx:afterSwap", watch);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => window.Plotly && boxes().forEach((box) => draw(box)));
 })();

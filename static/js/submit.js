@@ -1,4 +1,5 @@
-// The submit form: code editor, starter templates, dropped files, and what the chosen profile can judge.
+// The author's desk: code editor, starter templates, dropped files, a draft kept in this browser, what the chosen profile
+// can judge, and the verdict's marks in the editor.
 (async () => {
   const form = document.querySelector("form[data-submit]");
   if (!form) return;
@@ -9,11 +10,18 @@
   const data = JSON.parse(document.getElementById("submit-data").textContent);
   const note = document.getElementById("profile-note");
   const box = form.querySelector(".editor-box");
+  const button = form.querySelector("button[type=submit]");
+  let keep = () => {};
 
   let editor = null;
   try {
     const { attach } = await import(form.dataset.editorSrc);
-    editor = attach(textarea, { nonce: form.dataset.nonce, describedBy: "source-help" });
+    editor = attach(textarea, {
+      nonce: form.dataset.nonce,
+      describedBy: "source-help",
+      onChange: () => keep(),
+      onSubmit: () => { if (!button.disabled) form.requestSubmit(button); },
+    });
     // The label and the links of the error list lead to the editor from here on.
     const { id } = textarea;
     textarea.removeAttribute("id");
@@ -21,18 +29,56 @@
     form.querySelector(`label[for="${id}"]`).addEventListener("click", () => editor.focus());
   } catch (error) {
     console.error("The code editor could not be loaded; the plain field works as well.", error);
+    textarea.addEventListener("input", () => keep());
   }
   const text = () => (editor ? editor.text() : textarea.value);
   const replace = (value) => { if (editor) editor.replace(value); else textarea.value = value; };
 
-  const isUntouched = () => !text().trim() || Object.values(data.starters).includes(text());
-  backend.addEventListener("change", () => { if (isUntouched()) replace(data.starters[backend.value]); });
+  const isStarter = (value) => !value.trim() || Object.values(data.starters).includes(value);
+  backend.addEventListener("change", () => { if (isStarter(text())) replace(data.starters[backend.value]); });
   form.querySelector("[data-load-starter]")?.addEventListener("click", () => {
-    if (isUntouched() || window.confirm("Replace what is in the editor with the starter template?")) {
+    if (isStarter(text()) || window.confirm("Replace what is in the editor with the starter template?")) {
       replace(data.starters[backend.value]);
       editor?.focus();
     }
   });
+  form.querySelector("[data-copy-editor]")?.addEventListener("click", async ({ currentTarget }) => {
+    await navigator.clipboard.writeText(text());
+    const label = currentTarget.querySelector("span");
+    label.textContent = "Copied";
+    setTimeout(() => { label.textContent = "Copy"; }, 1600);
+  });
+
+  // A draft per problem, in this browser alone. One that was asked for by address is shown as it is.
+  const KEY = `pkb-draft:${form.dataset.submit}`;
+  const notice = document.getElementById("draft-note");
+  const storage = {
+    read: () => { try { return JSON.parse(localStorage.getItem(KEY)); } catch { return null; } },
+    write: (value) => { try { localStorage.setItem(KEY, JSON.stringify(value)); } catch { /* storage is switched off or full */ } },
+    drop: () => { try { localStorage.removeItem(KEY); } catch { /* there was none */ } },
+  };
+  const shown = text();
+  const draft = storage.read();
+  if (draft && draft.text !== shown && !("isGiven" in form.dataset) && isStarter(shown)) {
+    if (draft.backend in data.starters) backend.value = draft.backend;
+    replace(draft.text);
+    notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toLocaleString()} is back.`;
+    notice.hidden = false;
+  }
+  form.querySelector("[data-drop-draft]").addEventListener("click", () => {
+    storage.drop();
+    replace(data.starters[backend.value]);
+    notice.hidden = true;
+  });
+  let timer = 0;
+  keep = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (isStarter(text())) storage.drop();
+      else storage.write({ text: text(), backend: backend.value, at: Date.now() });
+      form.dataset.draft = storage.read() ? "kept" : "none";
+    }, 300);
+  };
 
   // One file of Python is opened in the editor; anything else is sent as it is.
   const show = document.getElementById("file-note");
@@ -63,16 +109,38 @@
     note.textContent = refused
       ? `${chosen.title} cannot judge the backend ${backend.value}; it can judge ${chosen.backends.join(", ")}. Choose another backend or profile.`
       : chosen.note;
-    note.parentElement.parentElement.classList.toggle("notice--odd", Boolean(refused) || !chosen.online);
-    note.parentElement.parentElement.classList.toggle("notice--info", !refused && chosen.online);
+    note.parentElement.classList.toggle("is-odd", refused || !chosen.online);
   };
   profile.addEventListener("change", judge);
   backend.addEventListener("change", judge);
   judge();
 
-  // A second click or an impatient Enter sends nothing twice; the key makes the server agree.
-  form.addEventListener("submit", () => {
-    form.querySelector("button[type=submit]").disabled = true;
+  // "path:line:why", one to a line: the lines that a verdict is about.
+  const mark = (told) => {
+    const lines = (told ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):(.*)$/)).filter(Boolean);
+    editor?.mark(lines.map(([, line, title]) => ({ line: Number(line), title })));
+  };
+  mark(form.dataset.marks);
+  const verdict = document.getElementById("verdict");
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target !== verdict) return;
+    // Some refusals are whole pages, such as that of a body that is too large: their words belong below the editor.
+    if (/^\s*<!doctype/i.test(event.detail.serverResponse)) event.detail.selectOverride = "#main .wrap > *";
+    if (event.detail.xhr.status >= 400 && event.detail.xhr.status < 500) Object.assign(event.detail, { shouldSwap: true, isError: false });
   });
-  window.addEventListener("pageshow", () => { form.querySelector("button[type=submit]").disabled = false; });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    if (event.target.id === "verdict") event.target.scrollIntoView({ block: "nearest" });
+    const live = document.getElementById("live");
+    if (live) mark(live.dataset.marks);
+  });
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target === form) mark(""); });
+  verdict.addEventListener("click", (event) => {
+    const place = event.target.closest("a")?.getAttribute("href")?.match(/^#solution\.py-L(\d+)$/);
+    if (!place || !editor) return;
+    event.preventDefault();
+    editor.go(Number(place[1]));
+  });
+  document.querySelector("[data-changes]")?.addEventListener("toggle", (event) => {
+    if (event.target.open) event.target.querySelector("[data-show-changes]").click();
+  });
 })();

@@ -4,8 +4,9 @@ import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighl
 import { cpp } from "@codemirror/lang-cpp";
 import { python } from "@codemirror/lang-python";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
 import {
+  Decoration,
   drawSelection,
   EditorView,
   highlightActiveLine,
@@ -39,6 +40,7 @@ const theme = EditorView.theme({
     backgroundColor: "var(--code-selection)",
   },
   ".cm-matchingBracket": { backgroundColor: "var(--code-selection)" },
+  ".cm-failingLine": { backgroundColor: "var(--danger-bg)", boxShadow: "inset 3px 0 0 var(--danger)" },
   ".cm-panels": { backgroundColor: "var(--surface)", color: "var(--text)", borderColor: "var(--border)" },
   ".cm-textfield, .cm-button": {
     backgroundColor: "var(--surface)", backgroundImage: "none", color: "var(--text)", borderColor: "var(--border-strong)",
@@ -57,8 +59,26 @@ const typeOverSelection = EditorView.domEventHandlers({
   },
 });
 
-/** Put an editor in place of `textarea`; returns an object with `text()` and `replace(text)`. */
-export function attach(textarea, { nonce, describedBy, onChange }) {
+// Lines that a verdict names; each says why when pointed at, and loses its mark once it is edited.
+const setMarks = StateEffect.define();
+const marks = StateField.define({
+  create: () => Decoration.none,
+  update(shown, transaction) {
+    let next = shown.map(transaction.changes);
+    transaction.changes.iterChangedRanges((_from, _to, from, to) => {
+      next = next.update({ filter: (start) => transaction.newDoc.lineAt(to).from < start || start < transaction.newDoc.lineAt(from).from });
+    });
+    for (const effect of transaction.effects) if (effect.is(setMarks)) next = Decoration.set(effect.value, true);
+    return next;
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
+/**
+ * Put an editor in place of `textarea`; returns an object with `text()`, `replace(text)`, `mark(lines)` and `go(line)`.
+ * `onSubmit` hears Ctrl-Enter (Cmd-Enter on a Mac).
+ */
+export function attach(textarea, { nonce, describedBy, onChange, onSubmit }) {
   const language = new Compartment();
   const mirror = EditorView.updateListener.of((update) => {
     if (!update.docChanged) return;
@@ -82,12 +102,17 @@ export function attach(textarea, { nonce, describedBy, onChange }) {
         bracketMatching(),
         search({ top: true }),
         typeOverSelection,
+        marks,
         language.of(python()),
         syntaxHighlighting(highlighting),
         theme,
         EditorView.contentAttributes.of({ tabindex: "0", "aria-label": "Source of solution.py", "aria-describedby": describedBy }),
         // Escape, then Tab, leaves the editor, as the hint below it says.
-        keymap.of([{ key: "Tab", run: insertTab, shift: indentLess }, ...defaultKeymap, ...historyKeymap, ...searchKeymap]),
+        keymap.of([
+          { key: "Mod-Enter", run: () => { onSubmit?.(); return true; } },
+          { key: "Tab", run: insertTab, shift: indentLess },
+          ...defaultKeymap, ...historyKeymap, ...searchKeymap,
+        ]),
         mirror,
       ],
     }),
@@ -103,5 +128,19 @@ export function attach(textarea, { nonce, describedBy, onChange }) {
       view.dispatch({ effects: language.reconfigure(name === "cpp" ? cpp() : python()) });
     },
     focus: () => view.focus(),
+    /** Mark lines: `[{ line, title }]`, counted from 1; lines that are not there are left out. */
+    mark(lines) {
+      const known = lines.filter(({ line }) => line >= 1 && line <= view.state.doc.lines);
+      const value = known.map(({ line, title }) =>
+        Decoration.line({ class: "cm-failingLine", attributes: { title } }).range(view.state.doc.line(line).from),
+      );
+      view.dispatch({ effects: setMarks.of(value) });
+    },
+    /** Put the cursor at the start of a line and bring it into view. */
+    go(line) {
+      const { from } = view.state.doc.line(Math.min(Math.max(line, 1), view.state.doc.lines));
+      view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "center" }) });
+      view.focus();
+    },
   };
 }

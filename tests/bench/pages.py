@@ -3,7 +3,7 @@
 `python -m tests.bench.pages [--submissions 20000] [--loads 5] [--network desktop|mobile]` fills a database by
 `manage.py demo_data`, serves it with gunicorn as in production and opens every kind of page in a browser whose cache is
 empty. Network and processor are slowed down as Lighthouse does for desktops (40 ms, 10 Mbit/s) or phones (150 ms,
-1.6 Mbit/s, a fourth of the processor). Printed per page: queries; requests and bytes as they travel, the plot library
+1.6 Mbit/s, a fourth of the processor). Printed per page: queries; requests and bytes as they travel
 apart; first and largest contentful paint, blocking time (what tasks take beyond 50 ms after the first paint) and
 layout shift, medians over the loads. Pages travel uncompressed here; what they come to behind the proxy of a production
 site, which compresses them, stands beside.
@@ -78,7 +78,6 @@ class Load:
     blocking_ms: float
     shift: float
     requests: int
-    plot_bytes: int
     other_bytes: int
 
 
@@ -97,15 +96,13 @@ def load(browser: Browser, address: str, *, network: str) -> Load:
     page.wait_for_load_state("networkidle")
     read: dict[str, Any] = page.evaluate(READ)
     context.close()
-    plots = sum(size for name, size in read["loads"] if "/vendor/plotly" in name)
     return Load(
         first_ms=read["first"],
         largest_ms=read["largest"],
         blocking_ms=read["blocking"],
         shift=read["shift"],
         requests=len(read["loads"]),
-        plot_bytes=plots,
-        other_bytes=sum(size for _, size in read["loads"]) - plots,
+        other_bytes=sum(size for _, size in read["loads"]),
     )
 
 
@@ -134,14 +131,14 @@ def queries_of(addresses: Sequence[str]) -> list[int]:
 
 def measure(browser: Browser, base: str, *, loads: int, network: str, queries: Sequence[int]) -> None:
     """Open every page several times and print what it took."""
-    print(f"{'page':18} queries requests  weight compressed   plots    FCP    LCP    TBT   CLS   ({network})")
+    print(f"{'page':18} queries requests  weight compressed    FCP    LCP    TBT   CLS   ({network})")
     for (name, address), count in zip(PAGES.items(), queries, strict=True):
         taken = [load(browser, base + address, network=network) for _ in range(loads)]
         middle = {field: median(getattr(one, field) for one in taken) for field in Load.__dataclass_fields__}
         weight = middle["other_bytes"] / 1024
         packed = weight - saved_by_compression(base + address) / 1024
         broken = f"   ABOVE {PROMISE_KIB} KiB" if packed > PROMISE_KIB else ""
-        sizes = f"{weight:3.0f} KiB    {packed:3.0f} KiB {middle['plot_bytes'] / 1024:5.0f} KiB"
+        sizes = f"{weight:3.0f} KiB    {packed:3.0f} KiB"
         times = f"{middle['first_ms']:4.0f} ms {middle['largest_ms']:4.0f} ms {middle['blocking_ms']:3.0f} ms"
         found = f"{name:18} {count:7} {middle['requests']:8.0f} {sizes} {times} {middle['shift']:.3f}{broken}"
         print(found, flush=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.conftest import save_screenshot
 
@@ -32,22 +32,12 @@ def problems_of(page: Page, address: str, *, picture: str) -> list[str]:
 def problems_here(page: Page, *, picture: str) -> list[str]:
     """The same for what the page shows already, such as the answer to a form."""
     page.wait_for_load_state("networkidle")
-    draw_plots(page)
     save_screenshot(page, picture)
     overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     found = [f"{picture}: wider than the screen by {overflow} px"] if overflow > 0 else []
     if not picture.endswith(LOOKS_FOR_AXE):
         return found
     return found + [f"{picture}: {violation}" for violation in _accessibility(page)]
-
-
-def draw_plots(page: Page) -> None:
-    """Bring every plot near the window, so that it is drawn, and return to the top."""
-    plots = page.locator("[data-plot]")
-    for number in range(plots.count()):
-        plots.nth(number).scroll_into_view_if_needed()
-        expect(plots.nth(number)).to_have_attribute("data-drawn", "")
-    page.evaluate("scrollTo(0, 0)")
 
 
 def _accessibility(page: Page) -> list[str]:

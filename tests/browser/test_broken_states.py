@@ -107,8 +107,9 @@ def _submit(page: Page, profile: str) -> str:
     page.goto("/problems/allreduce/submit/")
     page.get_by_label("Profile", exact=True).select_option(profile)
     file = {"name": "solution.py", "mimeType": "text/x-python", "buffer": f"{PAUSED_WORK}# {profile}\n".encode()}
-    page.get_by_label("Or upload a file").set_input_files(file)
-    page.get_by_role("main").get_by_role("button", name="Submit").click()
+    page.get_by_label("Upload a file").set_input_files(file)
+    page.get_by_role("main").get_by_role("button", name="Submit", exact=True).click()
+    page.locator("#verdict").get_by_role("link", name="Submission").click()
     page.wait_for_url("**/submissions/*-*/")
     return page.url
 
@@ -198,9 +199,9 @@ def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
 
     page.goto("/problems/allreduce/submit/")
     large = {"name": "solution.py", "mimeType": "text/x-python", "buffer": b"#" * 600_000}
-    page.get_by_label("Or upload a file").set_input_files(large)
+    page.get_by_label("Upload a file").set_input_files(large)
     assert _send(page, "Submit") == 413
-    expect(page.locator("#file-error")).to_contain_text("512 KB")
+    expect(page.locator("#verdict").get_by_role("alert")).to_contain_text("512 KB")
     found += problems_here(page, picture=f"file-too-large-{look}")
 
     anybody = visit(width=width, scheme=scheme).page

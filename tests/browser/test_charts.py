@@ -9,7 +9,9 @@ from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/"}
 # axe looks at every cell of every row: a few rows tell it as much as all of them, in a tenth of the time.
 SHORT_PAGES = {"roofline-attention": "/roofline/?block=attention", "taxonomy": "/taxonomy/"}
-POINTS = "[data-plot=roofline-figure] .scatterlayer .point"
+PLOT = "[data-plot=roofline-figure]"
+POINTS = f"{PLOT} .scatterlayer .point"
+RANGE = "document.querySelector('[data-plot=roofline-figure] .plot-stage').layout.xaxis.range"
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
@@ -24,8 +26,16 @@ def test_chart_pages_fit_and_are_accessible(visit: Visit, width: int, scheme: st
     assert found == []
 
 
+def _touch_the_plot(page: Page) -> None:
+    """Point at the picture, so that Plotly takes its place."""
+    page.locator(f"{PLOT} .plot-wide svg").hover()
+    expect(page.locator(PLOT)).to_have_attribute("data-drawn", "")
+    expect(page.locator(f"{PLOT} .plot-still")).to_be_hidden()
+    page.locator(POINTS).first.wait_for(state="attached")
+
+
 def _drag_over_the_plot(page: Page) -> None:
-    box = page.locator("[data-plot=roofline-figure] .nsewdrag").bounding_box()
+    box = page.locator(f"{PLOT} .nsewdrag").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.2)
     page.mouse.down()
@@ -33,41 +43,53 @@ def _drag_over_the_plot(page: Page) -> None:
     page.mouse.up()
 
 
+def test_the_picture_is_there_before_any_script_and_in_print(visit: Visit) -> None:
+    page = visit(scripts=False).page
+    page.goto("/roofline/")
+    expect(page.locator(f"{PLOT} .plot-wide svg")).to_be_visible()
+    touched = visit().page
+    touched.goto("/roofline/")
+    _touch_the_plot(touched)
+    touched.emulate_media(media="print")
+    expect(touched.locator(f"{PLOT} .plot-still")).to_be_visible()
+    expect(touched.locator(f"{PLOT} .plot-stage")).to_be_hidden()
+
+
 def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Visit) -> None:
     page = visit().page
     page.goto("/roofline/?axis=traffic")
-    page.locator(POINTS).first.wait_for(state="attached")
+    _touch_the_plot(page)
     _drag_over_the_plot(page)
     page.wait_for_url("**window=*")
     address = page.get_by_role("link", name="Link to this view").get_attribute("href")
     assert address is not None
     assert "window=" in address
     assert "axis=traffic" in address
-    shown = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
+    shown = page.evaluate(RANGE)
     page.goto(address)
-    page.locator(POINTS).first.wait_for(state="attached")
-    restored = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
-    assert restored == pytest.approx(shown, abs=0.001)
-    page.set_viewport_size({"width": 800, "height": 900})
-    page.wait_for_function("document.querySelector('[data-plot=roofline-figure]').layout.width < 800")
-    narrower = page.evaluate("document.querySelector('[data-plot=roofline-figure]').layout.xaxis.range")
-    assert narrower == pytest.approx(shown, abs=0.001)
+    _touch_the_plot(page)
+    assert page.evaluate(RANGE) == pytest.approx(shown, abs=0.001)
 
 
-def test_a_point_opens_its_problem_and_a_picture_can_be_saved(visit: Visit) -> None:
+def test_a_point_says_what_it_is_and_opens_its_problem(visit: Visit) -> None:
     page = visit().page
     page.goto("/roofline/?profile=h200x8-nomc")
-    page.locator(POINTS).first.wait_for(state="attached")
-    for name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
-        with page.expect_download() as saving:
-            page.get_by_role("button", name=name).click()
-        assert saving.value.suggested_filename == f"pkb-roofline-h200x8-nomc.{name.lower()}"
-        assert saving.value.path().read_bytes().startswith(start)
+    _touch_the_plot(page)
     page.locator(POINTS).last.hover(force=True)
-    expect(page.locator("[data-plot=roofline-figure] .hoverlayer")).to_contain_text("of the roofline")
+    expect(page.locator(f"{PLOT} .hoverlayer")).to_contain_text("of the roofline")
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url("**/problems/**")
+
+
+def test_the_chart_can_be_saved_without_scripts(visit: Visit) -> None:
+    page = visit(scripts=False).page
+    page.goto("/roofline/?profile=h200x8-nomc")
+    for name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as saving:
+            page.get_by_role("link", name=name, exact=True).click()
+        assert saving.value.suggested_filename == f"pkb-roofline-h200x8-nomc.{name.lower()}"
+        assert saving.value.path().read_bytes().startswith(start)
 
 
 def test_rooflines_and_taxonomy_can_be_read_without_scripts(visit: Visit) -> None:

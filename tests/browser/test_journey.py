@@ -33,7 +33,8 @@ def submit(page: Page, source: str, *, mode: str = "ranked", problem: str = "all
     page.get_by_label("Profile", exact=True).select_option("cpux2")
     page.get_by_label("Mode", exact=True).select_option(mode)
     write(page, source)
-    page.get_by_role("main").get_by_role("button", name="Submit").click()
+    page.get_by_role("main").get_by_role("button", name="Submit", exact=True).click()
+    page.locator("#verdict").get_by_role("link", name="Submission").click()
     page.wait_for_url("**/submissions/*-*/")
 
 
@@ -96,7 +97,7 @@ def test_a_program_without_solution_is_refused_beside_the_editor_and_kept(visit:
     page.goto("/problems/allreduce/submit/")
     source = "def solve(tensor):\n    return tensor\n\n\n# not def solution(tensor):\n"
     write(page, source)
-    page.get_by_role("main").get_by_role("button", name="Submit").click()
+    page.get_by_role("main").get_by_role("button", name="Submit", exact=True).click()
 
     expect(page.get_by_role("main")).to_contain_text("there is no function called solution")
     expect(page.locator(".cm-content")).to_contain_text("def solve(tensor):")

@@ -63,8 +63,11 @@ def test_from_the_home_page_over_a_submission_to_the_rooflines_by_keyboard(visit
     _skip_to_content(page)
     _tab_to(page, "Source of solution.py")
     page.keyboard.press("Escape")
-    _follow(page, "Submit", "**/submissions/*-*/**")
+    _tab_to(page, "Submit")
+    page.keyboard.press("Enter")
     wait_for_verdict(page, "Passed")
+    link = page.locator("#verdict").get_by_role("link", name="Submission")
+    _follow(page, link.inner_text(), "**/submissions/*-*/**")
 
     page.reload()
     _skip_to_content(page)

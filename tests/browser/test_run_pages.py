@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from tests.browser.conftest import Visit, sign_up
-from tests.browser.looks import ONE_LOOK, draw_plots, problems_of
+from tests.browser.looks import ONE_LOOK, problems_of
 from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1
 
 
@@ -131,20 +131,22 @@ def test_a_stranger_reads_what_a_model_reached_without_scripts(visit: Visit, ven
 
 
 PLACE_OF_A_POINT = """(p) => {
-  const box = document.querySelector("[data-plot=curve-figure]");
-  const { xaxis, yaxis } = box._fullLayout;
-  const curve = box.data.find((trace) => trace.customdata);
-  const { left, top } = box.querySelector(".main-svg").getBoundingClientRect();
-  return [left + xaxis._offset + xaxis.d2p(p), top + yaxis._offset + yaxis.d2p(curve.y[curve.x.indexOf(p)])];
+  const stage = document.querySelector("[data-plot=curve-figure] .plot-stage");
+  const { xaxis, yaxis } = stage._fullLayout;
+  const curve = stage.data.find((trace) => trace.customdata);
+  const { left, top } = stage.querySelector(".main-svg").getBoundingClientRect();
+  const place = curve.customdata.findIndex(([address]) => address.endsWith(`p=${p}`));
+  return [left + xaxis._offset + xaxis.d2p(curve.x[place]), top + yaxis._offset + yaxis.d2p(curve.y[place])];
 }"""
 
 
 def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     page = visit(state=vendor.state).page
     page.goto("/leaderboards/models/?profile=cpux2")
-    draw_plots(page)
-    page.locator("[data-plot=curve-figure]").scroll_into_view_if_needed()
-    page.mouse.move(*page.evaluate(PLACE_OF_A_POINT, 0.5))
+    plot = page.locator("[data-plot=curve-figure]")
+    plot.locator(".plot-wide svg").hover()
+    expect(plot).to_have_attribute("data-drawn", "")
+    page.mouse.move(*page.evaluate(PLACE_OF_A_POINT, "0.5"))
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url("**p=0.5")

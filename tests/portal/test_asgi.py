@@ -45,7 +45,10 @@ def test_a_body_without_end_is_refused_before_it_fills_the_disk():
     assert sum(taken) <= settings.BULK_MAX_BYTES + 2 * len(PIECE)
 
 
-def test_a_visitor_who_leaves_in_the_middle_of_a_body_is_not_answered():
+def test_a_body_that_stops_in_the_middle_is_told_so():
     messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
 
-    assert answer_to(messages) == []
+    start, body = answer_to(messages)
+
+    assert start["status"] == 408
+    assert b"Send the request again" in body["body"]

@@ -1,20 +1,26 @@
 """Day one: the kernels and reports that ship with the problems stand on the boards, marked, and go without a trace."""
 
+import gzip
 import json
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
-from evaluator.contract import SCORE_RULE, EvaluationReport
+from evaluator.contract import SCORE_RULE, Backend, EvaluationReport
 from portal.accounts.models import User
+from portal.catalog import measurements
 from portal.catalog.references import reference_row
 from portal.exports import tables
 from portal.ranking import queries, recorded
 from portal.ranking.models import Board, PersonStanding, Record, Standing
+from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Submission
 from problems import registry
-from tests.portal.factories import evaluation_of, report_on, submit
+from tests.evaluator.timed_records import report_of, series
+from tests.portal.factories import delivery_of, evaluation_of, report_on, submit
 
 pytestmark = pytest.mark.django_db
 SIX = {
@@ -34,11 +40,17 @@ def _plain_assets(settings):
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of what ships, to be changed."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A copy of what ships, judged at the present revisions, to be changed; the site's own folder in these tests."""
     for path in [*recorded.FOLDER.glob("*.py"), *recorded.FOLDER.glob("*.json")]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
+    summary = tmp_path / "judgements_2026-11-21.json"
+    held = json.loads(summary.read_text())
+    for judgement in held["judgements"]:
+        judgement["revision"] = registry.revision(judgement["problem"])
+    summary.write_text(json.dumps(held))
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -107,6 +119,16 @@ def test_the_page_of_one_says_what_was_kept_of_each_size(client):
     assert "6.106" in timing  # 909.2 over 148.9 at base
     assert "no interval was kept" in timing
     assert "0 calls" not in timing
+
+
+def test_what_was_judged_at_an_older_revision_stands_on_no_present_board_and_is_counted(folder):
+    path = folder / "judgements_2026-11-21.json"
+    summary = json.loads(path.read_text())
+    summary["judgements"][0]["revision"] = "0" * 16
+    path.write_text(json.dumps(summary))
+    taken = recorded.add()
+    assert (taken.added, taken.older) == (12, 1)
+    assert queries.earlier_entries(key_of("fused_moe_fwd")) == ()
 
 
 def test_a_report_that_says_more_than_its_blocks_give_is_left_out(folder):
@@ -188,17 +210,23 @@ def test_an_option_goes_before_the_switch(settings):
     assert Evaluation.objects.count() == 0
 
 
-def test_somebody_elses_account_of_that_name_gets_nothing():
+def test_somebody_elses_account_of_that_name_gets_nothing(settings):
     User.objects.create_user("pkb", password="a long pass phrase")
     with pytest.raises(CommandError, match="belongs to somebody"):
         call_command("recorded", "--add")
+    # A site that starts goes on without.
+    settings.RECORDED = True
+    call_command("recorded")
     assert not Submission.objects.exists()
 
 
-def test_the_reference_is_a_row_of_every_board_with_its_share_of_the_floor(client):
-    page = client.get("/problems/fused_moe_fwd/leaderboard/?profile=h200x2-nomc").content.decode()
+def test_the_reference_is_a_row_of_every_board_with_its_share_of_the_floor(client, monkeypatch):
+    # As if measured at the present revision: what ships may lag behind the problems.
+    table = measurements.baselines("h200x2-nomc").baselines["gemm_allreduce"]
+    monkeypatch.setattr(measurements, "baseline", lambda _slug, *, size, **_: table[size])
+    page = client.get("/problems/gemm_allreduce/leaderboard/?profile=h200x2-nomc").content.decode()
     row = page.split('<tr class="is-reference">')[1].split("</tr>")[0]
-    measured = reference_row(registry.get("fused_moe_fwd"), profile="h200x2-nomc")
+    measured = reference_row(registry.get("gemm_allreduce"), profile="h200x2-nomc")
     assert [size.size for size in measured.sizes] == ["base", "large"]
     shares = [size.floor_us / size.time_us for size in measured.sizes]
     assert measured.utilisation == pytest.approx((shares[0] * shares[1]) ** 0.5)
@@ -211,6 +239,71 @@ def test_the_reference_is_a_row_of_every_board_with_its_share_of_the_floor(clien
 
 def test_boards_open_where_something_stands(client):
     recorded.add()
-    page = client.get("/problems/gemm_allreduce/leaderboard/").content.decode()
-    assert '<option value="h200x4-nomc" selected>' in page
-    assert '<option value="h200x4-nomc" selected>' in client.get("/leaderboards/problems/").content.decode()
+    board = client.get("/problems/gemm_allreduce/leaderboard/")
+    assert board.context["profile"].name in ("h200x2-nomc", "h200x4-nomc")
+    overview = client.get("/leaderboards/problems/")
+    assert overview.context["profile"].name in ("h200x2-nomc", "h200x4-nomc")
+    for response in (board, overview):
+        assert "recorded on 21 November 2026" in response.content.decode()
+
+
+@pytest.fixture
+def judged_anew(folder):
+    """A whole report by the present rule on one of the kernels, beside the others."""
+    source = recorded.SourceBundle(
+        files=(recorded.SourceFile(path="solution.py", text=(folder / "gemm_allreduce.py").read_text()),)
+    )
+    report = msgspec.structs.replace(
+        report_of(series(size="base", candidate_us=100.0, reference_us=(200.0,) * 12)),
+        problem="gemm_allreduce",
+        revision=registry.revision("gemm_allreduce"),
+        source_digest=source.digest,
+        backend=Backend.CUDA,
+        profile="h200x4-nomc",
+        world_size=4,
+        started_at="2026-11-23T12:00:00+00:00",
+        finished_at="2026-11-23T12:00:09+00:00",
+    )
+    (folder / "reports").mkdir()
+    path = folder / "reports" / "gemm_allreduce_h200x4-nomc.json.gz"
+    path.write_bytes(gzip.compress(report.to_json().encode()))
+    return report
+
+
+def test_a_report_by_the_present_rule_ranks_and_is_marked(client, folder, judged_anew):
+    assert recorded.add(folder).added == 13
+    (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
+    assert (row.place, row.recorded) == (1, "recorded on 23 November 2026, 4 H200")
+    assert row.score == pytest.approx(judged_anew.timing.score)
+    # The one by the earlier rule stays apart.
+    (earlier,) = queries.earlier_entries(key_of("gemm_allreduce"))
+    assert earlier.recorded == MARK
+    mark = "recorded on 23 November 2026, 4 H200"
+    for address in (
+        "/",
+        "/leaderboards/",
+        "/leaderboards/problems/",
+        "/leaderboards/records/",
+        "/leaderboards/people/pkb/",
+        "/problems/gemm_allreduce/leaderboard/",
+        "/problems/gemm_allreduce/records/",
+        "/problems/gemm_allreduce/scaling/",
+    ):
+        assert mark in client.get(address).content.decode(), address
+    (entry,) = client.get("/api/v1/problems/gemm_allreduce/leaderboard/?profile=h200x4-nomc").json()["entries"]
+    assert entry["recorded"] == mark
+    assert PersonStanding.objects.get(profile="h200x4-nomc").faster == 1
+
+
+def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, judged_anew, node):
+    recorded.add(folder)
+    submission = Evaluation.objects.get(recorded_on="2026-11-23").submission
+    again = actions.queue_evaluation(submission, profile="h200x4-nomc", mode="ranked")
+    Evaluation.objects.filter(pk=again.pk).update(state="running", lease="a", node=node, slot_index=0)
+    assert actions.record_delivery(delivery_of(again, node=node.name, low=1.1), timezone.now())
+    assert Standing.objects.get(score_rule=SCORE_RULE).evaluation_id != again.pk  # the recorded one is faster
+    recorded.remove()
+    (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
+    assert (row.evaluation_id, row.low, row.recorded) == (again.pk, 1.1, "")
+    assert Board.objects.get(entries__gt=0).record_low == 1.1
+    assert PersonStanding.objects.get(profile="h200x4-nomc").solved == 1

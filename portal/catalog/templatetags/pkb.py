@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
@@ -26,6 +27,8 @@ _ICONS = {
     'M3 3l1.3 1.3M11.7 11.7L13 13M13 3l-1.3 1.3M4.3 11.7L3 13"/>',
     "moon": '<path d="M13.3 9.7A5.8 5.8 0 016.3 2.7 5.8 5.8 0 1013.3 9.7z"/>',
     "screen": '<rect x="1.7" y="2.6" width="12.6" height="8.6" rx="1"/><path d="M5.6 13.6h4.8"/>',
+    "menu": '<path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11"/>',
+    "copy": '<rect x="5.2" y="5.2" width="8.3" height="8.3" rx="1.2"/><path d="M10.8 2.5H2.5v8.3"/>',
     "download": '<path d="M8 2.2v8M4.8 7.3L8 10.4l3.2-3.1M2.8 13.5h10.4"/>',
     "mark": '<path d="M8 1.6v3.2M8 11.2v3.2M1.6 8h3.2M11.2 8h3.2"/><circle cx="8" cy="8" r="2.2"/>'
     '<circle cx="8" cy="1.8" r="1"/><circle cx="8" cy="14.2" r="1"/><circle cx="1.8" cy="8" r="1"/>'
@@ -98,6 +101,13 @@ def seconds(value: float | None) -> str:
     if value < 90:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+@register.filter
+def heartbeat(value: datetime) -> str:
+    """How long ago a node told that it lives, in words that do not change while it does."""
+    age = (timezone.now() - value).total_seconds()
+    return "just now" if age < 60 else f"{seconds(age)} ago"
 
 
 @register.filter
@@ -200,8 +210,8 @@ def interval_bar(row: Any, left: float, right: float) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def current(context: template.Context, prefix: str) -> SafeString:
-    """`aria-current` for the navigation entry whose address the page's begins with."""
+def current(context: template.Context, *prefixes: str) -> SafeString:
+    """`aria-current` for the navigation entry whose addresses the page's begins with."""
     request = context.get("request")
-    is_here = request is not None and request.path.startswith(prefix)
+    is_here = request is not None and request.path.startswith(prefixes)
     return mark_safe(' aria-current="page"') if is_here else SafeString("")

@@ -11,6 +11,12 @@ register = template.Library()
 
 
 @register.filter
+def own_frames(text: str, paths: Iterable[str]) -> str:
+    """The part of a stack that is in the submission's own files."""
+    return source_links.own_frames(text, paths=paths)
+
+
+@register.filter
 def linked(text: str, paths: Iterable[str]) -> SafeString:
     """`text` with every mention of a line of one of `paths` linked to that line."""
     return source_links.linked(text, paths=paths)

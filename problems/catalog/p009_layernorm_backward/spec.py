@@ -1,5 +1,8 @@
 """LayerNorm weight and bias gradients with all-reduce, described."""
 
+from dataclasses import replace
+
+from problems.regimes import SUMMED_VALUES, exact_sums, of_tensor
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -74,4 +77,13 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
+    regimes=(
+        *of_tensor("dY", *SUMMED_VALUES),
+        replace(
+            exact_sums("d_gamma", "d_beta"),
+            words="X_hat is 1 or -1, dY has one row per rank that is not zero, and all partial sums over ranks are "
+            "bfloat16 numbers, so that the sums have no rounding error",
+        ),
+    ),
+    invariants=("Tensors are contiguous.",),
 )

@@ -3,12 +3,16 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`indices` (M,) into a table of W * M rows, and `local_shard` (M, N), the rank's rows of it."""
-    return {"indices": _requests(call), "local_shard": call.normal("local_shard", ("M", "N"))}
+    return {
+        "indices": _requests(call),
+        "local_shard": in_regime(call, "local_shard", call.normal("local_shard", ("M", "N"))),
+    }
 
 
 def _requests(call: Call) -> Tensor:
@@ -18,8 +22,17 @@ def _requests(call: Call) -> Tensor:
     with the power -2/3 of a row's distance from a popular row at a secret place, the same for all ranks.
     """
     rows = call.dims["M"]
+    if (kind := call.setting("requests", None)) is not None:
+        return owner(call) * rows + _rows_of_one(call, kind)
     cuts = call.uniform("cuts", (call.world_size - 1,), dtype=torch.float32).sort().values
-    owner = torch.searchsorted(cuts, call.uniform("owners", ("M",), dtype=torch.float32))
+    asked = torch.searchsorted(cuts, call.uniform("owners", ("M",), dtype=torch.float32))
     popular = call.integers("popular", (call.world_size,), low=0, high=rows, shared=True)
     distance = call.uniform("distances", ("M",), dtype=torch.float32).pow_(3).mul_(rows).long()
-    return owner * rows + (popular[owner] + distance) % rows
+    return asked * rows + (popular[asked] + distance) % rows
+
+
+def _rows_of_one(call: Call, kind: str) -> Tensor:
+    """Places within the shard of the one owner that is asked: any, or one and the same."""
+    if kind == "one_row":
+        return call.integers("regime's row", (1,), low=0, high=call.dims["M"], shared=True).repeat(call.dims["M"])
+    return call.integers("regime's rows", ("M",), low=0, high=call.dims["M"])

@@ -1,6 +1,21 @@
 """Row-sharded embedding lookup, described."""
 
-from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Reading, Size, SizeName, fixed
+from problems.regimes import COPIED_VALUES
+from problems.schema import (
+    EXACT,
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Reading,
+    Regime,
+    Size,
+    SizeName,
+    fixed,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LARGEST_TABLE = 40_000_000
@@ -91,5 +106,25 @@ PROBLEM = Problem(
         most=2.2,
         reason="The model counts the mean over ranks and calls; in one call a rank may be asked for many more "
         "rows than others, because popular rows lie together.",
+    ),
+    regimes=(
+        Regime(
+            name="one_owner",
+            words="all ranks ask one rank alone",
+            settings={"requests": "one_owner"},
+            at_large=False,
+        ),
+        Regime(
+            name="one_row",
+            words="all requests of all ranks name one row",
+            settings={"requests": "one_row"},
+            at_large=False,
+        ),
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Every rank asks for as many rows as its shard has.",
+        "The world group takes part.",
     ),
 )

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import columns_picked, in_regime, picks
 from problems.values import Arguments, Call
 
 
@@ -11,4 +12,5 @@ def make_inputs(call: Call) -> Arguments:
     The result's rows then hold large and small elements, as rows of logits do, which one 8-bit scale cannot serve.
     """
     right = call.normal("B", ("K", "N_local"), dtype=torch.float32).mul_(call.scales("columns", (1, "N_local")))
-    return {"A": call.normal("A", ("M", "K")), "B": right.to(call.dtype)}
+    right = columns_picked(call, right) if picks(call) else in_regime(call, "B", right.to(call.dtype))
+    return {"A": call.normal("A", ("M", "K")), "B": right}

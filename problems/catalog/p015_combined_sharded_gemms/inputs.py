@@ -1,5 +1,6 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -9,7 +10,7 @@ def make_inputs(call: Call) -> Arguments:
     The weights keep the size of what passes through: the first layer's results are about 1, where SiLU bends.
     """
     return {
-        "x_local": call.long_tailed("x_local", ("M_rows", "H_local")),
+        "x_local": in_regime(call, "x_local", call.long_tailed("x_local", ("M_rows", "H_local"))),
         "W1": call.normal("W1", ("H", "F"), std=call.dims["H"] ** -0.5),
         "W2": call.normal("W2", ("F", "H"), std=call.dims["F"] ** -0.5),
     }

@@ -1,5 +1,6 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
     Argument,
     Cost,
@@ -134,4 +135,6 @@ PROBLEM = Problem(
         most=4.5,
         reason="The reference multiplies all rows and keeps one block of W: (W + 1) / 2 times what the result needs.",
     ),
+    regimes=of_tensor("x_local", *SUMMED_VALUES),
+    invariants=("Tensors are contiguous.",),
 )

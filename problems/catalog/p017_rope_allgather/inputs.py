@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 THETA = 500_000.0
@@ -14,8 +15,7 @@ def make_inputs(call: Call) -> Arguments:
     angles = _angles(call)
     shape = ("B", "S_local", "heads", "d")
     return {
-        "q_local": call.long_tailed("q_local", shape),
-        "k_local": call.long_tailed("k_local", shape),
+        **{name: in_regime(call, name, call.long_tailed(name, shape)) for name in ("q_local", "k_local")},
         "cos_local": angles.cos().to(call.dtype),
         "sin_local": angles.sin().to(call.dtype),
     }
@@ -29,6 +29,8 @@ def _angles(call: Call) -> Tensor:
     """
     local, width = call.dims["S_local"], call.dims["d"]
     start = call.integers("offset", ("B", 1), low=0, high=4096, shared=True) + call.rank * local
+    if call.setting("angles", "") == "zero":
+        return torch.zeros(call.shape(("B", "S_local", "d")), dtype=torch.float64, device=call.device)
     positions = start + torch.arange(local, device=call.device)
     half = torch.arange(width, device=call.device) % (width // 2)
     frequencies = THETA ** (-2 * half.double() / width)

@@ -1,6 +1,20 @@
 """Rotary embedding + sequence all-gather of Q and K, described."""
 
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor
+from problems.schema import (
+    EXACT,
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+    Tolerance,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.world_sizes import divisors_of
 
@@ -91,4 +105,15 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=(
+        *of_tensor("q_local and k_local", *SUMMED_VALUES, SPECIAL_VALUES),
+        Regime(
+            name="no_rotation",
+            words="all cosines are 1 and all sines are 0, so that results are copies",
+            settings={"angles": "zero"},
+            tolerances={"q_embed": EXACT, "k_embed": EXACT},
+            narrow="eleven_bit_wire",
+        ),
+    ),
+    invariants=("Tensors are contiguous.",),
 )

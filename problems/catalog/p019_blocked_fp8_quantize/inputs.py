@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 ZERO_BLOCKS = 0.06
@@ -20,4 +21,5 @@ def make_inputs(call: Call) -> Arguments:
     zero = call.uniform("zero", shape, dtype=torch.float32) < ZERO_BLOCKS
     values = call.long_tailed("local_tensor", (rows, width // block, block), dtype=torch.float32)
     values.mul_(scale).masked_fill_(zero, 0.0)
-    return {"local_tensor": values.view(rows, width).to(call.dtype), "block_size": block}
+    local = in_regime(call, "local_tensor", values.view(rows, width).to(call.dtype))
+    return {"local_tensor": local, "block_size": block}

@@ -1,5 +1,8 @@
 """Blockwise FP8 quantisation + all-gather, described."""
 
+from dataclasses import replace
+
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -55,7 +59,13 @@ PROBLEM = Problem(
             values="normal with a log-normal scale per element and a scale between 2^-10 and 2^6 per block; about 6 % "
             "of the blocks are zero; different on every rank",
         ),
-        Argument(name="block_size", kind=ArgumentKind.INTEGER, dtype="int", values="128; at tiny 32", replicated=True),
+        Argument(
+            name="block_size",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="128 in timed calls; at tiny 32",
+            replicated=True,
+        ),
     ),
     outputs=(
         Output(
@@ -107,5 +117,21 @@ PROBLEM = Problem(
             payload="its codes, one byte per element, and a float32 scale per block",
             pattern=Communication.ALL_GATHER,
         ),
+    ),
+    regimes=(
+        replace(TINY_VALUES, words="all values are below 1e-3 in size", narrow=""),
+        replace(HUGE_VALUES, narrow=""),
+        ZERO_VALUES,
+        ONE_RANK_HAS_VALUES,
+        Regime(
+            name="other_block_size",
+            words="block_size is 64",
+            dims={"N": 256, "NB": 4, "block_size": 64},
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Values are finite.",
+        "`block_size` divides N.",
     ),
 )

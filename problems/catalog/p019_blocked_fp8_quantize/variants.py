@@ -83,6 +83,24 @@ def through_e5m2(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]
     return _finish((blocks / s.where(s > 0, 1.0)).to(torch.float8_e5m2).float(), s)
 
 
+def floor_under_the_largest(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Takes no largest magnitude but zero for less than 1e-4."""
+    blocks, peak = _blocks(local_tensor, block_size)
+    s = peak.where(peak == 0, peak.clamp(min=1e-4)) / 448
+    return _finish(blocks / s.where(s > 0, 1.0), s)
+
+
+def saturates(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Takes no element for more than 2^16."""
+    return solution(local_tensor.clamp(-(2**16), 2**16), block_size)
+
+
+def known_block_sizes(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Blocks of 128 in wide rows and of 32 in others, whatever it is told."""
+    del block_size
+    return solution(local_tensor, 128 if local_tensor.shape[1] >= 1024 else 32)
+
+
 HONEST = {"by_reciprocal": by_reciprocal, "by_inverse_scale": by_inverse_scale, "rounded_up": rounded_up}
 MUTANTS = {
     "one_scale_per_row": one_scale_per_row,
@@ -90,4 +108,9 @@ MUTANTS = {
     "scales_in_bfloat16": scales_in_bfloat16,
     "truncated": truncated,
     "through_e5m2": through_e5m2,
+}
+NARROW = {
+    "tiny_values": floor_under_the_largest,
+    "huge_values": saturates,
+    "other_block_size": known_block_sizes,
 }

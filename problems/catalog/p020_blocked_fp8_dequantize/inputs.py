@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -10,7 +11,7 @@ def make_inputs(call: Call) -> Arguments:
     magnitude = call.uniform("magnitude", ("W", "NB"), low=-5, high=5, dtype=torch.float32).exp2_()
     scales = call.normal("local_s", ("W", "NB"), dtype=torch.float32).mul_(magnitude)
     return {
-        "local_y": call.normal("local_y", ("W", "M", "N")),
+        "local_y": in_regime(call, "local_y", call.normal("local_y", ("W", "M", "N"))),
         "local_s": scales.to(call.dtype),
         "block_size": call.dims["block_size"],
     }

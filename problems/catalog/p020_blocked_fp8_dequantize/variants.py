@@ -59,6 +59,18 @@ def last_chunk_unscaled(local_y: Tensor, local_s: Tensor, block_size: int) -> Te
     return solution(local_y, ones, block_size)
 
 
+def saturates(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
+    """Takes no value for more than 2^16."""
+    return solution(local_y.clamp(-(2**16), 2**16), local_s, block_size)
+
+
+def blocks_of_128(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
+    """Blocks of 128, whatever it is told; scales without a block are left over."""
+    del block_size
+    blocks = local_y[0].numel() // 128
+    return solution(local_y, local_s[:, :blocks].contiguous(), 128)
+
+
 HONEST = {"scaled_on_arrival": scaled_on_arrival, "list_of_chunks": list_of_chunks}
 MUTANTS = {
     "own_scales_on_arrival": own_scales_on_arrival,
@@ -67,3 +79,4 @@ MUTANTS = {
     "twice_the_block": twice_the_block,
     "last_chunk_unscaled": last_chunk_unscaled,
 }
+NARROW = {"huge_values": saturates, "other_block_size": blocks_of_128}

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 IGNORE = -100
@@ -26,11 +27,18 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "hidden_states": states,
         "weight": weight,
-        "labels": labels.where(~_ignored(call), IGNORE),
+        "labels": labels.where(~_ignored(call), ignore_index(call)),
         "old_logprobs": _old(call, states, weight[labels], wide),
         "advantages": _advantages(call),
-        "ignore_index": IGNORE,
+        "ignore_index": ignore_index(call),
     }
+
+
+def ignore_index(call: Call) -> int:
+    """The label of tokens that do not count: no word in timed calls."""
+    if not call.setting("ignored_word", usual=False):
+        return IGNORE
+    return int(call.integers("regime's ignored word", (), low=0, high=call.dims["V"], shared=True))
 
 
 def _place(call: Call) -> float:
@@ -40,10 +48,15 @@ def _place(call: Call) -> float:
 
 
 def _ignored(call: Call) -> Tensor:
-    """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one."""
+    """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one.
+
+    In one regime all of one rank's do not.
+    """
     share = 0.05 + 0.5 * _place(call)
     ignored = call.uniform("ignored", ("M",), dtype=torch.float32) < share
     ignored[0] = False
+    if call.setting("tokens", None) == "none_on_one" and call.rank == owner(call):
+        ignored[:] = True
     return ignored
 
 
@@ -53,7 +66,8 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     The other logits are almost normal with variance 1, so their exponentials add up to about V e^(1/2).
     """
     logit = (states.float() * chosen.float()).sum(dim=1)
-    now = -torch.log1p(torch.exp(wide - logit))
+    older_by: float = call.setting("older_by", 0.0)
+    now = -torch.log1p(torch.exp(wide - logit)) + older_by
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
 
 
@@ -63,4 +77,5 @@ def _advantages(call: Call) -> Tensor:
     Ranks with fewer tokens have larger means, so that a mean of the ranks' means is far from the mean over tokens.
     """
     mean = 0.5 + 2 * _place(call)
-    return (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
+    advantages = (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
+    return torch.zeros_like(advantages) if call.setting("advantages", None) == "zero" else advantages

@@ -10,6 +10,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -82,17 +83,19 @@ PROBLEM = Problem(
             name="labels",
             shape=("M",),
             dtype="int64",
-            values="uniform; on each rank another share, 5 to 55 %, is ignore_index",
+            values="uniform; in timed calls 5 to 55 %, on each rank another share, are ignore_index",
         ),
         Argument(
             name="old_logprobs",
             shape=("M",),
-            values="the log-probability of the label plus normal noise of 0.5, at most 0",
+            values="the log-probability of the label plus normal noise of 0.5, at most 0, in timed calls",
         ),
         Argument(
             name="advantages", shape=("M",), values="normal with a mean between 1/2 and 5/2, different on every rank"
         ),
-        Argument(name="ignore_index", kind=ArgumentKind.INTEGER, dtype="int", values="-100", replicated=True),
+        Argument(
+            name="ignore_index", kind=ArgumentKind.INTEGER, dtype="int", values="-100 in timed calls", replicated=True
+        ),
     ),
     outputs=(
         _output("loss", dtype="float32", tolerance=_tolerance(atol=0.01, rtol=0.01)),
@@ -142,6 +145,35 @@ PROBLEM = Problem(
     nothing_at=(1,),
     notes=(
         "Every rank has its own head here, as the card says; in training it is the same everywhere.",
-        "Log-ratios stay far from the limits of the clamp.",
+        "In timed calls log-ratios stay far from the limits of the clamp.",
+    ),
+    regimes=(
+        Regime(
+            name="ignored_word",
+            words="`ignore_index` is a word of the vocabulary",
+            settings={"ignored_word": True},
+        ),
+        Regime(
+            name="one_rank_ignores_all",
+            words="on one rank no token counts",
+            settings={"tokens": "none_on_one"},
+        ),
+        Regime(
+            name="ratios_at_the_limit",
+            words="log-ratios exceed the limit of 20",
+            settings={"older_by": -40.0},
+        ),
+        Regime(
+            name="no_advantages",
+            words="all advantages are zero",
+            settings={"advantages": "zero"},
+            narrow="nothing_where_zero",
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "The world group takes part.",
+        "Some token counts on some rank.",
+        "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",
     ),
 )

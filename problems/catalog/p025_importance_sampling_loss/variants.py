@@ -19,7 +19,8 @@ def _finish(logits: Tensor, labels: Tensor, old: Tensor, advantages: Tensor, *, 
     losses = torch.where(valid, -(ratio * advantages), 0)
     tokens = [ratio[valid], (ratio - delta - 1)[valid], -lp[valid]]
     sums = torch.stack([valid.sum().float(), losses.float().sum(), *(part.float().sum() for part in tokens)])
-    extremes = torch.stack([-ratio[valid].min(), ratio[valid].max()]).float()
+    none = ratio.new_tensor([-torch.inf])
+    extremes = torch.stack([torch.cat([sign * ratio[valid], none]).max() for sign in (-1, 1)]).float()
     every = [torch.empty(7, device=old.device) for _ in range(dist.get_world_size())]
     dist.all_gather(every, torch.cat([sums, extremes]))
     table = torch.stack(every[::-1])
@@ -102,6 +103,35 @@ def half_the_vocabulary(
     return _finish(logits, labels, old_logprobs, advantages, valid=labels != ignore_index)
 
 
+def negative_labels_ignored(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Takes tokens with negative labels for those that do not count."""
+    del ignore_index
+    return _finish(hidden_states @ weight.t(), labels, old_logprobs, advantages, valid=labels >= 0)
+
+
+def least_of_nothing_is_zero(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """A rank on which no token counts offers 0 as its smallest ratio."""
+    results = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    is_empty = (~(labels != ignore_index).any()).int()
+    dist.all_reduce(is_empty)
+    results[-1][1] *= int(is_empty == 0)
+    return results
+
+
+def ratios_not_limited(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Exponentiates log-ratios as they are."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    delta = logprobs.float() - old_logprobs.float()
+    beyond = torch.where(labels != ignore_index, (delta - delta.clamp(-20, 20)).exp(), 1.0)
+    return loss, None, logprobs, (losses.float() * beyond).to(losses.dtype), metrics
+
+
 HONEST = {"rounded_per_token": rounded_per_token, "wide_logits": wide_logits}
 MUTANTS = {
     "without_ratio": without_ratio,
@@ -109,4 +139,9 @@ MUTANTS = {
     "mean_of_means": mean_of_means,
     "extremes_not_reduced": extremes_not_reduced,
     "half_the_vocabulary": half_the_vocabulary,
+}
+NARROW = {
+    "ignored_word": negative_labels_ignored,
+    "one_rank_ignores_all": least_of_nothing_is_zero,
+    "ratios_at_the_limit": ratios_not_limited,
 }

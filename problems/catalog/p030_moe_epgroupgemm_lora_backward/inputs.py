@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -18,4 +19,5 @@ def make_inputs(call: Call) -> Arguments:
 
 def _gradient(call: Call, name: str, symbols: tuple[str, str]) -> Tensor:
     scale = call.uniform(f"{name} scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
-    return call.long_tailed(name, symbols, dtype=torch.float32).mul_(scale).to(call.dtype)
+    gradient = call.long_tailed(name, symbols, dtype=torch.float32).mul_(scale).to(call.dtype)
+    return in_regime(call, name, gradient)

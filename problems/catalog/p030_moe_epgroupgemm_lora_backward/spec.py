@@ -1,5 +1,6 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
+from problems.regimes import SUMMED_VALUES, exact_sums
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -36,6 +37,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         note="Assumes no reduction inside the network.",
     )
 
+
+_WRITTEN = {f"{name} (in place)": name for name in _SHAPES}
+"""The arguments that hold the sums after the call, by the names of these outputs."""
 
 _TOLERANCE = Tolerance(
     atol=0.022,
@@ -81,13 +85,13 @@ PROBLEM = Problem(
         ),
         *(
             Output(
-                name=f"{name} (in place)",
-                shape=shape,
+                name=written,
+                shape=_SHAPES[name],
                 placement=Placement.REPLICATED,
                 tolerance=_TOLERANCE,
                 argument=name,
             )
-            for name, shape in _SHAPES.items()
+            for written, name in _WRITTEN.items()
         ),
     ),
     sizes={
@@ -108,4 +112,9 @@ PROBLEM = Problem(
         ),
     ),
     notes=("The products of the backward pass are not part of the problem: only the sum over ranks is.",),
+    regimes=(*SUMMED_VALUES, exact_sums(*_SHAPES, *_WRITTEN)),
+    invariants=(
+        "The three tensors are contiguous.",
+        "`group` is None, the world group.",
+    ),
 )

@@ -5,3 +5,6 @@ from problems.catalog.p031_fused_moe_fwd.spec import PROBLEM
 
 HONEST = moe_layer_variants.honest(PROBLEM.parameter_names, moe_layer_variants.all_ranks)
 MUTANTS = moe_layer_variants.mutants(PROBLEM.parameter_names, moe_layer_variants.all_ranks, with_second=True)
+NARROW = moe_layer_variants.narrow(
+    PROBLEM.parameter_names, moe_layer_variants.all_ranks, per_owner=lambda owners: 8 // owners
+)

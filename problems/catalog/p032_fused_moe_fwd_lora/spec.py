@@ -18,8 +18,8 @@ PROBLEM = Problem(
     domain=Domain.MOE_LLM,
     signature=moe.signature(adapters=moe.ADAPTERS),
     arguments=moe.arguments(
-        num_experts="8",
-        top_k="2",
+        num_experts="8 in timed calls",
+        top_k="2 in timed calls",
         group="None: the world group",
         adapters=moe.ADAPTERS,
     ),
@@ -59,4 +59,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
+    regimes=(*moe.regimes(made_by="down_proj and lora_down_B"), moe.ONE_CHOICE),
+    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

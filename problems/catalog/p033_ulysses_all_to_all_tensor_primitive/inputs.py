@@ -1,17 +1,24 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (M, N), the dimension to cut, the dimension to join, and no group."""
-    scatter_dim = _scatter_dim(call)
+    scatter_dim, gather_dim = _dims(call)
     return {
-        "x": call.normal("x", ("M", "N")),
+        "x": in_regime(call, "x", call.normal("x", ("M", "N"))),
         "scatter_dim": scatter_dim,
-        "gather_dim": 1 - scatter_dim,
+        "gather_dim": gather_dim,
         "group": None,
     }
+
+
+def _dims(call: Call) -> tuple[int, int]:
+    """The dimension to cut and the one to join; in a regime both are that which timed calls join."""
+    joined = 1 - _scatter_dim(call)
+    return (joined, joined) if call.setting("one_dimension", usual=False) else (1 - joined, joined)
 
 
 def _scatter_dim(call: Call) -> int:

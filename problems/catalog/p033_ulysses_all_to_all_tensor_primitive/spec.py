@@ -1,5 +1,6 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -57,14 +59,14 @@ PROBLEM = Problem(
             name="scatter_dim",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="0 at base, 1 at large, either at tiny",
+            values="in timed calls 0 at base, 1 at large, either at tiny",
             replicated=True,
         ),
         Argument(
             name="gather_dim",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="1 - scatter_dim",
+            values="1 - scatter_dim in timed calls",
             replicated=True,
         ),
         WORLD_GROUP,
@@ -92,5 +94,19 @@ PROBLEM = Problem(
             payload="piece d of its matrix, cut along scatter_dim",
             pattern=Communication.ALL_TO_ALL,
         ),
+    ),
+    regimes=(
+        Regime(
+            name="one_dimension",
+            words="scatter_dim and gather_dim are the same dimension, that which timed calls of this size join",
+            settings={"one_dimension": True},
+        ),
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "`x` is a contiguous matrix, of the same shape on all ranks.",
+        "`scatter_dim` and `gather_dim` are 0 or 1, never negative.",
+        "Both extents of `x` are multiples of the number of ranks.",
+        "`group` is None, the world group.",
     ),
 )

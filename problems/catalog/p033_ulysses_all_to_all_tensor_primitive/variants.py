@@ -52,9 +52,16 @@ def sources_reversed(x: Tensor, scatter_dim: int, gather_dim: int, group: None) 
     return torch.cat(out.chunk(dist.get_world_size(), dim=gather_dim)[::-1], dim=gather_dim)
 
 
+def other_dimension_joined(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """Joins along the dimension that is not cut, whatever was asked for."""
+    del gather_dim
+    return gathered(x, scatter_dim, 1 - scatter_dim, group)
+
+
 HONEST = {"gathered": gathered, "point_to_point": point_to_point}
 MUTANTS = {
     "not_packed": not_packed,
     "own_piece_repeated": own_piece_repeated,
     "sources_reversed": sources_reversed,
 }
+NARROW = {"one_dimension": other_dimension_joined}

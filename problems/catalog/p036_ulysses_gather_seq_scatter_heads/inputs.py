@@ -1,14 +1,17 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (B, T, num_heads, head_size), two dimension indices, no group, and the number of true positions."""
+    seq_dim, head_dim = call.setting("layout", (1, 2))
+    x = call.normal("x", ("B", "T", "num_heads", "head_size")).movedim((1, 2), (seq_dim, head_dim)).contiguous()
     return {
-        "x": call.normal("x", ("B", "T", "num_heads", "head_size")),
-        "seq_dim": 1,
-        "head_dim": 2,
+        "x": in_regime(call, "x", x),
+        "seq_dim": seq_dim,
+        "head_dim": head_dim,
         "group": None,
         "unpadded_dim_size": _unpadded(call),
     }
@@ -19,7 +22,17 @@ def _unpadded(call: Call) -> int:
 
     Zero stands for a multiple of W in one draw of W, so that both ways of saying "nothing to cut" occur.
     """
+    if (positions := call.setting("positions", None)) is not None:
+        return _in_regime(call, positions)
     if "unpadded_dim_size" in call.dims:
         return call.dims["unpadded_dim_size"]
     padding, as_zero = call.integers("unpadded", (2,), low=0, high=call.world_size, shared=True).tolist()
     return 0 if padding == as_zero == 0 else call.world_size * call.dims["T"] - padding
+
+
+def _in_regime(call: Call, positions: str) -> int:
+    """A number within the first shard that is no multiple of W, or a multiple of W below that of all positions."""
+    is_multiple = positions == "multiple"
+    high = call.dims["T"] if is_multiple else (call.dims["T"] - 1) // call.world_size + 1
+    steps = int(call.integers("regime's positions", (), low=int(is_multiple), high=high, shared=True))
+    return call.world_size * steps + (not is_multiple)

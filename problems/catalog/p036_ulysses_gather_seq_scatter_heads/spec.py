@@ -1,5 +1,6 @@
 """From a split over positions to a split over heads, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -65,12 +67,12 @@ PROBLEM = Problem(
         Argument(
             name="x", shape=("B", "T", "num_heads", "head_size"), values="standard normal, different on every rank"
         ),
-        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1 in timed calls", replicated=True),
         Argument(
             name="head_dim",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="2, the index of a dimension",
+            values="2 in timed calls, the index of a dimension",
             replicated=True,
         ),
         WORLD_GROUP,
@@ -107,5 +109,34 @@ PROBLEM = Problem(
             payload="heads d H / W and following of its positions",
             pattern=Communication.ALL_TO_ALL,
         ),
+    ),
+    regimes=(
+        Regime(
+            name="heads_first",
+            words="heads come before positions: head_dim is 1 and seq_dim is 2",
+            settings={"layout": (2, 1)},
+        ),
+        Regime(
+            name="positions_first",
+            words="positions come before the batch: seq_dim is 0 and head_dim is 2",
+            settings={"layout": (0, 2)},
+        ),
+        Regime(
+            name="mostly_padding",
+            words="the true positions end within the first rank's: all others hold padding",
+            settings={"positions": "few"},
+        ),
+        Regime(
+            name="multiple_of_ranks",
+            words="unpadded_dim_size is a multiple of the number of ranks below all positions, so that nothing is cut",
+            settings={"positions": "multiple"},
+        ),
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "`x` is contiguous, of four dimensions, the last of them a head's channels.",
+        "`seq_dim` and `head_dim` are never negative.",
+        "`group` is None, the world group.",
+        "`unpadded_dim_size` is at most the number of all positions.",
     ),
 )

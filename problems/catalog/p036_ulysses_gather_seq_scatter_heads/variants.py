@@ -7,20 +7,21 @@ from torch import Tensor
 from problems.rank_parts import all_gathered
 
 
-def _cut(out: Tensor, unpadded_dim_size: int) -> Tensor:
-    """Positions (dimension 1) that are no padding."""
-    return out[:, :unpadded_dim_size] if unpadded_dim_size % dist.get_world_size() else out
+def _cut(out: Tensor, unpadded_dim_size: int, seq_dim: int = 1) -> Tensor:
+    """Positions that are no padding."""
+    length = out.shape[seq_dim]
+    return out.narrow(seq_dim, 0, min(length, unpadded_dim_size)) if unpadded_dim_size % dist.get_world_size() else out
 
 
-def _own_heads(x: Tensor) -> Tensor:
-    return x.chunk(dist.get_world_size(), dim=2)[dist.get_rank()]
+def _own_heads(x: Tensor, head_dim: int = 2) -> Tensor:
+    return x.chunk(dist.get_world_size(), dim=head_dim)[dist.get_rank()]
 
 
 def gathered(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
     """Gathers everything and keeps the own heads."""
-    del head_dim, group
-    out = torch.cat([_own_heads(part) for part in all_gathered(x)], dim=seq_dim)
-    return _cut(out, unpadded_dim_size)
+    del group
+    out = torch.cat([_own_heads(part, head_dim) for part in all_gathered(x)], dim=seq_dim)
+    return _cut(out, unpadded_dim_size, seq_dim)
 
 
 def scattered(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
@@ -30,7 +31,7 @@ def scattered(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_
     received = [torch.empty_like(piece) for piece in pieces]
     for rank, part in enumerate(received):
         dist.scatter(part, pieces if rank == dist.get_rank() else None, src=rank)
-    return _cut(torch.cat(received, dim=seq_dim), unpadded_dim_size)
+    return _cut(torch.cat(received, dim=seq_dim), unpadded_dim_size, seq_dim)
 
 
 def head_by_head(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
@@ -39,11 +40,11 @@ def head_by_head(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_d
     local = x.shape[head_dim] // dist.get_world_size()
     heads = []
     for place in range(local):
-        sent = x[:, :, place::local].movedim(head_dim, 0).contiguous()
+        sent = x.movedim(head_dim, 0)[place::local].contiguous()
         received = torch.empty_like(sent)
         dist.all_to_all_single(received, sent)
-        heads.append(torch.cat(received.unbind(), dim=seq_dim))
-    return _cut(torch.stack(heads, dim=head_dim), unpadded_dim_size)
+        heads.append(torch.cat(received.unbind(), dim=seq_dim - (head_dim < seq_dim)))
+    return _cut(torch.stack(heads, dim=head_dim), unpadded_dim_size, seq_dim)
 
 
 def positions_interleaved(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
@@ -68,9 +69,35 @@ def padding_cut_in_front(x: Tensor, seq_dim: int, head_dim: int, group: None, un
     return out.roll(-max(1, out.shape[seq_dim] - length), dims=seq_dim)[:, :length]
 
 
+def along_second_and_third(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Takes the second dimension for positions and the third for heads, as they are in timed calls."""
+    del seq_dim, head_dim
+    return gathered(x, 1, 2, group, unpadded_dim_size)
+
+
+def last_share_cut(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Cuts padding off the last rank's positions alone."""
+    del group
+    shares = [_own_heads(part, head_dim) for part in all_gathered(x)]
+    most = (len(shares) - 1) * x.shape[seq_dim]
+    return _cut(torch.cat(shares, dim=seq_dim), max(unpadded_dim_size, most + 1) if unpadded_dim_size else 0, seq_dim)
+
+
+def cut_to_any_number(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Cuts to whatever number it is given, a multiple of W too."""
+    out = gathered(x, seq_dim, head_dim, group, 0)
+    return out.narrow(seq_dim, 0, unpadded_dim_size) if unpadded_dim_size else out
+
+
 HONEST = {"gathered": gathered, "scattered": scattered, "head_by_head": head_by_head}
 MUTANTS = {
     "positions_interleaved": positions_interleaved,
     "heads_strided": heads_strided,
     "padding_cut_in_front": padding_cut_in_front,
+}
+NARROW = {
+    "heads_first": along_second_and_third,
+    "positions_first": along_second_and_third,
+    "mostly_padding": last_share_cut,
+    "multiple_of_ranks": cut_to_any_number,
 }

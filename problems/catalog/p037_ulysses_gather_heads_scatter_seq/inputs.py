@@ -1,13 +1,16 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (B, T, num_heads, head_size), two dimension indices, and no group."""
+    seq_dim, head_dim = call.setting("layout", (1, 2))
+    x = call.normal("x", ("B", "T", "num_heads", "head_size")).movedim((1, 2), (seq_dim, head_dim)).contiguous()
     return {
-        "x": call.normal("x", ("B", "T", "num_heads", "head_size")),
-        "seq_dim": 1,
-        "head_dim": 2,
+        "x": in_regime(call, "x", x),
+        "seq_dim": seq_dim,
+        "head_dim": head_dim,
         "group": None,
     }

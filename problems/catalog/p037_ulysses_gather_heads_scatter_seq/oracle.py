@@ -8,11 +8,15 @@ from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
-    """`out` (B, T_local, all_heads, head_size): all heads in rank order at this rank's positions."""
+    """`out` (B, T_local, all_heads, head_size): all heads at the rank's positions, in the call's layout."""
     shard, length = call.dims["T_local"], call.dims["T"]
     first = min(call.rank * shard, length)
     last = min(first + shard, length)
-    out = torch.zeros(call.shape(("B", "T_local", "all_heads", "head_size")), dtype=call.dtype, device=call.device)
-    heads = [make_inputs(call.at_rank(rank))["x"][:, first:last] for rank in range(call.world_size)]
-    out[:, : last - first] = torch.cat(heads, dim=2)
+    every = [make_inputs(call.at_rank(rank)) for rank in range(call.world_size)]
+    seq_dim, head_dim = every[0]["seq_dim"], every[0]["head_dim"]
+    kept = torch.cat([arguments["x"].narrow(seq_dim, first, last - first) for arguments in every], dim=head_dim)
+    shape = list(kept.shape)
+    shape[seq_dim] = shard
+    out = torch.zeros(shape, dtype=call.dtype, device=call.device)
+    out.narrow(seq_dim, 0, last - first).copy_(kept)
     return (out,)

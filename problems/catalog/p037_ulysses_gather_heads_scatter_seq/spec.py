@@ -1,5 +1,6 @@
 """From a split over heads to a split over positions, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -53,12 +55,12 @@ PROBLEM = Problem(
         Argument(
             name="x", shape=("B", "T", "num_heads", "head_size"), values="standard normal, different on every rank"
         ),
-        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1 in timed calls", replicated=True),
         Argument(
             name="head_dim",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="2, the index of a dimension",
+            values="2 in timed calls, the index of a dimension",
             replicated=True,
         ),
         WORLD_GROUP,
@@ -95,5 +97,29 @@ PROBLEM = Problem(
             payload="shard d of the positions of its heads",
             pattern=Communication.ALL_TO_ALL,
         ),
+    ),
+    regimes=(
+        Regime(
+            name="heads_first",
+            words="heads come before positions: head_dim is 1 and seq_dim is 2",
+            settings={"layout": (2, 1)},
+        ),
+        Regime(
+            name="positions_first",
+            words="positions come before the batch: seq_dim is 0 and head_dim is 2",
+            settings={"layout": (0, 2)},
+        ),
+        Regime(
+            name="one_position",
+            words="the sequence has one position, so that all ranks but the first return padding alone",
+            dims={"T": 1, "T_local": 1},
+        ),
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "`x` is contiguous, of four dimensions, the last of them a head's channels.",
+        "`seq_dim` and `head_dim` are never negative.",
+        "All ranks hold as many heads.",
+        "`group` is None, the world group.",
     ),
 )

@@ -7,26 +7,27 @@ from torch import Tensor, nn
 from problems.rank_parts import all_gathered
 
 
-def _padded(x: Tensor) -> Tensor:
-    """`x` (B, T, heads, size) with zero positions up to a multiple of W."""
-    return nn.functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % dist.get_world_size()))
+def _padded(x: Tensor, seq_dim: int = 1) -> Tensor:
+    """`x` of four dimensions with zero positions up to a multiple of W."""
+    missing = -x.shape[seq_dim] % dist.get_world_size()
+    return nn.functional.pad(x, (*[0, 0] * (x.dim() - 1 - seq_dim), 0, missing))
 
 
-def _own_positions(x: Tensor) -> Tensor:
-    return x.chunk(dist.get_world_size(), dim=1)[dist.get_rank()]
+def _own_positions(x: Tensor, seq_dim: int = 1) -> Tensor:
+    return x.chunk(dist.get_world_size(), dim=seq_dim)[dist.get_rank()]
 
 
 def gathered(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """Gathers everything and keeps the own positions."""
-    del seq_dim, group
-    return _own_positions(_padded(torch.cat(all_gathered(x), dim=head_dim)))
+    del group
+    return _own_positions(_padded(torch.cat(all_gathered(x), dim=head_dim), seq_dim), seq_dim)
 
 
 def gathered_to_each(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
     """One gather at each rank in turn."""
     del group
     world_size = dist.get_world_size()
-    pieces = [piece.contiguous() for piece in _padded(x).chunk(world_size, dim=seq_dim)]
+    pieces = [piece.contiguous() for piece in _padded(x, seq_dim).chunk(world_size, dim=seq_dim)]
     received = [torch.empty_like(pieces[0]) for _ in range(world_size)]
     for rank, piece in enumerate(pieces):
         dist.gather(piece, received if rank == dist.get_rank() else None, dst=rank)
@@ -54,9 +55,31 @@ def heads_interleaved(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Te
     return _own_positions(_padded(torch.stack(all_gathered(x), dim=head_dim + 1).flatten(2, 3)))
 
 
+def along_second_and_third(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Takes the second dimension for positions and the third for heads, as they are in timed calls."""
+    del seq_dim, head_dim
+    return gathered(x, 1, 2, group)
+
+
+def one_position_at_least(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Gives the last position to a rank that has none."""
+    del group
+    whole = torch.cat(all_gathered(x), dim=head_dim)
+    length = whole.shape[seq_dim]
+    shard = -(-length // dist.get_world_size())
+    first = min(dist.get_rank() * shard, length - 1)
+    own = whole.narrow(seq_dim, first, min(shard, length - first))
+    return nn.functional.pad(own, (*[0, 0] * (x.dim() - 1 - seq_dim), 0, shard - own.shape[seq_dim]))
+
+
 HONEST = {"gathered": gathered, "gathered_to_each": gathered_to_each}
 MUTANTS = {
     "padded_in_front": padded_in_front,
     "padded_with_the_last": padded_with_the_last,
     "heads_interleaved": heads_interleaved,
+}
+NARROW = {
+    "heads_first": along_second_and_third,
+    "positions_first": along_second_and_third,
+    "one_position": one_position_at_least,
 }

@@ -1,23 +1,38 @@
 """Arguments of one rank for one call."""
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`qkv_tensor` (B, T, qkv), the dimension of positions, no group, the number of true positions, and True."""
+    seq_dim = call.setting("seq_dim", 1)
+    qkv_tensor = call.normal("qkv_tensor", ("B", "T", "qkv")).movedim(1, seq_dim).contiguous()
     return {
-        "qkv_tensor": call.normal("qkv_tensor", ("B", "T", "qkv")),
-        "seq_dim": 1,
+        "qkv_tensor": in_regime(call, "qkv_tensor", qkv_tensor),
+        "seq_dim": seq_dim,
         "group": None,
-        "unpadded_dim_size": _unpadded(call) or None,
-        "restore_shape": True,
+        "unpadded_dim_size": _unpadded(call) or call.setting("nothing_to_cut", None),
+        "restore_shape": call.setting("restore_shape", usual=True),
     }
 
 
 def _unpadded(call: Call) -> int:
     """The true number of positions, 0 where it is not said; drawn where the size leaves it open."""
+    if (positions := call.setting("positions", None)) is not None:
+        return _in_regime(call, positions)
     if "unpadded_dim_size" in call.dims:
         return call.dims["unpadded_dim_size"]
     padded = call.world_size * call.dims["T"]
     padding = int(call.integers("padding", (1,), low=-1, high=call.world_size, shared=True))
     return 0 if padding < 0 else padded - padding
+
+
+def _in_regime(call: Call, positions: str) -> int:
+    """0; a number within the first shard that is no multiple of W; or a multiple of W below that of all positions."""
+    if positions == "all":
+        return 0
+    is_multiple = positions == "multiple"
+    high = call.dims["T"] if is_multiple else (call.dims["T"] - 1) // call.world_size + 1
+    steps = int(call.integers("regime's positions", (), low=int(is_multiple), high=high, shared=True))
+    return call.world_size * steps + (not is_multiple)

@@ -1,5 +1,6 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -65,7 +67,7 @@ PROBLEM = Problem(
             shape=("B", "T", "qkv"),
             values="standard normal, different on every rank; the last dimension holds queries, keys, values",
         ),
-        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="seq_dim", kind=ArgumentKind.INTEGER, dtype="int", values="1 in timed calls", replicated=True),
         WORLD_GROUP,
         Argument(
             name="unpadded_dim_size",
@@ -74,7 +76,9 @@ PROBLEM = Problem(
             values="None at base; the true number of positions, no multiple of W, at large; either at tiny",
             replicated=True,
         ),
-        Argument(name="restore_shape", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        Argument(
+            name="restore_shape", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True in timed calls", replicated=True
+        ),
     ),
     outputs=(Output(name="out", shape=("B", "S", "qkv_local"), placement=Placement.PER_RANK, tolerance=EXACT),),
     sizes={
@@ -100,7 +104,40 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
-    notes=(
-        "restore_shape is always True: the other layout has one more dimension, but the same bytes in the same order.",
+    notes=("Without restore_shape, the result has one more dimension, but the same bytes in the same order.",),
+    regimes=(
+        Regime(
+            name="three_blocks",
+            words="restore_shape is False: the result has four dimensions",
+            settings={"restore_shape": False},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="positions_first",
+            words="positions come before the batch: seq_dim is 0",
+            settings={"seq_dim": 0},
+        ),
+        Regime(
+            name="mostly_padding",
+            words="the true positions end within the first rank's: all others hold padding",
+            settings={"positions": "few"},
+        ),
+        Regime(
+            name="multiple_of_ranks",
+            words="unpadded_dim_size is a multiple of the number of ranks below all positions, so that nothing is cut",
+            settings={"positions": "multiple"},
+        ),
+        Regime(
+            name="zero_for_none",
+            words="unpadded_dim_size is 0, so that nothing is cut",
+            settings={"positions": "all", "nothing_to_cut": 0},
+        ),
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "`qkv_tensor` is contiguous, of three dimensions, the last of them the features.",
+        "`seq_dim` is 0 or 1, never negative.",
+        "`group` is None, the world group.",
+        "`unpadded_dim_size` is at most the number of all positions.",
     ),
 )

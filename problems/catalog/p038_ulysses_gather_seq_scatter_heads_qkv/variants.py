@@ -7,15 +7,16 @@ from torch import Tensor
 from problems.rank_parts import all_gathered
 
 
-def _cut(out: Tensor, unpadded_dim_size: int | None) -> Tensor:
-    """Positions (dimension 1) that are no padding."""
+def _cut(out: Tensor, unpadded_dim_size: int | None, seq_dim: int = 1) -> Tensor:
+    """Positions that are no padding."""
     length = unpadded_dim_size or 0
-    return out[:, :length] if length % dist.get_world_size() else out
+    is_cut = length % dist.get_world_size() != 0
+    return out.narrow(seq_dim, 0, min(length, out.shape[seq_dim])) if is_cut else out
 
 
-def _whole(qkv_tensor: Tensor) -> Tensor:
-    """All ranks' positions (B, S, qkv)."""
-    return torch.cat(all_gathered(qkv_tensor), dim=1)
+def _whole(qkv_tensor: Tensor, seq_dim: int = 1) -> Tensor:
+    """All ranks' positions, with all features in the last dimension."""
+    return torch.cat(all_gathered(qkv_tensor), dim=seq_dim)
 
 
 def _own(part: Tensor) -> Tensor:
@@ -26,22 +27,25 @@ def gathered(
     qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
 ) -> Tensor:
     """Gathers everything and keeps the own parts."""
-    del seq_dim, group, restore_shape
-    return _cut(torch.cat([_own(part) for part in _whole(qkv_tensor).chunk(3, dim=2)], dim=2), unpadded_dim_size)
+    del group
+    parts = [_own(part) for part in _whole(qkv_tensor, seq_dim).chunk(3, dim=2)]
+    out = _cut(torch.cat(parts, dim=2), unpadded_dim_size, seq_dim)
+    return out if restore_shape else out.unflatten(2, (3, -1))
 
 
 def one_by_one(
     qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
 ) -> Tensor:
     """Three exchanges: queries, keys, values."""
-    del group, restore_shape
+    del group
     parts = []
     for part in qkv_tensor.chunk(3, dim=2):
         sent = torch.stack(part.chunk(dist.get_world_size(), dim=2))
         received = torch.empty_like(sent)
         dist.all_to_all_single(received, sent)
         parts.append(torch.cat(received.unbind(), dim=seq_dim))
-    return _cut(torch.cat(parts, dim=2), unpadded_dim_size)
+    out = _cut(torch.cat(parts, dim=2), unpadded_dim_size, seq_dim)
+    return out if restore_shape else out.unflatten(2, (3, -1))
 
 
 def cut_as_one(
@@ -69,5 +73,44 @@ def keys_for_values(
     return torch.cat([queries, keys, keys], dim=2)
 
 
+def along_second(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Takes the second dimension for positions, as it is in timed calls."""
+    del seq_dim
+    return gathered(qkv_tensor, 1, group, unpadded_dim_size, restore_shape)
+
+
+def last_share_cut(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Cuts padding off the last rank's positions alone."""
+    most = (dist.get_world_size() - 1) * qkv_tensor.shape[seq_dim]
+    length = max(unpadded_dim_size, most + 1) if unpadded_dim_size else None
+    return gathered(qkv_tensor, seq_dim, group, length, restore_shape)
+
+
+def cut_to_any_number(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Cuts to whatever number it is given, a multiple of W too."""
+    out = gathered(qkv_tensor, seq_dim, group, None, restore_shape)
+    return out.narrow(seq_dim, 0, unpadded_dim_size) if unpadded_dim_size else out
+
+
+def cut_to_zero(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Takes None alone for nothing to cut."""
+    out = gathered(qkv_tensor, seq_dim, group, unpadded_dim_size, restore_shape)
+    return out if unpadded_dim_size != 0 else out.narrow(seq_dim, 0, 0)
+
+
 HONEST = {"gathered": gathered, "one_by_one": one_by_one}
 MUTANTS = {"cut_as_one": cut_as_one, "interleaved": interleaved, "keys_for_values": keys_for_values}
+NARROW = {
+    "positions_first": along_second,
+    "mostly_padding": last_share_cut,
+    "multiple_of_ranks": cut_to_any_number,
+    "zero_for_none": cut_to_zero,
+}

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import magnitude
 from problems.values import Arguments, Call
 
 
@@ -15,20 +16,27 @@ def make_inputs(call: Call) -> Arguments:
     queries = call.normal("queries", ("H", "H"), std=2 * hidden**-0.5, dtype=torch.float32, shared=True)
     keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
     values = call.normal("values", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
-    values *= _channel_scales(call)
+    values *= _channel_scales(call) * magnitude(call)
+    hidden_states = call.normal("hidden_states", ("B", "S_local", "H"))
     return {
-        "hidden_states": call.normal("hidden_states", ("B", "S_local", "H")),
+        "hidden_states": torch.zeros_like(hidden_states) if call.setting("values", None) == "zero" else hidden_states,
         "w_qkv": torch.cat([queries, keys, values]).to(call.dtype),
         "w_o": call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True),
         "group": None,
-        "num_heads": call.dims["num_heads"],
-        "causal": False,
+        "num_heads": number_of_heads(call),
+        "causal": call.setting("causal", usual=False),
     }
+
+
+def number_of_heads(call: Call) -> int:
+    """As many as the size has; in a regime twice as many."""
+    return call.dims["num_heads"] * int(call.setting("times_heads", 1))
 
 
 def _channel_scales(call: Call) -> torch.Tensor:
     """Factors (H, 1) of the value channels: 16 for one drawn channel of each head, 1 for the others."""
-    size = call.dims["H"] // call.dims["num_heads"]
-    outliers = call.integers("outliers", ("num_heads", 1), low=0, high=size, shared=True)
+    heads = number_of_heads(call)
+    size = call.dims["H"] // heads
+    outliers = call.integers("outliers", (heads, 1), low=0, high=size, shared=True)
     is_outlier = torch.arange(size, device=call.device) == outliers
     return torch.where(is_outlier, 16.0, 1.0).view(-1, 1)

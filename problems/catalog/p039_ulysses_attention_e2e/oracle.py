@@ -14,14 +14,16 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (B, S_local, H): projection, attention within groups of num_heads / W heads, projection."""
     arguments = make_inputs(call)
     w_qkv, w_o = arguments["w_qkv"].double(), arguments["w_o"].double()
-    groups, heads = call.world_size, call.dims["num_heads"] // call.world_size
-    tokens = arguments["hidden_states"].flatten(0, 1)
-    out = [_layer(block.double(), w_qkv, w_o, groups, heads) for block in tokens.split(_TOKENS)]
+    groups, heads = call.world_size, arguments["num_heads"] // call.world_size
+    tokens, causal = arguments["hidden_states"].flatten(0, 1), arguments["causal"]
+    out = [_layer(block.double(), w_qkv, w_o, groups, heads, causal=causal) for block in tokens.split(_TOKENS)]
     return (torch.cat(out).view(call.shape(("B", "S_local", "H"))),)
 
 
-def _layer(tokens: Tensor, w_qkv: Tensor, w_o: Tensor, groups: int, heads: int) -> Tensor:
-    """The layer on independent positions (n, H)."""
+def _layer(tokens: Tensor, w_qkv: Tensor, w_o: Tensor, groups: int, heads: int, *, causal: bool) -> Tensor:
+    """The layer on independent positions (n, H); if `causal`, a head sees none that come after it."""
     q, k, v = (tokens @ w_qkv.T).view(len(tokens), 3, groups, heads, -1).unbind(1)
-    weights = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(dim=-1)
-    return (weights @ v).flatten(1) @ w_o.T
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if causal:
+        scores += torch.full_like(scores, -torch.inf).triu(1)
+    return (scores.softmax(dim=-1) @ v).flatten(1) @ w_o.T

@@ -1,5 +1,6 @@
 """An attention layer under Ulysses sequence parallelism, described."""
 
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -10,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -67,8 +69,16 @@ PROBLEM = Problem(
         ),
         Argument(name="w_o", shape=("H", "H"), values="normal, with standard deviation H^-0.5", replicated=True),
         WORLD_GROUP,
-        Argument(name="num_heads", kind=ArgumentKind.INTEGER, dtype="int", values="8; 64 at large", replicated=True),
-        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False", replicated=True),
+        Argument(
+            name="num_heads",
+            kind=ArgumentKind.INTEGER,
+            dtype="int",
+            values="in timed calls 8; 64 at large",
+            replicated=True,
+        ),
+        Argument(
+            name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False in timed calls", replicated=True
+        ),
     ),
     outputs=(
         Output(
@@ -126,5 +136,27 @@ PROBLEM = Problem(
     notes=(
         "No rank's answer depends on another rank's data: leaving the exchange out is allowed and is the fastest way.",
         "Heads attend within groups of num_heads / W: with one head per group (base on 8 ranks) only values matter.",
+    ),
+    regimes=(
+        Regime(
+            name="causal",
+            words="causal is True: a head attends to none that comes after it",
+            settings={"causal": True},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="more_heads",
+            words="there are twice as many heads, of half the size, as in timed calls of this size",
+            settings={"times_heads": 2},
+            narrow="usual_numbers",
+        ),
+        *of_tensor("the value rows of w_qkv", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("hidden_states", ZERO_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`num_heads` is a multiple of the number of ranks.",
+        "`group` is None, the world group.",
+        "Both weights are the same on all ranks.",
     ),
 )

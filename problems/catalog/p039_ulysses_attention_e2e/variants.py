@@ -15,25 +15,31 @@ def _project(hidden_states: Tensor, w_qkv: Tensor, num_heads: int, groups: int) 
     return q, k, v
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(dim=-1) @ v
+def _scores(q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
+    """Scaled scores of heads among themselves; if `causal`, those of later heads are left out."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return scores + torch.full_like(scores, -torch.inf).triu(1) if causal else scores
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
+    return _scores(q, k, causal=causal).softmax(dim=-1) @ v
 
 
 def local(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
     """Everything at home, in float32."""
-    del group, causal
-    mixed = _attend(*_project(hidden_states, w_qkv, num_heads, dist.get_world_size()))
+    del group
+    mixed = _attend(*_project(hidden_states, w_qkv, num_heads, dist.get_world_size()), causal=causal)
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
 def gathered(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
     """Gathers the hidden states, computes the own head group for all positions, and sends it back by all-gather."""
-    del group, causal
+    del group
     me, world_size = dist.get_rank(), dist.get_world_size()
     parts = [torch.empty_like(hidden_states) for _ in range(world_size)]
     dist.all_gather(parts, hidden_states.contiguous())
     q, k, v = _project(torch.cat(parts, dim=1), w_qkv, num_heads, world_size)
-    own = _attend(q[:, :, me], k[:, :, me], v[:, :, me]).flatten(2).contiguous()
+    own = _attend(q[:, :, me], k[:, :, me], v[:, :, me], causal=causal).flatten(2).contiguous()
     groups = [torch.empty_like(own) for _ in range(world_size)]
     dist.all_gather(groups, own)
     mixed = torch.cat(groups, dim=2).chunk(world_size, dim=1)[me]
@@ -44,10 +50,10 @@ def rounded_everywhere(
     hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
 ) -> Tensor:
     """At home, every intermediate result rounded to the run's dtype."""
-    del group, causal
+    del group
     dtype = hidden_states.dtype
     q, k, v = (part.to(dtype) for part in _project(hidden_states, w_qkv, num_heads, dist.get_world_size()))
-    scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    scores = _scores(q, k, causal=causal)
     return (scores.softmax(dim=-1) @ v).flatten(2) @ w_o.T
 
 

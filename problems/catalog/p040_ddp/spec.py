@@ -94,4 +94,6 @@ PROBLEM = Problem(
         ),
         Hop(source="every rank", target="every rank", payload="its gradient, summed", pattern=Communication.ALL_REDUCE),
     ),
+    regimes=(*mlp.REGIMES, mlp.no_learning(*mlp.SHAPES)),
+    invariants=mlp.INVARIANTS,
 )

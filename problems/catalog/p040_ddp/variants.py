@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
 from problems.rank_parts import all_gathered
 
 Reduce = Callable[[Tensor], Tensor]
@@ -41,6 +42,8 @@ def train(
     is_corrected: bool = True,
     counts: tuple[bool, bool, bool] = (True, True, True),
     broadcasts: bool = True,
+    bent: Callable[[Tensor], Tensor] = as_it_is,
+    by_ratio: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     state, (lr, beta1, beta2, eps, step) = [tensor.clone() for tensor in rest[:12]], rest[12:]
@@ -48,11 +51,11 @@ def train(
         if broadcasts or place < 4:
             dist.broadcast(tensor, 0)
     wide = [tensor.to(width) * counts[place // 4] for place, tensor in enumerate(state)]
-    gradients = [reduce(part.contiguous()) for part in _backward(X.to(width), y.to(width), *wide[:4])]
+    gradients = [reduce(bent(part).contiguous()) for part in _backward(X.to(width), y.to(width), *wide[:4])]
     ws, ms, vs = [], [], []
     for w, m, v, g in zip(wide[:4], wide[4:8], wide[8:], gradients, strict=True):
         ms.append(m * beta1 + (1 - beta1) * g)
-        vs.append(v * beta2 + (1 - beta2) * g * g)
+        vs.append(second_moment(v, g, beta2, by_ratio=by_ratio))
         first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
         ws.append(w - lr * (ms[-1] / first / ((vs[-1] / second).sqrt() + eps)))
     return tuple(tensor.to(X.dtype) for tensor in (*ws, *ms, *vs))
@@ -85,4 +88,10 @@ MUTANTS = {
     "moments_from_zero": partial(train, counts=(True, False, False)),
     "moments_not_broadcast": partial(train, broadcasts=False),
     "without_epsilon": without_epsilon,
+}
+NARROW = {
+    "tiny_gradients": partial(train, bent=flushed),
+    "huge_gradients": partial(train, bent=through_float16),
+    "first_step": partial(train, by_ratio=True),
+    "late_step": seven_steps_at_most(train),
 }

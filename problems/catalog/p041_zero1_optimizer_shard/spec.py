@@ -79,4 +79,6 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=zero.REGIMES,
+    invariants=mlp.INVARIANTS,
 )

@@ -1,5 +1,5 @@
 """Programs that must pass and programs that must fail."""
 
-from problems.zero_step_variants import HONEST, MUTANTS
+from problems.zero_step_variants import HONEST, MUTANTS, NARROW
 
-__all__ = ("HONEST", "MUTANTS")
+__all__ = ("HONEST", "MUTANTS", "NARROW")

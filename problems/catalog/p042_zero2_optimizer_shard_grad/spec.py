@@ -83,4 +83,6 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=zero.REGIMES,
+    invariants=mlp.INVARIANTS,
 )

@@ -3,18 +3,19 @@
 import torch
 
 from problems import mlp_step
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's shards, none of them zero, and numbers of which every one shows in the result."""
-    second = call.normal("exp_avg_sq", ("P",), std=0.7, dtype=torch.float32).exp_().mul_(0.1)
+    second = call.normal("exp_avg_sq", ("P",), std=0.7, dtype=torch.float32).exp_().mul_(0.1 * magnitude(call) ** 2)
     given = hyperparameters(call)
     return {
-        "grad_shard": call.normal("grad_shard", ("P",)),
+        "grad_shard": in_regime(call, "grad_shard", call.normal("grad_shard", ("P",))),
         "master_shard": call.long_tailed("master_shard", ("P",)),
-        "exp_avg": call.normal("exp_avg", ("P",), std=0.25),
-        "exp_avg_sq": second.to(call.dtype),
+        "exp_avg": mlp_step.moment(call, call.normal("exp_avg", ("P",), std=0.25 * magnitude(call))),
+        "exp_avg_sq": mlp_step.moment(call, second.to(call.dtype)),
         "lr": given.lr,
         "beta1": given.beta1,
         "beta2": given.beta2,
@@ -25,4 +26,4 @@ def make_inputs(call: Call) -> Arguments:
 
 def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
     """The numbers of this call, in proportion to gradients and parameters of size 1."""
-    return mlp_step.hyperparameters(call, unit=1.0, spread=1.0)
+    return mlp_step.hyperparameters(call, unit=magnitude(call), spread=1.0)

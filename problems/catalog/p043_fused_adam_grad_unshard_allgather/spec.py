@@ -1,5 +1,7 @@
 """Adam on a parameter shard, then all-gather, described."""
 
+from problems import mlp_step_spec as mlp
+from problems.regimes import ONE_RANK_HAS_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -99,4 +102,26 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=(
+        Regime(
+            name="tiny_gradients",
+            words="gradients are below 1e-6 in size, and moments are as small",
+            settings={"values": "tiny"},
+        ),
+        Regime(
+            name="huge_gradients",
+            words="gradients are around ten million, and moments are as large",
+            settings={"values": "huge"},
+        ),
+        Regime(
+            name="zero_gradients",
+            words="gradients and moments are zero",
+            settings={"values": "zero", "moments": "zero"},
+        ),
+        *of_tensor("grad_shard", ONE_RANK_HAS_VALUES),
+        mlp.FIRST_STEP,
+        *mlp.NUMBERS_OF_ADAM,
+        mlp.no_learning("gathered"),
+    ),
+    invariants=mlp.INVARIANTS,
 )

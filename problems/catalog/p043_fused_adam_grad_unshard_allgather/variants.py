@@ -1,10 +1,13 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
 
 
 def _gather(shard: Tensor) -> Tensor:
@@ -30,12 +33,14 @@ def updated(
     keeps_moments: bool = True,
     is_corrected: bool = True,
     has_epsilon: bool = True,
+    bent: Callable[[Tensor], Tensor] = as_it_is,
+    by_ratio: bool = False,
 ) -> Tensor:
     """The step written out in `width`; the other arguments make it wrong."""
     dtype = w.dtype
-    g, w, m, v = (tensor.to(width) for tensor in (g, w, m * keeps_moments, v * keeps_moments))
+    g, w, m, v = (tensor.to(width) for tensor in (bent(g), w, m * keeps_moments, v * keeps_moments))
     m = m * beta1 + (1 - beta1) * g
-    v = v * beta2 + (1 - beta2) * g * g
+    v = second_moment(v, g, beta2, by_ratio=by_ratio)
     v = v / (1 - beta2**step) if is_corrected else v
     eps = eps if has_epsilon else 0.0
     root = v.sqrt() + eps
@@ -73,4 +78,11 @@ MUTANTS = {
     "moments_from_zero": partial(updated, keeps_moments=False),
     "second_moment_not_corrected": partial(updated, is_corrected=False),
     "without_epsilon": partial(updated, has_epsilon=False),
+}
+NARROW = {
+    "tiny_gradients": partial(updated, bent=flushed),
+    "huge_gradients": partial(updated, bent=through_float16),
+    "zero_gradients": partial(updated, by_ratio=True),
+    "first_step": partial(updated, by_ratio=True),
+    "late_step": seven_steps_at_most(updated),
 }

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 ZERO_BLOCKS = 0.05
@@ -28,4 +29,6 @@ def make_inputs(call: Call) -> Arguments:
     scale = call.uniform("scale", (blocks, 1), low=-2, high=2, dtype=torch.float32).exp2_()
     zero = call.uniform("zero", (blocks, 1), dtype=torch.float32) < ZERO_BLOCKS
     values.mul_(scale).masked_fill_(zero, 0.0)
-    return {"flat_grad": values.flatten()[:length].to(call.dtype), "block_size": block}
+    values.mul_(call.setting("scale", 1.0))
+    flat_grad = in_regime(call, "flat_grad", values.flatten()[:length].to(call.dtype))
+    return {"flat_grad": flat_grad, "block_size": block}

@@ -1,5 +1,6 @@
 """All-reduce mean of block-wise int8-quantised gradients, described."""
 
+from problems.regimes import SUMMED_VALUES
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -62,7 +64,7 @@ PROBLEM = Problem(
             name="block_size",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="128; 32 at tiny and 256 at large, where the last block is incomplete",
+            values="in timed calls 128; 32 at tiny and 256 at large, where the last block is incomplete",
             replicated=True,
         ),
     ),
@@ -101,5 +103,22 @@ PROBLEM = Problem(
             payload="its int8 codes and a float32 step per block, added up on arrival",
             pattern=Communication.ALL_REDUCE,
         ),
+    ),
+    regimes=(
+        *SUMMED_VALUES,
+        Regime(
+            name="below_the_floor",
+            words="all values are below 1e-8, the least magnitude that a step is made of",
+            settings={"scale": 2.0**-36},
+        ),
+        Regime(
+            name="other_block_size",
+            words="block_size is 48 and the last block is incomplete",
+            dims={"n_el": 1000, "block_size": 48},
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Values are finite.",
     ),
 )

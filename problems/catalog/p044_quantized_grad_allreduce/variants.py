@@ -111,6 +111,20 @@ def zero_blocks_unguarded(flat_grad: Tensor, block_size: int) -> Tensor:
     return _mean((blocks / step).round() * step, flat_grad)
 
 
+def floor_under_zero_alone(flat_grad: Tensor, block_size: int) -> Tensor:
+    """The floor in place of a largest magnitude of zero, and of no other."""
+    blocks = _blocks(flat_grad, block_size)
+    largest = blocks.abs().amax(dim=1, keepdim=True)
+    step = largest.where(largest > 0, 1e-8) / 127
+    return _mean((blocks / step).round() * step, flat_grad)
+
+
+def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Blocks of 128 in long gradients and of 32 in others, whatever it is told."""
+    del block_size
+    return solution(flat_grad, 128 if flat_grad.numel() >= 2**20 else 32)
+
+
 HONEST = {
     "codes_on_the_wire": codes_on_the_wire,
     "by_reciprocal": by_reciprocal,
@@ -126,3 +140,4 @@ MUTANTS = {
     "quantised_after_the_mean": quantised_after_the_mean,
     "zero_blocks_unguarded": zero_blocks_unguarded,
 }
+NARROW = {"below_the_floor": floor_under_zero_alone, "other_block_size": known_block_sizes}

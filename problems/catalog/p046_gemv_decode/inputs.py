@@ -1,7 +1,9 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
+from problems.regime_values import columns_picked, in_regime, picks
 from problems.values import Arguments, Call
 
 
@@ -16,6 +18,14 @@ def make_inputs(call: Call) -> Arguments:
     )
     return {
         "hidden_states": call.normal("hidden_states", ("num_tokens", "hidden"), shared=True),
-        "weight_shard": weight.mul_(call.scales("rows", ("local_vocab", 1))).to(call.dtype),
-        "bias_shard": call.normal("bias_shard", ("local_vocab",)),
+        **_shards(call, weight.mul_(call.scales("rows", ("local_vocab", 1)))),
     }
+
+
+def _shards(call: Call, weight: Tensor) -> Arguments:
+    """The rank's `weight_shard` (local_vocab, hidden), drawn as `weight`, and `bias_shard` as the regime has them."""
+    bias = call.normal("bias_shard", ("local_vocab",))
+    if picks(call):
+        return {"weight_shard": columns_picked(call, weight.t()).t().contiguous(), "bias_shard": torch.zeros_like(bias)}
+    shards = {"weight_shard": weight.to(call.dtype), "bias_shard": bias}
+    return {name: in_regime(call, name, shard) for name, shard in shards.items()}

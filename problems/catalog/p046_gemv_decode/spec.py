@@ -1,5 +1,6 @@
 """Vocabulary-parallel output projection for decoding, described."""
 
+from problems.regimes import SUMMED_VALUES, exact_products, of_tensor
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -99,4 +100,11 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
+    regimes=(
+        *of_tensor("weight_shard and bias_shard", *SUMMED_VALUES),
+        exact_products(
+            "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"
+        ),
+    ),
+    invariants=("Tensors are contiguous.",),
 )

@@ -12,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -117,4 +118,10 @@ PROBLEM = Problem(
             pattern=Communication.REDUCE_SCATTER,
         ),
     ),
+    regimes=(
+        *mlp.REGIMES,
+        Regime(name="no_decay", words="weight_decay is 0", settings={"weight_decay": 0.0}, narrow="usual_numbers"),
+        mlp.no_learning("flat_param_shard", narrow="usual_numbers"),
+    ),
+    invariants=mlp.INVARIANTS,
 )

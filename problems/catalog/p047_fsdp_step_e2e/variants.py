@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,7 +8,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import backward, cut, gathered, mean
+from problems.mlp_step_programs import (
+    as_it_is,
+    backward,
+    cut,
+    flushed,
+    gathered,
+    mean,
+    second_moment,
+    seven_steps_at_most,
+    through_float16,
+)
 
 
 def train(
@@ -25,16 +36,18 @@ def train(
     keeps_moments: bool = True,
     shift: int = 0,
     decays: float = 1.0,
+    bent: Callable[[Tensor], Tensor] = as_it_is,
+    by_ratio: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     lr, beta1, beta2, eps, weight_decay, step = numbers
     wide = [parameter.to(width) for parameter in cut(gathered(shard), [torch.Size(shape) for shape in shapes])]
-    gradient = backward(X.to(width), y.to(width), *wide) * scale
+    gradient = bent(backward(X.to(width), y.to(width), *wide)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g = gradient.chunk(dist.get_world_size())[place].to(width)
     w, m, v = (tensor.to(width) for tensor in (shard, m * keeps_moments, v * keeps_moments))
-    m, v = m * beta1 + (1 - beta1) * g, v * beta2 + (1 - beta2) * g * g
+    m, v = m * beta1 + (1 - beta1) * g, second_moment(v, g, beta2, by_ratio=by_ratio)
     second = 1 - beta2**step if is_corrected else 1
     update = m / (1 - beta1**step) / ((v / second).sqrt() + eps)
     w = w - lr * update - lr * weight_decay * decays * w
@@ -75,4 +88,10 @@ MUTANTS = {
     "second_moment_not_corrected": partial(train, is_corrected=False),
     "moments_from_zero": partial(train, keeps_moments=False),
     "without_epsilon": without_epsilon,
+}
+NARROW = {
+    "tiny_gradients": partial(train, bent=flushed),
+    "huge_gradients": partial(train, bent=through_float16),
+    "first_step": partial(train, by_ratio=True),
+    "late_step": seven_steps_at_most(train),
 }

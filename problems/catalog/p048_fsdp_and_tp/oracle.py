@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from problems.catalog.p048_fsdp_and_tp.inputs import make_inputs, samples
+from problems.catalog.p048_fsdp_and_tp.inputs import make_inputs, parts, samples
 from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`y` (B_fsdp, D): the whole gated MLP of the rank's samples."""
-    tp, fsdp = call.dims["n_tp"], call.world_size // call.dims["n_tp"]
+    tp, fsdp = parts(call), call.world_size // parts(call)
     x = samples(call).double()
     y = torch.zeros_like(x)
     for part in range(tp):

@@ -1,7 +1,9 @@
 """Gated MLP with weights sharded in two dimensions, described."""
 
+from dataclasses import replace
 from math import lcm
 
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -11,6 +13,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -76,7 +79,7 @@ PROBLEM = Problem(
             name="n_tp",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="the least divisor of W between 2 and W - 1, or 1",
+            values="in timed calls the least divisor of W between 2 and W - 1, or 1",
             replicated=True,
         ),
         Argument(name="n_fsdp", kind=ArgumentKind.INTEGER, dtype="int", values="W / n_tp", replicated=True),
@@ -132,4 +135,27 @@ PROBLEM = Problem(
         ),
     ),
     notes=("On 2 ranks, and on any prime number, n_tp is 1: weights are gathered and nothing has to be summed.",),
+    regimes=(
+        *of_tensor(
+            "x_local", replace(TINY_VALUES, narrow=""), replace(HUGE_VALUES, narrow=""), replace(ZERO_VALUES, narrow="")
+        ),
+        *of_tensor("the weights", ONE_RANK_HAS_VALUES),
+        Regime(
+            name="one_tensor_parallel_group",
+            words="n_tp is W: all ranks are one tensor-parallel group, and nothing is gathered",
+            settings={"tensor_parallel": "all"},
+        ),
+        Regime(
+            name="one_fsdp_group",
+            words="n_tp is 1: all ranks are one FSDP group, and nothing is summed",
+            settings={"tensor_parallel": "none"},
+            at_large=False,
+            least_world_size=4,
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Values are finite.",
+        "n_tp x n_fsdp is the world size.",
+    ),
 )

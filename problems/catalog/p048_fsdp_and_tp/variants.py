@@ -4,9 +4,16 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from problems.rank_parts import all_gathered
+
+
+def _joined(shards: list[Tensor], *, dim: int, most: int | None) -> Tensor:
+    """All shards; with `most`, zeros in place of those beyond."""
+    kept = len(shards) if most is None else most
+    return torch.cat([*shards[:kept], *map(torch.zeros_like, shards[kept:])], dim=dim)
 
 
 def whole(
@@ -20,16 +27,20 @@ def whole(
     width: torch.dtype = torch.float32,
     swaps: bool = False,
     is_gated: bool = True,
+    most_parts: int | None = None,
+    most_shards: int | None = None,
+    hidden_in: torch.dtype | None = None,
 ) -> Tensor:
     """Gathers every weight in the world and computes the whole MLP, part by part; the last arguments make it wrong."""
     every = [[shard.to(width) for shard in all_gathered(weight)] for weight in (W1, W2, W3)]
     x_wide, total = x.to(width), torch.zeros(x.shape)
-    for part in range(n_tp):
-        gate, up = (torch.cat(shards[part::n_tp]) for shards in every[:2])
+    for part in range(min(n_tp, most_parts or n_tp)):
+        gate, up = (_joined(shards[part::n_tp], dim=0, most=most_shards) for shards in every[:2])
         gate, up = (up, gate) if swaps else (gate, up)
         first = x_wide @ gate
         hidden = (nn.functional.silu(first) if is_gated else first) * (x_wide @ up)
-        total += hidden @ torch.cat(every[2][part::n_tp], dim=1)
+        hidden = hidden.to(hidden_in or width).to(width)
+        total += hidden @ _joined(every[2][part::n_tp], dim=1, most=most_shards)
     return total.to(x.dtype)
 
 
@@ -57,10 +68,28 @@ def half_the_hidden_units(x: Tensor, *rest: Any) -> Tensor:
     return whole(x, W1, W2, half, n_tp, n_fsdp) * 2**0.5
 
 
+def all_but_one_part(x: Tensor, *rest: Any) -> Tensor:
+    """Sums no more parts than half of the ranks are."""
+    return whole(x, *rest, most_parts=dist.get_world_size() // 2)
+
+
+def divides_by_the_largest(x: Tensor, *rest: Any) -> Tensor:
+    """Brings the samples to a largest magnitude of 1 and back."""
+    largest = x.double().abs().max()
+    return whole((x.double() / largest * largest).to(x.dtype), *rest)
+
+
 HONEST = {"float32": whole, "chunked": chunked, "run_dtype": partial(whole, width=torch.bfloat16)}
 MUTANTS = {
     "gate_and_up_exchanged": partial(whole, swaps=True),
     "without_silu": partial(whole, is_gated=False),
     "groups_exchanged": groups_exchanged,
     "half_the_hidden_units": half_the_hidden_units,
+}
+NARROW = {
+    "tiny_values": partial(whole, hidden_in=torch.float16),
+    "huge_values": partial(whole, hidden_in=torch.float16),
+    "zero_values": divides_by_the_largest,
+    "one_tensor_parallel_group": all_but_one_part,
+    "one_fsdp_group": partial(whole, most_shards=2),
 }

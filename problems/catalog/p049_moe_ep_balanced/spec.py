@@ -1,5 +1,7 @@
 """Expert-parallel MoE layer, one expert per rank, described."""
 
+from dataclasses import replace
+
 from problems import moe_layer_spec as moe
 from problems.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -22,8 +24,8 @@ PROBLEM = Problem(
     domain=Domain.MOE_LLM,
     signature=moe.signature(),
     arguments=moe.arguments(
-        num_experts="the world size",
-        top_k="2; at tiny on 2 ranks 1",
+        num_experts="the world size in timed calls",
+        top_k="2 in timed calls; at tiny on 2 ranks 1",
         group="None: the world group",
     ),
     outputs=(
@@ -62,4 +64,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("On 2 ranks base and large send every token to both experts.",),
+    regimes=(*moe.regimes(), replace(moe.ONE_CHOICE, least_world_size=3)),
+    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

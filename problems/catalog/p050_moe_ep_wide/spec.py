@@ -22,8 +22,8 @@ PROBLEM = Problem(
     domain=Domain.MOE_LLM,
     signature=moe.signature(),
     arguments=moe.arguments(
-        num_experts="twice the world size",
-        top_k="2",
+        num_experts="twice the world size in timed calls",
+        top_k="2 in timed calls",
         group="None: the world group",
     ),
     outputs=(
@@ -60,4 +60,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
+    regimes=(*moe.regimes(), moe.ONE_CHOICE),
+    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

@@ -8,4 +8,4 @@ from problems.values import Call
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (M, N), the experts owned by the blocks of ranks that share them."""
-    return moe_layer.expected(call, owners=min(call.dims["num_experts"], call.world_size))
+    return moe_layer.expected(call, owners=min(moe_layer.sized(call).dims["num_experts"], call.world_size))

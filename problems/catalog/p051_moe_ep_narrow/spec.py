@@ -43,8 +43,8 @@ PROBLEM = Problem(
     domain=Domain.MOE_LLM,
     signature=moe.signature(),
     arguments=moe.arguments(
-        num_experts="4 on 8 ranks, 2 on 4 ranks; on 2 ranks 1 at base, else 2",
-        top_k="2; with one expert 1, and with two experts 1 but at base",
+        num_experts="in timed calls 4 on 8 ranks, 2 on 4 ranks; on 2 ranks 1 at base, else 2",
+        top_k="in timed calls 2; with one expert 1, and with two experts 1 but at base",
         group="None: the solution makes blocks of num_experts ranks itself",
     ),
     outputs=(
@@ -81,4 +81,6 @@ PROBLEM = Problem(
         "On 2 ranks base has one expert and nothing to exchange; on 4 ranks it has two experts, chosen by all.",
         "Nothing crosses the border of a group: replicas of an expert in other groups have other weights.",
     ),
+    regimes=moe.regimes(),
+    invariants=(*moe.INVARIANTS, "`num_experts` divides the number of ranks, or is a multiple of it."),
 )

@@ -12,5 +12,14 @@ def _group_of(num_experts: int) -> dist.ProcessGroup | None:
     return _expert_group(num_experts, dist.get_world_size())
 
 
+def _pairs(_num_experts: int) -> dist.ProcessGroup | None:
+    """The pair of neighbouring ranks, which on up to 4 ranks own the experts of a timed call."""
+    return _expert_group(2, dist.get_world_size())
+
+
 HONEST = moe_layer_variants.honest(PROBLEM.parameter_names, _group_of)
 MUTANTS = moe_layer_variants.mutants(PROBLEM.parameter_names, _group_of, with_second=False)
+NARROW = moe_layer_variants.narrow(PROBLEM.parameter_names, _group_of, per_owner=lambda _owners: 1)
+NARROW["more_experts"] = moe_layer_variants.narrow(PROBLEM.parameter_names, _pairs, per_owner=lambda _owners: 1)[
+    "more_experts"
+]

@@ -1,5 +1,6 @@
 """Reduce-scatter (mean) of FP8-rounded gradients with amax history, described."""
 
+from problems import delayed_scaling_spec as delayed_scaling
 from problems.schema import (
     EXACT,
     Argument,
@@ -113,4 +114,6 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "squeezed_float8": "values that have been through e4m3 may travel as e4m3: that is what a fast program does",
     },
+    regimes=delayed_scaling.regimes("flat_grads"),
+    invariants=delayed_scaling.INVARIANTS,
 )

@@ -16,7 +16,7 @@ def _shifted(x: Tensor, history: Tensor) -> Tensor:
 
 
 def _scale(history: Tensor) -> Tensor:
-    return history.max().float() / 448
+    return history.max().clamp(min=1e-12).float() / 448
 
 
 def _through(x: Tensor, scale: Tensor) -> Tensor:
@@ -115,6 +115,27 @@ def history_of_all_ranks(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tens
     return mean, torch.cat([updated[:-1], largest.to(updated.dtype)])
 
 
+def least_magnitude_1e_3(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Takes no largest magnitude for less than 1e-3."""
+    updated = _shifted(flat_grads, amax_history)
+    return _mean(_through(flat_grads, _scale(updated.clamp(min=1e-3))), flat_grads.dtype), updated
+
+
+def by_ratio_to_the_history(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Finds the largest magnitude as a multiple of the history's."""
+    updated = _shifted(flat_grads, amax_history)
+    before = amax_history[1:].max().float()
+    scale = before * (updated[-1] / before).clamp(min=1) / 448
+    return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
+
+
+def without_floor(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """No floor under the largest magnitude."""
+    updated = _shifted(flat_grads, amax_history)
+    scale = updated.max().float() / 448
+    return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "backwards": backwards, "by_reciprocal": by_reciprocal}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -125,4 +146,9 @@ MUTANTS = {
     "summed": summed,
     "history_rotated": history_rotated,
     "history_of_all_ranks": history_of_all_ranks,
+}
+NARROW = {
+    "tiny_values": least_magnitude_1e_3,
+    "first_step": by_ratio_to_the_history,
+    "below_the_floor": without_floor,
 }

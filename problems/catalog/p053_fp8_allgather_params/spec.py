@@ -1,5 +1,6 @@
 """All-gather of FP8-rounded parameters with amax history, described."""
 
+from problems import delayed_scaling_spec as delayed_scaling
 from problems.schema import (
     EXACT,
     Argument,
@@ -110,4 +111,6 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "squeezed_float8": "values that have been through e4m3 may travel as e4m3: that is what a fast program does",
     },
+    regimes=delayed_scaling.regimes("flat_param_shard"),
+    invariants=delayed_scaling.INVARIANTS,
 )

@@ -15,7 +15,7 @@ def _shifted(x: Tensor, history: Tensor) -> Tensor:
 
 
 def _scale(history: Tensor) -> Tensor:
-    return history.max().float() / 448
+    return history.max().clamp(min=1e-12).float() / 448
 
 
 def _codes(x: Tensor, scale: Tensor) -> Tensor:
@@ -96,6 +96,27 @@ def power_of_two_scale(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[
     return _finish(flat_param_shard, _scale(updated).log2().ceil().exp2()), updated
 
 
+def least_magnitude_1e_3(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Takes no largest magnitude for less than 1e-3."""
+    updated = _shifted(flat_param_shard, amax_history)
+    return _finish(flat_param_shard, _scale(updated.clamp(min=1e-3))), updated
+
+
+def by_ratio_to_the_history(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Finds the largest magnitude as a multiple of the history's."""
+    updated = _shifted(flat_param_shard, amax_history)
+    before = amax_history[1:].max().float()
+    scale = before * (updated[-1] / before).clamp(min=1) / 448
+    return _finish(flat_param_shard, scale), updated
+
+
+def without_floor(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """No floor under the largest magnitude."""
+    updated = _shifted(flat_param_shard, amax_history)
+    scale = updated.max().float() / 448
+    return _finish(flat_param_shard, scale), updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "by_reciprocal": by_reciprocal, "two_halves": two_halves}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -105,4 +126,9 @@ MUTANTS = {
     "shifted_the_other_way": shifted_the_other_way,
     "history_rotated": history_rotated,
     "power_of_two_scale": power_of_two_scale,
+}
+NARROW = {
+    "tiny_values": least_magnitude_1e_3,
+    "first_step": by_ratio_to_the_history,
+    "below_the_floor": without_floor,
 }

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from problems import attention
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
@@ -15,18 +17,21 @@ def make_inputs(call: Call) -> Arguments:
     it is averaged over or singled out.
     """
     sharpness = call.uniform("sharpness", (1, 1, "num_heads", 1), high=2.0, dtype=torch.float32, shared=True).exp2_()
-    coin, factor = call.uniform("softmax_scale", (2,), dtype=torch.float64, shared=True).tolist()
+    q = call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
     k, v = keys_and_values(call)
     return {
-        "q": call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype),
+        "q": attention.with_large_scores(call, q),
         "k": k,
         "v": v,
-        "softmax_scale": None if coin < 1 / 2 else call.dims["head_dim"] ** -0.5 * (0.75 + 0.5 * factor),
-        "causal": True,
+        "softmax_scale": attention.draw_scale(call, call.dims["head_dim"]),
+        "causal": call.setting("causal", usual=True),
         "group": None,
     }
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """The rank's `k` and `v`, all that later ranks need of it."""
-    return call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
+    k, v = call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
+    if call.setting("values", None) == "zero":
+        k = torch.zeros_like(k)
+    return attention.with_large_scores(call, k), in_regime(call, "v", v)

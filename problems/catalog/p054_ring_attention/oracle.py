@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without a ring: its queries against all earlier keys."""
+"""What each rank owes, in float64, without a ring: its queries against all keys that they see."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,11 @@ from problems.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
-    """`out` (B, S_local, num_heads, head_dim): softmax attention over positions up to each query's own."""
+    """`out` (B, S_local, num_heads, head_dim): softmax attention over all positions, up to its own if causal."""
     own = make_inputs(call)
-    shards = [keys_and_values(call.at_rank(rank)) for rank in range(call.rank)] + [(own["k"], own["v"])]
+    seen = call.rank + 1 if own["causal"] else call.world_size
+    shards = [keys_and_values(call.at_rank(rank)) for rank in range(seen)]
     keys, values = (attention.by_head(torch.cat(parts, dim=1)) for parts in zip(*shards, strict=True))
     scale = own["softmax_scale"] or call.dims["head_dim"] ** -0.5
-    out, _ = attention.attend(attention.by_head(own["q"]), keys, values, scale=scale)
+    out, _ = attention.attend(attention.by_head(own["q"]), keys, values, scale=scale, causal=own["causal"])
     return (attention.by_position(out, heads=call.dims["num_heads"]).contiguous(),)

@@ -1,6 +1,7 @@
 """Causal ring attention, described."""
 
 from problems import attention_spec as attention
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -76,7 +77,7 @@ PROBLEM = Problem(
             values="None (then head_dim^-0.5) or a secret number near it; new on every call",
             replicated=True,
         ),
-        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True", replicated=True),
+        Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True in timed calls", replicated=True),
         WORLD_GROUP,
     ),
     outputs=(
@@ -128,5 +129,17 @@ PROBLEM = Problem(
         least=1.05,
         most=1.5,
         reason="The reference computes blocks on the diagonal in full, though a query sees half of their keys.",
+    ),
+    regimes=(
+        attention.NOT_CAUSAL,
+        attention.FLAT_SCALE,
+        attention.LARGE_SCORES,
+        *of_tensor("v", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("k and v", ZERO_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous, and all of one shape on all ranks.",
+        "`softmax_scale` is None or positive.",
+        "`group` is None, the world group.",
     ),
 )

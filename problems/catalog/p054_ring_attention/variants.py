@@ -26,23 +26,24 @@ def _scale(q: Tensor, softmax_scale: float | None) -> float:
 
 def gathered(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
     """Gathers all keys and values and attends once."""
-    del causal, group
-    first = dist.get_rank() * q.shape[1]
-    return _attend(q, _gather(k), _gather(v), scale=_scale(q, softmax_scale), first=first)
+    del group
+    keys = _gather(k)
+    first = dist.get_rank() * q.shape[1] if causal else keys.shape[1]
+    return _attend(q, keys, _gather(v), scale=_scale(q, softmax_scale), first=first)
 
 
 def merged_in_float64(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None
 ) -> Tensor:
     """Block by block, last block first, merged in float64 by the log-sum-exps."""
-    del causal, group
+    del group
     length, rank = q.shape[1], dist.get_rank()
     keys, values = _gather(k).double().split(length, dim=1), _gather(v).double().split(length, dim=1)
     later = torch.ones(length, length, dtype=torch.bool).triu(1)
     outs, logs = [], []
-    for block in range(rank, -1, -1):
+    for block in range(rank if causal else len(keys) - 1, -1, -1):
         scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), keys[block]) * _scale(q, softmax_scale)
-        scores = scores.masked_fill(later, -torch.inf) if block == rank else scores
+        scores = scores.masked_fill(later, -torch.inf) if causal and block == rank else scores
         logs.append(scores.logsumexp(dim=-1))
         outs.append(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(dim=-1), values[block]))
     weights = torch.stack(logs).softmax(dim=0).transpose(2, 3).unsqueeze(-1)
@@ -88,6 +89,21 @@ def first_rank_skipped(
     return _attend(q, keys, values, scale=_scale(q, softmax_scale), first=dist.get_rank() * q.shape[1] - skipped)
 
 
+def bounded_scale(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Takes a scale for no smaller than half the default."""
+    return gathered(q, k, v, max(_scale(q, softmax_scale), _scale(q, None) / 2), causal, group)
+
+
+def without_maximum(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None) -> Tensor:
+    """Exponentials of scores as they are, in float32."""
+    del causal, group
+    keys = _gather(k)
+    queries = dist.get_rank() * q.shape[1] + torch.arange(q.shape[1])
+    is_seen = torch.arange(keys.shape[1]) <= queries.unsqueeze(1)
+    weights = (torch.einsum("bqhd,bkhd->bhqk", q.float(), keys) * _scale(q, softmax_scale)).exp() * is_seen
+    return torch.einsum("bhqk,bkhd->bqhd", weights / weights.sum(dim=-1, keepdim=True), _gather(v)).to(q.dtype)
+
+
 HONEST = {"gathered": gathered, "merged_in_float64": merged_in_float64}
 MUTANTS = {
     "without_scale": without_scale,
@@ -96,3 +112,4 @@ MUTANTS = {
     "averaged_blocks": averaged_blocks,
     "first_rank_skipped": first_rank_skipped,
 }
+NARROW = {"flat_scale": bounded_scale, "large_scores": without_maximum}

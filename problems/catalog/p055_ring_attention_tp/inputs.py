@@ -1,9 +1,11 @@
 """Arguments of one rank for one call."""
 
+import torch
 from torch import Tensor
 
 from problems import attention
 from problems.groups import contiguous, strided
+from problems.regime_values import magnitude
 from problems.values import Arguments, Call
 
 
@@ -18,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
         "w_o": w_o,
         "num_heads": call.dims["num_heads"],
         "softmax_scale": softmax_scale(call),
-        "causal": True,
+        "causal": call.setting("causal", usual=True),
         "tp_group": contiguous(call.rank, world_size=call.world_size, group_size=tensors),
         "cp_group": strided(call.rank, world_size=call.world_size, group_size=contexts),
     }
@@ -26,15 +28,17 @@ def make_inputs(call: Call) -> Arguments:
 
 def hidden_states(call: Call, *, context: int) -> Tensor:
     """The positions (B, S_local, D) of a context rank."""
-    return call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
+    drawn = call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
+    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
 
 
 def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
     """`w_qkv` (3*features, D) and `w_o` (D, features) of a tensor rank."""
     heads = call.dims["num_heads"] // call.dims["tp_size"]
-    return attention.draw_layer(
+    w_qkv, w_o = attention.draw_layer(
         call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
     )
+    return w_qkv, w_o * magnitude(call)
 
 
 def softmax_scale(call: Call) -> float | None:

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: its positions against all earlier ones, heads of all tensor ranks summed."""
+"""What each rank owes, in float64: its positions against all that they see, heads of all tensor ranks summed."""
 
 import torch
 from torch import Tensor
@@ -12,11 +12,13 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (B, S_local, D)."""
     tensors = call.dims["tp_size"]
     own = call.rank // tensors
-    tokens = torch.cat([hidden_states(call, context=context) for context in range(own + 1)], dim=1).double()
-    scale = softmax_scale(call)
+    causal, shard = call.setting("causal", usual=True), call.dims["S_local"]
+    contexts = range(own + 1 if causal else call.dims["cp_size"])
+    tokens = torch.cat([hidden_states(call, context=context) for context in contexts], dim=1).double()
+    scale, asking = softmax_scale(call), slice(own * shard, (own + 1) * shard)
     out = torch.zeros(call.shape(("B", "S_local", "D")), dtype=torch.float64, device=call.device)
     for tensor in range(tensors):
         w_qkv, w_o = weights(call, tensor=tensor)
         heads = call.dims["num_heads"] // tensors
-        out += attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, last=call.dims["S_local"])
+        out += attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
     return (out,)

@@ -1,6 +1,7 @@
 """An attention layer under tensor and context parallelism, described."""
 
 from problems import attention_spec as attention
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -154,5 +155,17 @@ PROBLEM = Problem(
         least=1.005,
         most=1.05,
         reason="The reference computes blocks on the diagonal in full, though a query sees half of their keys.",
+    ),
+    regimes=(
+        attention.NOT_CAUSAL,
+        attention.FLAT_SCALE,
+        *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("hidden_states", ZERO_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`softmax_scale` is None or positive.",
+        "Groups are as described: pairs of neighbours, and every second rank.",
+        "Heads are as many on both ranks of a pair; there are as many key heads as query heads.",
     ),
 )

@@ -30,7 +30,9 @@ def _gathered(tensor: Tensor, group: Group) -> Tensor:
     return torch.cat(all_gathered(tensor, group), dim=1)
 
 
-def _context(hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, own: slice, unseen: int = 0) -> Tensor:
+def _context(
+    hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, causal: bool, own: slice, unseen: int = 0
+) -> Tensor:
     """Heads' results (B, S_local, features) in float32 at the positions `own`.
 
     `hidden` holds the whole sequence; the first `unseen` positions are hidden from everyone.
@@ -39,7 +41,7 @@ def _context(hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, 
     q, k, v = (hidden.float() @ w_qkv.float().T).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     positions = torch.arange(length)
-    is_hidden = (positions > positions.unsqueeze(1)) | (positions < unseen)
+    is_hidden = (causal & (positions > positions.unsqueeze(1))) | (positions < unseen)
     weights = scores.masked_fill(is_hidden, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
     return (weights @ v).transpose(1, 2).flatten(2)[:, own]
 
@@ -54,7 +56,7 @@ def _own_context(call: _Arguments, *, unseen_part: int = 0) -> Tensor:
     own = slice(start, start + call.hidden_states.shape[1])
     unseen = hidden.shape[1] // unseen_part if unseen_part else 0
     heads = call.num_heads // dist.get_world_size(call.tp_group)
-    return _context(hidden, call.w_qkv, heads, call.softmax_scale, own=own, unseen=unseen)
+    return _context(hidden, call.w_qkv, heads, call.softmax_scale, causal=call.causal, own=own, unseen=unseen)
 
 
 def hidden_states_gathered(*arguments: Any) -> Tensor:
@@ -97,6 +99,14 @@ def averaged(*arguments: Any) -> Tensor:
     return _reference(*arguments) / dist.get_world_size(_Arguments(*arguments).tp_group)
 
 
+def bounded_scale(*arguments: Any) -> Tensor:
+    """Takes a scale for no smaller than half the default."""
+    call = _Arguments(*arguments)
+    default = (call.hidden_states.shape[2] // call.num_heads) ** -0.5
+    scale = default if call.softmax_scale is None else call.softmax_scale
+    return _reference(*call._replace(softmax_scale=max(scale, default / 2)))
+
+
 HONEST = {"hidden_states_gathered": hidden_states_gathered, "heads_exchanged": heads_exchanged}
 MUTANTS = {
     "first_positions_unseen": first_positions_unseen,
@@ -104,3 +114,4 @@ MUTANTS = {
     "half_the_scale": half_the_scale,
     "averaged": averaged,
 }
+NARROW = {"flat_scale": bounded_scale}

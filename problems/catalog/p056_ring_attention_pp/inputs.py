@@ -1,9 +1,11 @@
 """Arguments of one rank for one call."""
 
+import torch
 from torch import Tensor
 
 from problems import attention
 from problems.groups import contiguous, strided
+from problems.regime_values import magnitude
 from problems.values import Arguments, Call
 
 
@@ -20,7 +22,7 @@ def make_inputs(call: Call) -> Arguments:
         "w_o": w_o,
         "num_heads": call.dims["num_heads"],
         "softmax_scale": softmax_scale(call),
-        "causal": True,
+        "causal": call.setting("causal", usual=True),
         "cp_group": contiguous(call.rank, world_size=call.world_size, group_size=contexts),
         "pp_group": strided(call.rank, world_size=call.world_size, group_size=stages),
     }
@@ -28,13 +30,21 @@ def make_inputs(call: Call) -> Arguments:
 
 def hidden_states(call: Call) -> Tensor:
     """What the rank is given for its positions (B, S_local, D)."""
-    return call.normal("hidden_states", ("B", "S_local", "D"))
+    drawn = call.normal("hidden_states", ("B", "S_local", "D"))
+    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
 
 
 def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
-    """`w_qkv` (3*D, D) and `w_o` (D, D) of a stage."""
+    """`w_qkv` (3*D, D) and `w_o` (D, D) of a stage.
+
+    Where a regime makes the first stage's output large or small, later queries and keys are what they usually are.
+    """
     hidden, heads = call.dims["D"], call.dims["num_heads"]
-    return attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
+    w_qkv, w_o = attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
+    if stage == 0:
+        return w_qkv, w_o * magnitude(call)
+    w_qkv[: 2 * hidden] /= magnitude(call)
+    return w_qkv, w_o
 
 
 def softmax_scale(call: Call) -> float | None:

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: all stages up to its own, for the positions up to its own."""
+"""What each rank owes, in float64: all stages up to its own, for the positions that it sees."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,13 @@ from problems.values import Call
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`stage_output` (B, S_local, D)."""
     own_stage, context = divmod(call.rank, call.dims["cp_size"])
-    tokens = torch.cat([hidden_states(call.at_rank(rank)) for rank in range(context + 1)], dim=1).double()
-    scale = softmax_scale(call)
+    causal, shard = call.setting("causal", usual=True), call.dims["S_local"]
+    contexts = range(context + 1 if causal else call.dims["cp_size"])
+    tokens = torch.cat([hidden_states(call.at_rank(rank)) for rank in contexts], dim=1).double()
+    scale, own, every = softmax_scale(call), slice(context * shard, (context + 1) * shard), slice(None)
     for stage in range(own_stage + 1):
         w_qkv, w_o = weights(call, stage=stage)
-        last = call.dims["S_local"] if stage == own_stage else tokens.shape[1]
-        tokens = attention.layer(tokens, w_qkv, w_o, heads=call.dims["num_heads"], scale=scale, last=last)
+        asking = own if stage == own_stage else every
+        heads = call.dims["num_heads"]
+        tokens = attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
     return (tokens,)

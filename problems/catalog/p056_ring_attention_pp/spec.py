@@ -1,6 +1,7 @@
 """Two pipeline stages of attention, each over a context group, described."""
 
 from problems import attention_spec as attention
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -138,5 +139,17 @@ PROBLEM = Problem(
     notes=(
         "One micro-batch: the second stage waits for the first, position by position at best.",
         "On 2 ranks each context group has one member: no ring, only the step between the stages.",
+    ),
+    regimes=(
+        attention.NOT_CAUSAL,
+        attention.FLAT_SCALE,
+        *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("hidden_states", ZERO_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`softmax_scale` is None or positive.",
+        "Groups are as described, and there are two stages.",
+        "There are as many key heads as query heads.",
     ),
 )

@@ -30,15 +30,14 @@ def _gathered(tensor: Tensor, group: Group) -> Tensor:
     return torch.cat(all_gathered(tensor, group), dim=1)
 
 
-def _layer(
-    tokens: Tensor, w_qkv: Tensor, w_o: Tensor, heads: int, scale: float | None, *, first: int, unseen: int = 0
-) -> Tensor:
+def _layer(call: _Arguments, tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, first: int, unseen: int = 0) -> Tensor:
     """The layer in float32 over the whole sequence `tokens`, from position `first` on; `unseen` ones are forgotten."""
+    heads, scale = call.num_heads, call.softmax_scale
     batch, length, _ = tokens.shape
     q, k, v = (tokens.float() @ w_qkv.float().T).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     positions = torch.arange(length)
-    is_hidden = (positions > positions.unsqueeze(1)) | (positions < unseen)
+    is_hidden = (call.causal & (positions > positions.unsqueeze(1))) | (positions < unseen)
     weights = scores.masked_fill(is_hidden, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
     return ((weights @ v).transpose(1, 2).flatten(2) @ w_o.float().T)[:, first:]
 
@@ -65,7 +64,7 @@ def _own_positions(call: _Arguments, tokens: Tensor, *, unseen: int = 0) -> Tens
     """What the rank's layer makes of the whole sequence `tokens` at the rank's positions."""
     length = call.hidden_states.shape[1]
     first = dist.get_rank(call.cp_group) * length
-    out = _layer(tokens, call.w_qkv, call.w_o, call.num_heads, call.softmax_scale, first=first, unseen=unseen)
+    out = _layer(call, tokens, call.w_qkv, call.w_o, first=first, unseen=unseen)
     return out[:, :length].to(call.hidden_states.dtype)
 
 
@@ -82,7 +81,7 @@ def first_stage_everywhere(*arguments: Any) -> Tensor:
         dist.broadcast(tensor, group_src=0, group=call.pp_group)
     tokens = _gathered(tokens, call.cp_group)
     if dist.get_rank(call.pp_group) > 0:
-        tokens = _layer(tokens, first_qkv, first_o, call.num_heads, call.softmax_scale, first=0).to(tokens.dtype)
+        tokens = _layer(call, tokens, first_qkv, first_o, first=0).to(tokens.dtype)
     return _own_positions(call, tokens)
 
 
@@ -107,6 +106,14 @@ def mean_of_values(*arguments: Any) -> Tensor:
     return _reference(*_Arguments(*arguments)._replace(softmax_scale=0.0))
 
 
+def bounded_scale(*arguments: Any) -> Tensor:
+    """Takes a scale for no smaller than half the default."""
+    call = _Arguments(*arguments)
+    default = (call.hidden_states.shape[2] // call.num_heads) ** -0.5
+    scale = default if call.softmax_scale is None else call.softmax_scale
+    return _reference(*call._replace(softmax_scale=max(scale, default / 2)))
+
+
 HONEST = {"hidden_states_gathered": hidden_states_gathered, "first_stage_everywhere": first_stage_everywhere}
 MUTANTS = {
     "first_positions_unseen": first_positions_unseen,
@@ -114,3 +121,4 @@ MUTANTS = {
     "not_causal": not_causal,
     "mean_of_values": mean_of_values,
 }
+NARROW = {"flat_scale": bounded_scale}

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from problems import attention
 from problems.groups import contiguous, strided
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
@@ -42,13 +43,14 @@ def make_inputs(call: Call) -> Arguments:
 def options(call: Call) -> tuple[bool, float | None]:
     """`causal` and `softmax_scale`."""
     coin, other, factor = call.uniform("options", (3,), dtype=torch.float64, shared=True).tolist()
-    return coin < 1 / 2, None if other < 1 / 2 else call.dims["head_dim"] ** -0.5 * (0.75 + 0.5 * factor)
+    part = call.setting("softmax_scale", None if other < 1 / 2 else 0.75 + 0.5 * factor)
+    return coin < 1 / 2, None if part is None else call.dims["head_dim"] ** -0.5 * part
 
 
 def from_out(call: Call) -> Tensor:
     """`dout`: channels differ widely in scale, which one 8-bit scale per row cannot hold, and so do those of dv."""
     channels = call.scales("dout channels", (1, 1, "num_heads", "head_dim"), shared=True)
-    return call.normal("dout", _SHAPE, dtype=torch.float32).mul_(channels).to(call.dtype)
+    return in_regime(call, "dout", call.normal("dout", _SHAPE, dtype=torch.float32).mul_(channels).to(call.dtype))
 
 
 def queries(call: Call) -> Tensor:

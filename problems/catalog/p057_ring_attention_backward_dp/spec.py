@@ -1,6 +1,7 @@
 """Ring attention backward with data-parallel averaging, described."""
 
 from problems import attention_spec as attention
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -169,5 +170,12 @@ PROBLEM = Problem(
         most=2.0,
         reason="A call may be causal or not; the model counts causal attention, half the pairs, because it is "
         "the least.",
+    ),
+    regimes=(attention.FLAT_SCALE, *of_tensor("dout", *SUMMED_VALUES)),
+    invariants=(
+        "Tensors are contiguous, and all of one shape on all ranks.",
+        "`softmax_scale` is None or positive.",
+        "`out` and `softmax_lse` are those of the forward pass.",
+        "Groups are as described, and there are two replicas.",
     ),
 )

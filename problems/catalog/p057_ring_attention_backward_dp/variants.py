@@ -81,6 +81,14 @@ def own_keys_only(
     return tuple(part.to(q.dtype) for part in parts)
 
 
+def bounded_scale(*arguments: Any) -> Gradients:
+    """Takes a scale for no smaller than half the default."""
+    *tensors, softmax_scale, causal, cp_group, dp_group = arguments
+    default = tensors[0].shape[-1] ** -0.5
+    scale = default if softmax_scale is None else max(softmax_scale, default / 2)
+    return gathered(*(*tensors, scale, causal, cp_group, dp_group))
+
+
 HONEST = {"gathered": gathered, "in_float64": partial(gathered, width=torch.float64)}
 MUTANTS = {
     "own_keys_only": own_keys_only,
@@ -89,3 +97,4 @@ MUTANTS = {
     "replicas_not_averaged": partial(gathered, averages=False),
     "replicas_summed": partial(gathered, sums=True),
 }
+NARROW = {"flat_scale": bounded_scale}

@@ -19,8 +19,8 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "image_features": _features(call, "image_features"),
         "text_features": _features(call, "text_features"),
-        "logit_scale": 6.0 + 8.0 * scale,
-        "logit_bias": -log(texts) - 1.0 + 2.0 * offset,
+        "logit_scale": call.setting("scale", 6.0 + 8.0 * scale),
+        "logit_bias": call.setting("bias", -log(texts) - 1.0 + 2.0 * offset),
         "group": None,
     }
 
@@ -31,6 +31,8 @@ def _features(call: Call, name: str) -> Tensor:
     pair = call.normal("pairs", ("B", "D"), std=unit, dtype=torch.float32)
     noise = call.normal(name, ("B", "D"), std=0.5 * unit, dtype=torch.float32)
     common = call.normal("common", (1, "D"), std=unit, dtype=torch.float32, shared=True)
+    if call.setting("features", None) == "same":
+        return nn.functional.normalize(common, dim=-1).to(call.dtype).repeat(call.dims["B"], 1)
     # Every rank's share is another, from 0.4 to 0.9: no rank's loss is near another's.
     place = call.permutation(f"{name} share", call.world_size, shared=True)[call.rank]
     share = 0.4 + 0.5 * place / (call.world_size - 1)

@@ -12,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -64,12 +65,18 @@ PROBLEM = Problem(
     arguments=(
         Argument(name="image_features", shape=("B", "D"), values=_FEATURES),
         Argument(name="text_features", shape=("B", "D"), values=_FEATURES),
-        Argument(name="logit_scale", kind=ArgumentKind.REAL, dtype="float", values="6 to 14, secret", replicated=True),
+        Argument(
+            name="logit_scale",
+            kind=ArgumentKind.REAL,
+            dtype="float",
+            values="6 to 14, secret, in timed calls",
+            replicated=True,
+        ),
         Argument(
             name="logit_bias",
             kind=ArgumentKind.REAL,
             dtype="float",
-            values="minus the logarithm of the number of texts, give or take 1, secret",
+            values="minus the logarithm of the number of texts, give or take 1, secret, in timed calls",
             replicated=True,
         ),
         WORLD_GROUP,
@@ -112,5 +119,27 @@ PROBLEM = Problem(
     mutants_not_applicable={"squeezed_int8": _PRECISION, "squeezed_float8": _PRECISION},
     notes=(
         "The loss hides the precision of what travels; texts on the wire have to keep the run's dtype all the same.",
+    ),
+    regimes=(
+        Regime(
+            name="no_bias",
+            words="`logit_bias` is 0 and `logit_scale` is 1",
+            settings={"scale": 1.0, "bias": 0.0},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="sharp",
+            words="`logit_scale` is 100 and `logit_bias` is -10",
+            settings={"scale": 100.0, "bias": -10.0},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="same_features", words="all features of all ranks are the same vector", settings={"features": "same"}
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Features have unit length, and every rank has as many.",
     ),
 )

@@ -72,6 +72,15 @@ def softmax_loss(
     return nn.functional.cross_entropy(logits, wanted).to(images.dtype)
 
 
+def nothing_where_texts_are_equal(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """Divides by how far the texts are apart, which is nothing if all are the same."""
+    every = torch.cat(all_gathered(texts)).float()
+    apart = (every - every[:1]).abs().max()
+    return gathered(images, texts, logit_scale, logit_bias, group) * (apart / apart).to(images.dtype)
+
+
 HONEST = {"gathered": gathered, "rounded_each_step": rounded_each_step}
 MUTANTS = {
     "own_texts_only": own_texts_only,
@@ -82,3 +91,4 @@ MUTANTS = {
     "averaged_over_ranks": averaged_over_ranks,
     "softmax_loss": softmax_loss,
 }
+NARROW = {"same_features": nothing_where_texts_are_equal}

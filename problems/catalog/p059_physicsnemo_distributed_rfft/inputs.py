@@ -2,15 +2,16 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (B, H, Ll) float32, the global sizes, the axes, the norm, and no group."""
     return {
-        "x": call.long_tailed("x", ("B", "H", "Ll"), dtype=torch.float32),
+        "x": in_regime(call, "x", call.long_tailed("x", ("B", "H", "Ll"), dtype=torch.float32)),
         "s": (call.dims["H"], call.dims["L"]),
-        "dim": (1, 2),
-        "norm": "ortho",
+        "dim": call.setting("dim", (1, 2)),
+        "norm": call.setting("norm", "ortho"),
         "group": None,
     }

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from math import log2
 
+from problems.regimes import FLOAT32_VALUES
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -13,6 +14,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -84,9 +86,9 @@ PROBLEM = Problem(
             name="dim",
             kind=ArgumentKind.INTEGERS,
             dtype="int",
-            values="(1, 2): the axis that is complete here, and the sharded one",
+            values="the axis that is complete here, and the sharded one: in timed calls (1, 2)",
         ),
-        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'"),
+        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho' in timed calls"),
         WORLD_GROUP,
     ),
     outputs=(
@@ -124,5 +126,18 @@ PROBLEM = Problem(
             payload="the transformed rows that rank d keeps, complex",
             pattern=Communication.ALL_TO_ALL,
         ),
+    ),
+    regimes=(
+        Regime(
+            name="norm_backward", words="`norm` is 'backward'", settings={"norm": "backward"}, narrow="usual_numbers"
+        ),
+        Regime(name="norm_forward", words="`norm` is 'forward'", settings={"norm": "forward"}, narrow="usual_numbers"),
+        Regime(name="axes_from_the_end", words="`dim` is (-2, -1)", settings={"dim": (-2, -1)}),
+        *FLOAT32_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "`s` is the size of the fields, both multiples of the world size.",
     ),
 )

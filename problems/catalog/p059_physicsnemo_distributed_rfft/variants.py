@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from math import prod
 from typing import Any
 
 import torch
@@ -18,15 +19,15 @@ def _own_rows(spectrum: Tensor) -> Tensor:
     return spectrum.chunk(dist.get_world_size(), dim=1)[dist.get_rank()].contiguous()
 
 
-def gathered(x: Tensor, *_rest: Any) -> Tensor:
+def gathered(x: Tensor, _s: Any, _dim: Any, norm: str, *_rest: Any) -> Tensor:
     """Gathers the fields and transforms them whole."""
-    return _own_rows(torch.fft.rfft2(_gather(x), norm="ortho"))
+    return _own_rows(torch.fft.rfft2(_gather(x), norm=norm))
 
 
-def columns_first(x: Tensor, *_rest: Any) -> Tensor:
+def columns_first(x: Tensor, _s: Any, _dim: Any, norm: str, *_rest: Any) -> Tensor:
     """Transforms the sharded axis first, by halves, in double precision."""
-    half = torch.fft.rfft(_gather(x).double(), dim=2, norm="ortho")
-    return _own_rows(torch.fft.fft(half, dim=1, norm="ortho").to(torch.complex64))
+    half = torch.fft.rfft(_gather(x).double(), dim=2, norm=norm)
+    return _own_rows(torch.fft.fft(half, dim=1, norm=norm).to(torch.complex64))
 
 
 def conjugated(x: Tensor, *rest: Any) -> Tensor:
@@ -50,6 +51,13 @@ def bfloat16_payload(x: Tensor, *_rest: Any) -> Tensor:
     return _own_rows(torch.fft.rfft2(_gather(x.bfloat16()).float(), norm="ortho"))
 
 
+def normalised_over_named_axes(x: Tensor, s: tuple[int, ...], dim: tuple[int, ...], norm: str, *_rest: Any) -> Tensor:
+    """Normalises over the axes 1 and 2 that `dim` names, counted from the front."""
+    points = prod(size for axis, size in zip((1, 2), s, strict=True) if axis in dim)
+    power = {"ortho": -0.5, "forward": -1.0, "backward": 0.0}[norm]
+    return _own_rows(torch.fft.rfft2(_gather(x), norm="backward")) * points**power
+
+
 HONEST = {"gathered": gathered, "columns_first": columns_first}
 MUTANTS = {
     "conjugated": conjugated,
@@ -57,3 +65,4 @@ MUTANTS = {
     "not_normalised": not_normalised,
     "bfloat16_payload": bfloat16_payload,
 }
+NARROW = {"axes_from_the_end": normalised_over_named_axes}

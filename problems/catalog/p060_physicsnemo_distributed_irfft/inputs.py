@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -13,13 +14,14 @@ def make_inputs(call: Call) -> Arguments:
     parts = [torch.fft.rfft2(field, norm="ortho")[..., rows, :].clone() for field in fields(call).unbind()]
     return {
         "x": torch.stack(parts),
-        "s": (call.dims["H"], call.dims["L"]),
-        "dim": (-2, -1),
-        "norm": "ortho",
+        "s": call.setting("s", (call.dims["H"], call.dims["L"])),
+        "dim": call.setting("dim", (-2, -1)),
+        "norm": call.setting("norm", "ortho"),
         "group": None,
     }
 
 
 def fields(call: Call) -> Tensor:
     """The real fields (B, C, H, L) in float32 that the spectrum is of: long-tailed, the same on all ranks."""
-    return call.long_tailed("fields", ("B", "C", "H", "L"), dtype=torch.float32, shared=True)
+    drawn = call.long_tailed("fields", ("B", "C", "H", "L"), dtype=torch.float32, shared=True)
+    return in_regime(call, "fields", drawn)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from math import log2
 
+from problems.regimes import FLOAT32_VALUES
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -13,6 +14,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -69,15 +71,21 @@ PROBLEM = Problem(
             dtype="complex64",
             values="the real FFT of long-tailed fields, so a consistent half spectrum; rows r*Hl to (r+1)*Hl - 1",
         ),
-        Argument(name="s", kind=ArgumentKind.INTEGERS, dtype="int", values="(H, L), the fields' size", replicated=True),
+        Argument(
+            name="s",
+            kind=ArgumentKind.INTEGERS,
+            dtype="int",
+            values="(H, L), the fields' size, in timed calls",
+            replicated=True,
+        ),
         Argument(
             name="dim",
             kind=ArgumentKind.INTEGERS,
             dtype="int",
-            values="(-2, -1): the sharded axis, and the one of which half is stored",
+            values="the sharded axis, and the one of which half is stored: in timed calls (-2, -1)",
             replicated=True,
         ),
-        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho'", replicated=True),
+        Argument(name="norm", kind=ArgumentKind.TEXT, dtype="str", values="'ortho' in timed calls", replicated=True),
         WORLD_GROUP,
     ),
     outputs=(
@@ -123,4 +131,19 @@ PROBLEM = Problem(
         ),
     ),
     notes=("The mirrored rows of other ranks are never needed: only the real part of the result is asked for.",),
+    regimes=(
+        Regime(
+            name="norm_backward", words="`norm` is 'backward'", settings={"norm": "backward"}, narrow="usual_numbers"
+        ),
+        Regime(name="norm_forward", words="`norm` is 'forward'", settings={"norm": "forward"}, narrow="usual_numbers"),
+        Regime(name="axes_from_the_front", words="`dim` is (2, 3)", settings={"dim": (2, 3)}),
+        Regime(name="size_not_given", words="`s` is None", settings={"s": None}),
+        *FLOAT32_VALUES[:3],
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "`s` is the size of the fields or None, both sizes are even and multiples of the world size.",
+        "Half spectra are those of real fields.",
+    ),
 )

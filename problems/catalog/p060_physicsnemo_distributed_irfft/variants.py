@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from math import prod
 from typing import Any
 
 import torch
@@ -7,6 +8,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.rank_parts import all_gathered
+
+Size = tuple[int, int] | None
+
+
+def _size(x: Tensor, s: Size) -> tuple[int, int]:
+    """Rows and columns of the fields; an even number of columns where it is not given."""
+    return s or (x.shape[-2] * dist.get_world_size(), 2 * (x.shape[-1] - 1))
 
 
 def _gather(x: Tensor) -> Tensor:
@@ -19,25 +27,25 @@ def _own_columns(fields: Tensor) -> Tensor:
     return fields.chunk(dist.get_world_size(), dim=-1)[dist.get_rank()].contiguous()
 
 
-def gathered(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+def gathered(x: Tensor, s: Size, _dim: Any, norm: str, *_rest: Any) -> Tensor:
     """Gathers the spectra and transforms them whole."""
-    return _own_columns(torch.fft.irfft2(_gather(x), s=s, norm="ortho"))
+    return _own_columns(torch.fft.irfft2(_gather(x), s=_size(x, s), norm=norm))
 
 
-def mirrored(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+def mirrored(x: Tensor, s: Size, _dim: Any, norm: str, *_rest: Any) -> Tensor:
     """Builds the redundant half from the mirrored rows, then a full complex transform in double precision."""
     half = _gather(x).to(torch.complex128)
-    rows, columns = s
+    rows, columns = _size(x, s)
     inner = half[..., 1 : columns - half.shape[-1] + 1].flip(-1).conj()
     tail = inner[..., [(rows - row) % rows for row in range(rows)], :]
     full = torch.cat([half, tail], dim=-1)
-    return _own_columns(torch.fft.ifft2(full, norm="ortho").real.float())
+    return _own_columns(torch.fft.ifft2(full, norm=norm).real.float())
 
 
-def real_rows_first(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
+def real_rows_first(x: Tensor, s: Size, _dim: Any, norm: str, *_rest: Any) -> Tensor:
     """The other axis first, then one real transform per row."""
-    columns = torch.fft.ifft(_gather(x), dim=-2, norm="ortho")
-    return _own_columns(torch.fft.irfft(columns, n=s[1], dim=-1, norm="ortho"))
+    columns = torch.fft.ifft(_gather(x), dim=-2, norm=norm)
+    return _own_columns(torch.fft.irfft(columns, n=_size(x, s)[1], dim=-1, norm=norm))
 
 
 def without_mirror(x: Tensor, s: tuple[int, int], *_rest: Any) -> Tensor:
@@ -72,6 +80,19 @@ def bfloat16_payload(x: Tensor, s: tuple[int, int], *rest: Any) -> Tensor:
     return gathered(torch.view_as_complex(torch.view_as_real(x).bfloat16().float()), s, *rest)
 
 
+def odd_where_not_given(x: Tensor, s: Size, dim: Any, norm: str, *rest: Any) -> Tensor:
+    """Takes the number of columns for odd if it is not given."""
+    rows, _ = _size(x, s)
+    return gathered(x, s or (rows, 2 * x.shape[-1] - 1), dim, norm, *rest)
+
+
+def normalised_over_named_axes(x: Tensor, s: Size, dim: tuple[int, ...], norm: str, *_rest: Any) -> Tensor:
+    """Normalises over the last two axes that `dim` names, counted from the end."""
+    points = prod(size for axis, size in zip((-2, -1), _size(x, s), strict=True) if axis in dim)
+    power = {"ortho": -0.5, "forward": 0.0, "backward": -1.0}[norm]
+    return _own_columns(torch.fft.irfft2(_gather(x), s=_size(x, s), norm="forward")) * points**power
+
+
 HONEST = {"gathered": gathered, "mirrored": mirrored, "real_rows_first": real_rows_first}
 MUTANTS = {
     "without_mirror": without_mirror,
@@ -81,3 +102,4 @@ MUTANTS = {
     "not_normalised": not_normalised,
     "bfloat16_payload": bfloat16_payload,
 }
+NARROW = {"axes_from_the_front": normalised_over_named_axes, "size_not_given": odd_where_not_given}

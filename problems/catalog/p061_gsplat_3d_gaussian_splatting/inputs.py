@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 EPS2D = 0.3
@@ -54,11 +55,15 @@ def make_inputs(call: Call) -> Arguments:
         "Ks": intrinsics,
         "image_width": call.dims["wd"],
         "image_height": call.dims["ht"],
-        "eps2d": EPS2D,
-        "near_plane": NEAR_PLANE,
-        "far_plane": FAR_PLANE,
+        **limits(call),
         "camera_model": "pinhole",
     }
+
+
+def limits(call: Call) -> dict[str, float]:
+    """What is added to the spread in the image, and between which depths Gaussians are visible."""
+    usual = {"eps2d": EPS2D, "near_plane": NEAR_PLANE, "far_plane": FAR_PLANE}
+    return {name: float(call.setting(name, value)) for name, value in usual.items()}
 
 
 def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Tensor], Projected]:
@@ -76,6 +81,7 @@ def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Te
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
+    drawn |= {name: in_regime(call, name, drawn[name]) for name in ("opacities", "colors")}
     return drawn, project(call, drawn["means"], drawn["quats"], drawn["scales"], *cameras)
 
 
@@ -106,6 +112,9 @@ def every_camera(call: Call) -> tuple[Tensor, Tensor]:
     viewmats[:, :3, :3] = torch.stack([right, torch.linalg.cross(forward, right), forward], dim=1)
     viewmats[:, :3, 3] = draw[:, 6:] * 0.05
     viewmats[:, 2, 3] += _DISTANCE
+    if call.setting("cameras", None) == "one_rank":
+        looks_away = torch.arange(len(draw), device=call.device) // cameras != owner(call)
+        viewmats[looks_away, 2, 3] -= 4 * _DISTANCE
     shifts = [rank.uniform("intrinsics", (cameras, 4), low=-1.0, dtype=torch.float32) for rank in ranks]
     jitter = torch.cat(shifts).double()
     width, height = call.dims["wd"], call.dims["ht"]
@@ -125,21 +134,21 @@ def project(
     view, intrinsic = viewmats.double()[..., None], intrinsics.double()[..., None]
     place = [_product(list(view[:, i, :3].unbind(1)), list(means.double().T)) + view[:, i, 3] for i in range(3)]
     depths, axes = place[2], _axes(quats.double(), scales.double(), view)
-    size = (call.dims["wd"], call.dims["ht"])
+    size, (eps2d, near_plane, far_plane) = (call.dims["wd"], call.dims["ht"]), limits(call).values()
     rows, means2d = [], []
     for axis in range(2):
         focal, centre, beyond = intrinsic[:, axis, axis], intrinsic[:, axis, 2], 0.15 * size[axis]
         slope = (place[axis] / depths).clamp(-(centre + beyond) / focal, (size[axis] - centre + beyond) / focal)
         rows.append([focal / depths * (axes[axis][j] - slope * axes[2][j]) for j in range(3)])
         means2d.append(focal * place[axis] / depths + centre)
-    xx, yy = _product(rows[0], rows[0]) + EPS2D, _product(rows[1], rows[1]) + EPS2D
+    xx, yy = _product(rows[0], rows[0]) + eps2d, _product(rows[1], rows[1]) + eps2d
     xy = _product(rows[0], rows[1])
     determinant = (xx * yy - xy * xy).clamp(min=1e-10)
     spreads = torch.stack([RADII * xx.sqrt(), RADII * yy.sqrt()], dim=-1)
     return _judged(
         Projected(
-            visible=(depths > NEAR_PLANE) & (depths < FAR_PLANE),
-            safe=torch.minimum((depths - NEAR_PLANE).abs(), (depths - FAR_PLANE).abs()) >= _DEPTH_MARGIN,
+            visible=(depths > near_plane) & (depths < far_plane),
+            safe=torch.minimum((depths - near_plane).abs(), (depths - far_plane).abs()) >= _DEPTH_MARGIN,
             radii=spreads,
             means2d=torch.stack(means2d, dim=-1),
             depths=depths,

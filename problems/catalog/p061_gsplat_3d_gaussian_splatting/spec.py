@@ -11,6 +11,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -100,9 +101,9 @@ PROBLEM = Problem(
         ),
         Argument(name="image_width", kind=ArgumentKind.INTEGER, dtype="int", values="wd"),
         Argument(name="image_height", kind=ArgumentKind.INTEGER, dtype="int", values="ht"),
-        Argument(name="eps2d", kind=ArgumentKind.REAL, dtype="float", values="0.3"),
-        Argument(name="near_plane", kind=ArgumentKind.REAL, dtype="float", values="0.5"),
-        Argument(name="far_plane", kind=ArgumentKind.REAL, dtype="float", values="3.5"),
+        Argument(name="eps2d", kind=ArgumentKind.REAL, dtype="float", values="0.3 in timed calls"),
+        Argument(name="near_plane", kind=ArgumentKind.REAL, dtype="float", values="0.5 in timed calls"),
+        Argument(name="far_plane", kind=ArgumentKind.REAL, dtype="float", values="3.5 in timed calls"),
         Argument(name="camera_model", kind=ArgumentKind.TEXT, dtype="str", values="'pinhole', the only one"),
     ),
     outputs=(
@@ -158,5 +159,37 @@ PROBLEM = Problem(
         most=1.005,
         reason="The model counts all pairs for the reference; only visible ones travel, and how many depends on "
         "the data.",
+    ),
+    regimes=(
+        Regime(
+            name="far_away",
+            words="near_plane is 1.5 and far_plane 1e10",
+            settings={"near_plane": 1.5, "far_plane": 1e10},
+            narrow="usual_numbers",
+        ),
+        Regime(name="more_blur", words="eps2d is 1", settings={"eps2d": 1.0}, narrow="usual_numbers"),
+        Regime(
+            name="nothing_visible",
+            words="no Gaussian is visible in any camera",
+            settings={"near_plane": 100.0, "far_plane": 1e10},
+        ),
+        Regime(
+            name="one_rank_sees",
+            words="one rank's cameras look at the scene, and all others see nothing",
+            settings={"cameras": "one_rank"},
+        ),
+        Regime(
+            name="transparent",
+            words="opacities and colours are zero",
+            settings={"values": "zero"},
+            narrow="nothing_where_zero",
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "The world group takes part.",
+        "`camera_model` is 'pinhole'.",
+        "Every rank has as many Gaussians and cameras, and none of the pairs is close to a limit.",
+        "`near_plane` is 0.5 at least.",
     ),
 )

@@ -153,6 +153,12 @@ def in_half(*arguments: Any) -> Rows:
     return (*rows[:3], *(row.half().float() for row in rows[3:6]), *rows[6:])
 
 
+def one_row_at_least(*arguments: Any) -> Rows:
+    """A row of zeros where a rank's cameras see nothing."""
+    rows = solution(*arguments)
+    return rows if len(rows[0]) else tuple(row.new_zeros((1, *row.shape[1:])) for row in rows)
+
+
 HONEST = {"gaussians_gathered": gaussians_gathered, "float64": in_float64, "point_to_point": point_to_point}
 MUTANTS = {
     "own_gaussians_only": own_gaussians_only,
@@ -170,3 +176,4 @@ MUTANTS = {
     "in_bfloat16": in_bfloat16,
     "in_half": in_half,
 }
+NARROW = {"nothing_visible": one_row_at_least, "one_rank_sees": one_row_at_least}

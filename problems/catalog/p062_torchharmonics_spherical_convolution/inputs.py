@@ -5,28 +5,29 @@ from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.spec import ENTRIES
 from problems.groups import contiguous, strided
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's block of the field, its filter, weight and bias, and the groups of the process grid."""
-    world_size, polar = call.world_size, call.dims["P"]
+    world_size, polar, groups = call.world_size, call.dims["P"], call.setting("groups", 1)
     return {
         "x": field(call),
         "psi": _filter(call),
-        "weight": call.normal("weight", ("Cout", "C1", "Kk"), dtype=torch.float32),
-        "groups": 1,
+        "weight": call.normal("weight", ("Cout", call.dims["C1"] // groups, "Kk"), dtype=torch.float32),
+        "groups": groups,
         "nlon_out": call.dims["nlon"],
         "nlon_in": call.dims["nlon"],
         "azimuth_group": contiguous(call.rank, world_size=world_size, group_size=world_size // polar),
         "polar_group": strided(call.rank, world_size=world_size, group_size=polar),
-        "bias": call.normal("bias", ("Cout",), dtype=torch.float32),
+        "bias": in_regime(call, "bias", call.normal("bias", ("Cout",), dtype=torch.float32)),
     }
 
 
 def field(call: Call) -> Tensor:
     """The rank's block `x` (B, Cin, nlat_l, nlon_l) of the field."""
-    return call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32)
+    return in_regime(call, "x", call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32))
 
 
 def entries(call: Call) -> tuple[Tensor, Tensor]:

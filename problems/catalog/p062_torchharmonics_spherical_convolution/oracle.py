@@ -14,7 +14,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (B, Cout, nlat_l, nlon_l): the rank's latitudes and longitudes, with the rank's own weight and bias."""
     dims, own = call.dims, make_inputs(call)
     azimuth = call.world_size // dims["P"]
-    mixing = own["weight"].permute(2, 1, 0).contiguous().double().chunk(azimuth, dim=1)
+    mixing = _of_all_channels(own["weight"], own["groups"]).permute(2, 1, 0).contiguous().double().chunk(azimuth, dim=1)
     out = own["bias"].double().repeat(dims["nlat_l"], dims["nlon_l"] * dims["B"], 1)
     for polar in range(dims["P"]):
         ranks = [call.at_rank(polar * azimuth + place) for place in range(azimuth)]
@@ -23,6 +23,12 @@ def expected(call: Call) -> tuple[Tensor, ...]:
         for rank, part, of_part in zip(ranks, channels, mixing, strict=True):
             _add_filtered(out, call, part.double(), entries(rank), of_part)
     return (out.view(*call.shape(("nlat_l", "nlon_l", "B", "Cout"))).permute(2, 3, 0, 1).contiguous(),)
+
+
+def _of_all_channels(weight: Tensor, groups: int) -> Tensor:
+    """`weight` (Cout, Cin / groups, Kk) as (Cout, Cin, Kk), zero where a channel is in another group."""
+    blocks = [torch.block_diag(*taps.chunk(groups)) for taps in weight.unbind(dim=2)]
+    return torch.stack(blocks, dim=2)
 
 
 def _add_filtered(out: Tensor, call: Call, part: Tensor, filtering: tuple[Tensor, Tensor], mixing: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from problems.regimes import FLOAT32_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -106,7 +108,7 @@ PROBLEM = Problem(
             "secret places in the rank's latitudes; values 0.5 times standard normal, all different on every rank",
         ),
         Argument(name="weight", shape=("Cout", "C1", "Kk"), dtype="float32", values="standard normal"),
-        Argument(name="groups", kind=ArgumentKind.INTEGER, dtype="int", values="1", replicated=True),
+        Argument(name="groups", kind=ArgumentKind.INTEGER, dtype="int", values="1 in timed calls", replicated=True),
         Argument(name="nlon_out", kind=ArgumentKind.INTEGER, dtype="int", values="nlon", replicated=True),
         Argument(name="nlon_in", kind=ArgumentKind.INTEGER, dtype="int", values="nlon", replicated=True),
         Argument(
@@ -177,6 +179,16 @@ PROBLEM = Problem(
     ),
     notes=(
         "weight, bias and the ranks' parts of psi differ even where a real layer has replicas: each rank's own count.",
-        "One channel group, and as many output as input longitudes.",
+        "One channel group in timed calls, and as many output as input longitudes.",
+    ),
+    regimes=(
+        Regime(name="two_channel_groups", words="`groups` is 2", settings={"groups": 2}),
+        *of_tensor("x and bias", *FLOAT32_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`azimuth_group` and `polar_group` are those of the process grid, never None.",
+        "`bias` is a tensor.",
+        "`nlon_out` is `nlon_in`.",
     ),
 )

@@ -112,6 +112,13 @@ def without_bias(*arguments: Any) -> Tensor:
     return solution(*arguments[:-1])
 
 
+def channels_of_the_first_group(x: Tensor, psi: Tensor, weight: Tensor, groups: int, *rest: Any) -> Tensor:
+    """Mixes all outputs from the channels of the first group."""
+    first = torch.zeros(len(weight), groups * weight.shape[1], weight.shape[2])
+    first[:, : weight.shape[1]] = weight
+    return solution(x, psi, first, 1, *rest)
+
+
 HONEST = {
     "gathered": step_by_step,
     "by_rolling": partial(step_by_step, contracted=by_rolling),
@@ -126,3 +133,4 @@ MUTANTS = {
     "without_bias": without_bias,
     "bfloat16_payload": partial(step_by_step, payload=lambda tensor: tensor.bfloat16().float()),
 }
+NARROW = {"two_channel_groups": channels_of_the_first_group}

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 _DIRECTIONS = 2
@@ -19,12 +20,16 @@ def make_inputs(call: Call) -> Arguments:
     sign = 2 * call.integers("sign", (), low=0, high=2).double() - 1
     return {
         "H": [derivative for derivative, _ in blocks],
-        "error": sign * call.uniform("error", (), low=1, high=3, dtype=torch.float64),
-        "weights": [_wide(call, f"weights{number}", ("nk", 1)).mul_(0.05) for number in range(call.dims["nb"])],
+        "error": in_regime(call, "error", sign * call.uniform("error", (), low=1, high=3, dtype=torch.float64)),
+        "weights": [_weights(call, f"weights{number}") for number in range(call.dims["nb"])],
         "P": [covariance for _, covariance in blocks],
         "kalman_lambda": _number(call, "kalman_lambda", low=0.9, high=0.99),
         "kalman_nue": _number(call, "kalman_nue", low=0.9, high=0.999),
     }
+
+
+def _weights(call: Call, name: str) -> Tensor:
+    return in_regime(call, name, _wide(call, name, ("nk", 1)).mul_(0.05))
 
 
 def _wide(call: Call, name: str, symbols: tuple[str | int, ...]) -> Tensor:
@@ -33,7 +38,8 @@ def _wide(call: Call, name: str, symbols: tuple[str | int, ...]) -> Tensor:
 
 
 def _number(call: Call, name: str, *, low: float, high: float) -> float:
-    return float(call.uniform(name, (), low=low, high=high, dtype=torch.float64, shared=True))
+    drawn = call.uniform(name, (), low=low, high=high, dtype=torch.float64, shared=True)
+    return float(call.setting(name, drawn))
 
 
 def _block(call: Call, number: int) -> tuple[Tensor, Tensor]:
@@ -44,4 +50,4 @@ def _block(call: Call, number: int) -> tuple[Tensor, Tensor]:
     derivative += 0.5 * _wide(call, f"H{number}", ("nk", 1))
     covariance = large @ large.T
     covariance.diagonal().add_(call.uniform(f"P{number}", ("nk",), low=0.5, high=1.5, dtype=torch.float64))
-    return derivative / size, covariance
+    return call.setting("derivatives", 1.0) * derivative / size, covariance

@@ -1,5 +1,8 @@
 """Layer-wise extended Kalman filter step with sharded covariance blocks, described."""
 
+from dataclasses import replace
+
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -10,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -109,14 +113,14 @@ PROBLEM = Problem(
             name="kalman_lambda",
             kind=ArgumentKind.REAL,
             dtype="float",
-            values="0.9 to 0.99, secret",
+            values="in timed calls 0.9 to 0.99, secret",
             replicated=True,
         ),
         Argument(
             name="kalman_nue",
             kind=ArgumentKind.REAL,
             dtype="float",
-            values="0.9 to 0.999, secret",
+            values="in timed calls 0.9 to 0.999, secret",
             replicated=True,
         ),
     ),
@@ -186,5 +190,37 @@ PROBLEM = Problem(
         most=0.43,
         reason="Only the products of covariances and derivatives are counted, 2 of 5 operations: the rank-one "
         "update is element-wise.",
+    ),
+    regimes=(
+        *of_tensor(
+            "weights and errors",
+            replace(TINY_VALUES, narrow=""),
+            replace(HUGE_VALUES, narrow=""),
+            ZERO_VALUES,
+            ONE_RANK_HAS_VALUES,
+        ),
+        Regime(
+            name="zero_derivatives",
+            words="all derivatives H are zero, so that no weight moves",
+            settings={"derivatives": 0.0},
+        ),
+        Regime(
+            name="nothing_forgotten",
+            words="kalman_lambda and kalman_nue are 1",
+            settings={"kalman_lambda": 1.0, "kalman_nue": 1.0},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="much_forgotten",
+            words="kalman_lambda is 0.5 and kalman_nue is 0.75",
+            settings={"kalman_lambda": 0.5, "kalman_nue": 0.75},
+            narrow="usual_numbers",
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "Values are finite.",
+        "All ranks have equally many blocks of one size.",
+        "`kalman_lambda` is above zero.",
     ),
 )

@@ -121,6 +121,22 @@ def own_weights_only(*arguments: Any) -> Answer:
     return list(arguments[2]) * dist.get_world_size(), covariances, following
 
 
+def by_direction(covariance: Tensor, derivative: Tensor) -> Tensor:
+    """The gain by the derivative's direction and length."""
+    length = derivative.norm()
+    return torch.mm(covariance, derivative / length) * length
+
+
+def small_weights_cleared(weight: Tensor) -> Tensor:
+    """Weights that are all below 1e-4 count for nothing."""
+    return weight * (weight.abs().max() >= 1e-4)
+
+
+def saturated(weight: Tensor) -> Tensor:
+    """No weight is sent as more than 2^16."""
+    return weight.clamp(-(2**16), 2**16)
+
+
 HONEST = {
     "written_out": written_out,
     "one_batch": one_batch,
@@ -140,4 +156,9 @@ MUTANTS = {
     "block_major": block_major,
     "lambda_left": lambda_left,
     "own_weights_only": own_weights_only,
+}
+NARROW = {
+    "tiny_values": partial(written_out, payload=small_weights_cleared),
+    "huge_values": partial(written_out, payload=saturated),
+    "zero_derivatives": partial(written_out, gain_of=by_direction),
 }

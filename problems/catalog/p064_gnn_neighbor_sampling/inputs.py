@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 FANOUTS = (10, 5)
@@ -17,7 +18,7 @@ def make_inputs(call: Call) -> Arguments:
     owner_of = owners(call)
     return {
         "seed_nodes": seeds(call),
-        "fanouts": list(FANOUTS),
+        "fanouts": list(fanouts(call)),
         "local_adj_row_ptr": pointers(call, owner_of),
         "local_adj_col": neighbours(call, by_popularity(call)),
         "node_to_rank": owner_of,
@@ -26,9 +27,17 @@ def make_inputs(call: Call) -> Arguments:
     }
 
 
+def fanouts(call: Call) -> tuple[int, ...]:
+    """How many neighbours each hop takes of a node; a negative number stands for all."""
+    return tuple(call.setting("fanouts", FANOUTS))
+
+
 def seeds(call: Call) -> Tensor:
     """The rank's seeds (S,), all different."""
-    return call.permutation("seeds", call.dims["Nn"])[: call.dims["S"]].clone()
+    drawn = call.permutation("seeds", call.dims["Nn"])
+    if call.setting("seeds", None) == "one_owner":
+        drawn = drawn[(owners(call)[drawn] != owner(call)).int().argsort(stable=True)]
+    return drawn[: call.dims["S"]].clone()
 
 
 def owners(call: Call) -> Tensor:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p064_gnn_neighbor_sampling.inputs import (
-    FANOUTS,
     by_popularity,
+    fanouts,
     neighbours,
     owners,
     pointers,
@@ -25,11 +25,13 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     place = torch.full_like(owner_of, -1)
     place[nodes] = _count(nodes)
     row, col, edge = [], [], []
-    for fanout in FANOUTS:
+    for fanout in fanouts(call):
         frontier = nodes[start:]
         owner = owner_of[frontier]
-        numbers = first[owner, frontier][:, None] + torch.arange(fanout, device=call.device)
-        asking, taken = (numbers < first[owner, frontier + 1][:, None]).nonzero(as_tuple=True)
+        begin, end = first[owner, frontier], first[owner, frontier + 1]
+        most = fanout if fanout >= 0 else max((end - begin).tolist(), default=0)
+        numbers = begin[:, None] + torch.arange(most, device=call.device)
+        asking, taken = (numbers < end[:, None]).nonzero(as_tuple=True)
         number = numbers[asking, taken]
         found = lists[owner[asking], number]
         new = _once(found[place[found] < 0], nodes=len(place))

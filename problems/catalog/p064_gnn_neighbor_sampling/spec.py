@@ -12,6 +12,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -68,7 +69,7 @@ PROBLEM = Problem(
     "-> tuple[Tensor, Tensor, Tensor, Tensor]",
     arguments=(
         Argument(name="seed_nodes", shape=("S",), dtype="int64", values=f"distinct random {_NODE}"),
-        Argument(name="fanouts", kind=ArgumentKind.INTEGERS, shape=(2,), dtype="int", values="[10, 5]"),
+        Argument(name="fanouts", kind=ArgumentKind.INTEGERS, shape=(2,), dtype="int", values="[10, 5] in timed calls"),
         Argument(
             name="local_adj_row_ptr",
             shape=("pointers",),
@@ -139,5 +140,33 @@ PROBLEM = Problem(
         least=0.6,
         most=1.1,
         reason="Counted at base; at tiny 200 nodes are soon all known, so the second frontier is smaller.",
+    ),
+    regimes=(
+        Regime(
+            name="whole_lists",
+            words="fanouts are negative, which takes whole lists",
+            settings={"fanouts": (-1, -1)},
+            at_large=False,
+        ),
+        Regime(name="one_hop", words="there is one hop", settings={"fanouts": (7,)}, narrow="usual_numbers"),
+        Regime(
+            name="three_hops",
+            words="there are three hops, with a fanout of 1 in the second",
+            settings={"fanouts": (3, 1, 4)},
+            narrow="usual_numbers",
+        ),
+        Regime(name="no_neighbours", words="no node has a neighbour", dims={"E": 0}),
+        Regime(
+            name="seeds_of_one_owner",
+            words="all seeds of all ranks belong to one rank, as far as it has so many nodes",
+            settings={"seeds": "one_owner"},
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "`replace` is False.",
+        "Seeds are distinct, and each rank has as many.",
+        "A rank holds lists of its own nodes alone.",
     ),
 )

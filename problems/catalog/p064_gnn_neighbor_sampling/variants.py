@@ -20,7 +20,9 @@ def _graphs(pointers: Tensor, neighbours: Tensor) -> list[tuple[list[int], list[
     return [(p.tolist(), n.tolist()) for p, n in zip(all_pointers, all_neighbours, strict=True)]
 
 
-def _walk(seeds: Tensor, fanouts: list[int], graphs: Any, owners: list[int], *, last: bool = False) -> Result:
+def _walk(
+    seeds: Tensor, fanouts: list[int], graphs: Any, owners: list[int], *, last: bool = False, whole: int | None = None
+) -> Result:
     nodes = seeds.tolist()
     place = dict(zip(nodes, range(len(nodes)), strict=True))
     edges: list[tuple[int, int, int]] = []
@@ -30,7 +32,7 @@ def _walk(seeds: Tensor, fanouts: list[int], graphs: Any, owners: list[int], *, 
         for node in frontier:
             pointers, neighbours = graphs[owners[node]]
             numbers = list(range(pointers[node], pointers[node + 1]))
-            for number in numbers[-fanout:] if last else numbers[:fanout]:
+            for number in numbers[-fanout:] if last else numbers[: fanout if fanout >= 0 else whole]:
                 if neighbours[number] not in place:
                     place[neighbours[number]] = len(nodes)
                     nodes.append(neighbours[number])
@@ -80,10 +82,43 @@ def destinations_swapped(
     return node, destination, row, edge
 
 
+def fanout_as_a_slice(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Cuts a list as Python does, where a negative end leaves the last neighbour out."""
+    return _walk(seeds, fanouts, _graphs(ptr, col), owners.tolist(), whole=-1)
+
+
+def one_edge_at_least(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """One edge of zeros where there is none."""
+    node, *edges = solution(seeds, fanouts, ptr, col, owners)
+    row, destination, edge = (part if len(part) else part.new_zeros(1) for part in edges)
+    return node, row, destination, edge
+
+
+def idle_owners_leave(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Returns the seeds alone on a rank that nobody asks for the neighbours of a seed."""
+    asked = torch.bincount(owners[seeds], minlength=dist.get_world_size())
+    dist.all_reduce(asked)
+    node, row, destination, edge = solution(seeds, fanouts, ptr, col, owners)
+    if asked[dist.get_rank()]:
+        return node, row, destination, edge
+    return seeds.clone(), row[:0], destination[:0], edge[:0]
+
+
 HONEST = {"gathered": gathered, "broadcast": broadcast}
 MUTANTS = {
     "last_neighbours": last_neighbours,
     "one_hop": one_hop,
     "owners_by_remainder": owners_by_remainder,
     "destinations_swapped": destinations_swapped,
+}
+NARROW = {
+    "whole_lists": fanout_as_a_slice,
+    "no_neighbours": one_edge_at_least,
+    "seeds_of_one_owner": idle_owners_leave,
 }

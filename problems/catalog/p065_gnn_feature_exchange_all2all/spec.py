@@ -1,5 +1,6 @@
 """Cooperative feature exchange of graph learning, described."""
 
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -16,6 +17,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
+from problems.seed_exchange_spec import EXCHANGES
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _DISTINCT_SHARE = 0.35
@@ -114,5 +116,14 @@ PROBLEM = Problem(
         least=0.8,
         most=1.4,
         reason="The model counts the mean over ranks and calls; in one call the busiest rank sends or receives more.",
+    ),
+    regimes=(
+        *EXCHANGES,
+        *COPIED_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank sends T rows and receives T.",
     ),
 )

@@ -87,10 +87,42 @@ def own_rows_only(
     return local_features[seed_inverse_ids]
 
 
+def no_lookup_where_nothing_travels(
+    local_features: Tensor, seed_inverse_ids: Tensor, counts_sent: list[int], counts_received: list[int], group: None
+) -> Tensor:
+    """Hands the features back as they lie where all rows stay."""
+    if any(counts_sent[1:]) or any(counts_received[1:]):
+        return point_to_point(local_features, seed_inverse_ids, counts_sent, counts_received, group)
+    return local_features[torch.arange(len(seed_inverse_ids)) % len(local_features)]
+
+
+def own_row_at_least(
+    local_features: Tensor, seed_inverse_ids: Tensor, counts_sent: list[int], counts_received: list[int], group: None
+) -> Tensor:
+    """Puts a row of its own first, whether one stays or not."""
+    out = point_to_point(local_features, seed_inverse_ids, counts_sent, counts_received, group)
+    out[0] = local_features[seed_inverse_ids[0]]
+    return out
+
+
+def at_most_64_copies(
+    local_features: Tensor, seed_inverse_ids: Tensor, counts_sent: list[int], counts_received: list[int], group: None
+) -> Tensor:
+    """Looks a row up no more than 64 times, and sends zeros from then on."""
+    copies = (seed_inverse_ids[:, None] == seed_inverse_ids).tril().sum(dim=1)
+    rows = local_features[seed_inverse_ids].where(copies[:, None] <= 64, 0)
+    return point_to_point(rows, torch.arange(len(rows)), counts_sent, counts_received, group)
+
+
 HONEST = {"point_to_point": point_to_point, "everything_gathered": everything_gathered}
 MUTANTS = {
     "sources_in_rank_order": sources_in_rank_order,
     "equal_counts": equal_counts,
     "without_lookup": without_lookup,
     "own_rows_only": own_rows_only,
+}
+NARROW = {
+    "nothing_travels": no_lookup_where_nothing_travels,
+    "all_to_the_next_rank": own_row_at_least,
+    "one_seed": at_most_64_copies,
 }

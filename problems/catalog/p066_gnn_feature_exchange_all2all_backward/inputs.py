@@ -3,6 +3,7 @@
 import torch
 
 from problems import seed_exchange
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -11,8 +12,9 @@ def make_inputs(call: Call) -> Arguments:
 
     Gradients have a long tail, as real ones do, so that one scale per row in a narrow format shows.
     """
+    gradients = call.long_tailed("grad_output", ("T", "h"), dtype=torch.float32)
     return {
-        "grad_output": call.long_tailed("grad_output", ("T", "h"), dtype=torch.float32),
+        "grad_output": in_regime(call, "grad_output", gradients),
         "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),
         "seed_size": call.dims["F"],
         "counts_sent": seed_exchange.counts_sent(call),

@@ -1,5 +1,6 @@
 """Backward of the cooperative feature exchange of graph learning, described."""
 
+from problems.regimes import SUMMED_VALUES
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -16,6 +17,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
+from problems.seed_exchange_spec import EXCHANGES
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _DISTINCT_SHARE = 0.35
@@ -140,5 +142,14 @@ PROBLEM = Problem(
         least=0.7,
         most=1.4,
         reason="The model counts the mean over ranks and calls; in one call the busiest rank sends or receives more.",
+    ),
+    regimes=(
+        *EXCHANGES,
+        *SUMMED_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank sends T rows and receives T.",
     ),
 )

@@ -78,6 +78,39 @@ def payload_in_bfloat16(
     return _sums(_returned(grad_output.bfloat16(), sent, received).float(), ids, seed_size)
 
 
+def not_summed_where_nothing_travels(
+    grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
+) -> Tensor:
+    """Writes where it should add if all rows stay."""
+    sums = _sums if any(sent[1:]) or any(received[1:]) else _last_copy_wins
+    return sums(_returned(grad_output, sent, received), ids, seed_size)
+
+
+def own_row_at_least(
+    grad_output: Tensor, ids: Tensor, seed_size: int, sent: list[int], received: list[int], _: None
+) -> Tensor:
+    """Takes the first row from its own gradients, whether one stays or not."""
+    rows = _returned(grad_output, sent, received)
+    rows[0] = grad_output[0]
+    return _sums(rows, ids, seed_size)
+
+
+def _at_most_64_copies(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    """Adds no more than 64 rows to a seed."""
+    copies = (ids[:, None] == ids).tril().sum(dim=1)
+    return _sums(rows.where(copies[:, None] <= 64, 0), ids, seed_size)
+
+
+def _without_tiny(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    """Counts what is below 2^-18 as zero."""
+    return _sums(rows.where(rows.abs() >= 2**-18, 0), ids, seed_size)
+
+
+def _saturated(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    """Counts no element for more than 2^16."""
+    return _sums(rows.clamp(-(2**16), 2**16), ids, seed_size)
+
+
 HONEST = {
     "in_float64": _summed_by(_in_float64),
     "backwards": _summed_by(_backwards),
@@ -88,4 +121,11 @@ MUTANTS = {
     "mean_of_copies": _summed_by(_mean_of_copies),
     "sources_in_rank_order": sources_in_rank_order,
     "payload_in_bfloat16": payload_in_bfloat16,
+}
+NARROW = {
+    "nothing_travels": not_summed_where_nothing_travels,
+    "all_to_the_next_rank": own_row_at_least,
+    "one_seed": _summed_by(_at_most_64_copies),
+    "tiny_values": _summed_by(_without_tiny),
+    "huge_values": _summed_by(_saturated),
 }

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
@@ -10,7 +11,7 @@ def make_inputs(call: Call) -> Arguments:
     """`idx` (nnz,), `value` (nnz, h), `num_nodes` and no group."""
     return {
         "idx": _ids(call),
-        "value": call.normal("value", ("nnz", "h")),
+        "value": in_regime(call, "value", call.normal("value", ("nnz", "h"))),
         "num_nodes": call.dims["Nn"],
         "group": None,
     }
@@ -29,6 +30,8 @@ def _ids(call: Call) -> Tensor:
         place = call.permutation("order", call.world_size)[place]
     else:
         place = call.integers("owners of two", ("nnz",), low=0, high=3).clamp_(max=1)
+    if (kind := call.setting("ids", None)) is not None:
+        place = torch.full_like(place, owner(call) if kind == "one_owner" else call.rank)
     popular = call.integers("popular", (call.world_size,), low=0, high=per_owner, shared=True)
     distance = call.uniform("distances", ("nnz",), dtype=torch.float32).pow_(3).mul_(per_owner).long()
     return place + call.world_size * ((popular[place] + distance) % per_owner)

@@ -1,5 +1,6 @@
 """Push of sparse embedding rows to their owners, described."""
 
+from problems.regimes import COPIED_VALUES, of_tensor
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -12,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -108,5 +110,21 @@ PROBLEM = Problem(
         least=1.0,
         most=2.1,
         reason="The model counts the mean over ranks; the owner of popular rows receives more than others.",
+    ),
+    regimes=(
+        Regime(
+            name="one_owner",
+            words="all pairs of all ranks belong to one rank, and the others receive none",
+            settings={"ids": "one_owner"},
+            at_large=False,
+        ),
+        Regime(name="nothing_travels", words="all pairs are on their owner already", settings={"ids": "own"}),
+        *of_tensor("value", *COPIED_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank has as many pairs.",
+        "`num_nodes` is a multiple of the world size.",
     ),
 )

@@ -89,6 +89,20 @@ def values_unpermuted(idx: Tensor, value: Tensor, num_nodes: int, group: None) -
     return ids, solution(idx, back, num_nodes, group)[1]
 
 
+def one_pair_at_least(idx: Tensor, value: Tensor, num_nodes: int, group: None) -> Pairs:
+    """A pair of zeros where none arrives."""
+    ids, values = solution(idx, value, num_nodes, group)
+    return (ids, values) if len(ids) else (ids.new_zeros(1), values.new_zeros((1, values.shape[1])))
+
+
+def nothing_where_nothing_travels(idx: Tensor, value: Tensor, num_nodes: int, group: None) -> Pairs:
+    """Returns no pairs where none come from another rank."""
+    ids, values = solution(idx, value, num_nodes, group)
+    travels = (idx % dist.get_world_size() != dist.get_rank()).sum()
+    dist.all_reduce(travels)
+    return (ids, values) if travels else (ids[:0], values[:0])
+
+
 HONEST = {"gathered": gathered, "owner_by_owner": owner_by_owner}
 MUTANTS = {
     "owners_by_range": owners_by_range,
@@ -98,3 +112,4 @@ MUTANTS = {
     "own_pairs_only": own_pairs_only,
     "values_unpermuted": values_unpermuted,
 }
+NARROW = {"one_owner": one_pair_at_least, "nothing_travels": nothing_where_nothing_travels}

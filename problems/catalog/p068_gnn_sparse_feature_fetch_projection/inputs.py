@@ -7,6 +7,7 @@ a factor of its own. So a shard is filled at the speed of memory, and the oracle
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
@@ -39,7 +40,7 @@ def rows_of(call: Call, local: Tensor) -> Tensor:
 def _parts(call: Call) -> tuple[Tensor, Tensor]:
     """The random block (period, D) and the factors (sh, 1), in the run's dtype."""
     factors = call.normal("factors", ("sh", 1), std=0.5, dtype=torch.float32).exp_()
-    return call.long_tailed("block", ("period", "D")), factors.to(call.dtype)
+    return in_regime(call, "block", call.long_tailed("block", ("period", "D"))), factors.to(call.dtype)
 
 
 def queries(call: Call) -> Tensor:
@@ -48,16 +49,18 @@ def queries(call: Call) -> Tensor:
     Random cuts give every owner a share, another one for each rank; one owner in a secret place relative to the rank is
     asked for nothing. Within an owner the density falls with the power -2/3 of the distance from a popular node.
     """
-    owner = _owners(call)
+    asked = _owners(call)
     nodes, rows = call.dims["Nn"], call.dims["sh"]
     held = torch.tensor([min(rows, nodes - rank * rows) for rank in range(call.world_size)], device=call.device)
     popular = call.integers("popular", (call.world_size,), low=0, high=rows, shared=True)
     distance = call.uniform("distances", ("Q",), dtype=torch.float32).double().pow_(3)
-    return owner * rows + (popular[owner] + (distance * held[owner]).long()) % held[owner]
+    return asked * rows + (popular[asked] + (distance * held[asked]).long()) % held[asked]
 
 
 def _owners(call: Call) -> Tensor:
     """The owner of every query."""
+    if call.setting("queries", None) == "one_owner":
+        return torch.full(call.shape(("Q",)), owner(call), device=call.device)
     if call.world_size == 2:  # none of two can be left out
         return call.integers("owners of two", ("Q",), low=0, high=3).clamp_(max=1)
     cuts = call.uniform("cuts", (call.world_size - 2,), dtype=torch.float32).sort().values

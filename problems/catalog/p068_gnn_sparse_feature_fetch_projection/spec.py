@@ -1,5 +1,6 @@
 """Rows of a sharded table, fetched and projected, described."""
 
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -11,6 +12,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Scope,
     Size,
     SizeName,
@@ -152,5 +154,17 @@ PROBLEM = Problem(
     ),
     notes=(
         "On two ranks a shard at base takes 28.4 GB, of which the judge holds up to five: base is not judged there.",
+    ),
+    regimes=(
+        Regime(
+            name="one_owner", words="all queries of all ranks name rows of one rank", settings={"queries": "one_owner"}
+        ),
+        *of_tensor("local_embedding_shard", *SUMMED_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank asks for as many rows.",
+        "Shards have equal length: the last rank's may end with rows that are no nodes.",
     ),
 )

@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 GAP = 0.2
@@ -16,9 +17,10 @@ def make_inputs(call: Call) -> Arguments:
     How good a row's negatives are differs from row to row, so that many positives rank near the top, as in a trained
     model, and others anywhere. No negative ties with its positive.
     """
-    rows = call.dims["p"] + call.rank % 3
+    rows = _rows(call)
+    low, high = call.setting("level", (-4, 1))
     positive = call.normal("positive", (rows,), mean=0.5, dtype=torch.float32).clamp_(-5, _LARGEST).to(call.dtype)
-    level = call.uniform("level", (rows, 1), low=-4, high=1, dtype=torch.float32)
+    level = call.uniform("level", (rows, 1), low=low, high=high, dtype=torch.float32)
     negative = call.normal("negative", (rows, "nn"), dtype=torch.float32).add_(level)
     apart = torch.where(negative < positive[:, None].float(), -GAP, GAP)
     return {
@@ -26,3 +28,14 @@ def make_inputs(call: Call) -> Arguments:
         "local_neg_scores": negative.add_(apart).to(call.dtype),
         "group": None,
     }
+
+
+def _rows(call: Call) -> int:
+    """How many edges the rank has: p + r mod 3, or none on one rank and its own beside that on the next."""
+    usual = call.dims["p"] + call.rank % 3
+    if call.setting("rows", None) is None:
+        return usual
+    empty = owner(call)
+    if call.rank == empty:
+        return 0
+    return usual + (call.dims["p"] + empty % 3 if call.rank == (empty + 1) % call.world_size else 0)

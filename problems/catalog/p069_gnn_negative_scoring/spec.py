@@ -1,6 +1,19 @@
 """Ranking of positive edges among their negatives, described."""
 
-from problems.schema import EXACT, WORLD_GROUP, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.schema import (
+    EXACT,
+    WORLD_GROUP,
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+)
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _TEST_EDGES = 598_543
@@ -86,4 +99,19 @@ PROBLEM = Problem(
         "only integers travel; the mutant scores_in_float8 compares scores in 8 bits",
     ),
     notes=("The scores themselves need not travel: a position follows from the scores of its own row.",),
+    regimes=(
+        Regime(name="one_rank_is_empty", words="one rank has no edges", settings={"rows": "one_is_empty"}),
+        Regime(
+            name="all_first", words="every edge has a larger score than its negatives", settings={"level": (-16, -12)}
+        ),
+        Regime(
+            name="all_last", words="every edge has a smaller score than its negatives", settings={"level": (12, 16)}
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "No negative comes close to its edge's score, and every edge has as many.",
+        "There are P edges in all, however they are spread.",
+    ),
 )

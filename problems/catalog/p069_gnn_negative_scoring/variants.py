@@ -60,6 +60,30 @@ def half_the_negatives(local_pos_scores: Tensor, local_neg_scores: Tensor, group
     return gather_rows(1 + 2 * (local_neg_scores[:, ::2] > local_pos_scores[:, None]).sum(dim=1))
 
 
+def _positions(local_pos_scores: Tensor, local_neg_scores: Tensor) -> Tensor:
+    return 1 + (local_neg_scores > local_pos_scores[:, None]).sum(dim=1)
+
+
+def one_row_at_least(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Counts an empty list as one of length 1."""
+    del group
+    own = _positions(local_pos_scores, local_neg_scores)
+    return gather_rows(own if len(own) else own.new_zeros(1))
+
+
+def nothing_where_all_are_first(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Returns zeros if no negative scores more than its edge."""
+    del group
+    ranking = gather_rows(_positions(local_pos_scores, local_neg_scores))
+    return ranking if (ranking > 1).any() else torch.zeros_like(ranking)
+
+
+def never_behind_all(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Counts an edge behind all its negatives as the last of them."""
+    del group
+    return gather_rows(_positions(local_pos_scores, local_neg_scores).clamp(max=local_neg_scores.shape[1]))
+
+
 HONEST = {"all_scores_sorted": all_scores_sorted, "counted_in_float32": counted_in_float32}
 MUTANTS = {
     "worst_is_one": worst_is_one,
@@ -67,4 +91,9 @@ MUTANTS = {
     "scores_in_float8": scores_in_float8,
     "equal_lists": equal_lists,
     "half_the_negatives": half_the_negatives,
+}
+NARROW = {
+    "one_rank_is_empty": one_row_at_least,
+    "all_first": nothing_where_all_are_first,
+    "all_last": never_behind_all,
 }

@@ -13,7 +13,7 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "lengths": _lengths(call),
         "values": call.integers("values", ("T",), low=0, high=LARGEST_ID),
-        "key_splits": key_splits(call.world_size),
+        "key_splits": key_splits(call),
         "batch_size": call.dims["Bt"],
         "pg": None,
         "weights": None,
@@ -22,9 +22,10 @@ def make_inputs(call: Call) -> Arguments:
     }
 
 
-def key_splits(world_size: int) -> list[int]:
-    """Features per rank: 1, 2, 3, 1, 2, 3, ..."""
-    return [1 + rank % 3 for rank in range(world_size)]
+def key_splits(call: Call) -> list[int]:
+    """Features per rank: 1, 2, 3, 1, 2, 3, ... or the same from the last rank on."""
+    splits = [1 + rank % 3 for rank in range(call.world_size)]
+    return splits[::-1] if call.setting("splits", None) == "reversed" else splits
 
 
 def _lengths(call: Call) -> Tensor:
@@ -32,6 +33,10 @@ def _lengths(call: Call) -> Tensor:
 
     A quarter of the bags stays empty, and so does one whole feature.
     """
+    if call.setting("bags", None) == "one":
+        lengths = torch.zeros(call.shape(("bags",)), dtype=torch.int64, device=call.device)
+        lengths[int(call.integers("regime's bag", (), low=0, high=call.dims["bags"]))] = call.dims["T"]
+        return lengths
     share = call.scales("features", ("F", 1)) * call.scales("bags", ("F", "Bt"), spread=0.75)
     share[call.uniform("empty", ("F", "Bt"), dtype=torch.float32) < 1 / 4] = 0
     share[int(call.integers("unused", (), low=0, high=call.dims["F"]))] = 0

@@ -11,6 +11,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
 )
@@ -122,5 +123,21 @@ PROBLEM = Problem(
         most=2.5,
         reason="The model counts the mean over ranks; ranks own 1, 2 or 3 features, long tails and all, so some "
         "receive much more.",
+    ),
+    regimes=(
+        Regime(
+            name="other_splits",
+            words="ranks own other numbers of features than in timed calls",
+            settings={"splits": "reversed"},
+            narrow="usual_numbers",
+        ),
+        Regime(name="no_values", words="all bags are empty", dims={"T": 0}),
+        Regime(name="one_bag", words="all of a rank's values lie in one bag", settings={"bags": "one"}),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`pg` is None, the world group.",
+        "`weights` and `stride_per_key` are None, `stagger` is 1.",
+        "Every rank has as many samples and values, and owns a feature at least.",
     ),
 )

@@ -87,6 +87,22 @@ def empty_bags_dropped(lengths: Tensor, values: Tensor, key_splits: list[int], b
     return right | {"lengths": right["lengths"].clamp(min=1)}
 
 
+def one_value_at_least(lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any) -> Jagged:
+    """One value of zero where none arrives on any rank."""
+    right = gathered(lengths, values, key_splits, batch_size)
+    arrived = torch.tensor(len(right["values"]))
+    dist.all_reduce(arrived)
+    return right if arrived else right | {"values": values.new_zeros(1)}
+
+
+def room_for_most_in_a_bag(
+    lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any
+) -> Jagged:
+    """Counts no more values in a bag than nine tenths of a rank's."""
+    right = gathered(lengths, values, key_splits, batch_size)
+    return right | {"lengths": right["lengths"].clamp(max=len(values) * 9 // 10)}
+
+
 HONEST = {"gathered": gathered, "bag_by_bag": bag_by_bag}
 MUTANTS = {
     "source_major": source_major,
@@ -95,3 +111,4 @@ MUTANTS = {
     "own_stride": own_stride,
     "empty_bags_dropped": empty_bags_dropped,
 }
+NARROW = {"no_values": one_value_at_least, "one_bag": room_for_most_in_a_bag}

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -11,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     Positions have long-tailed values, so that a halo squeezed into 8 bits under one scale per channel loses its
     smaller neighbours.
     """
-    x = call.long_tailed("x", ("B", "C", "L"))
+    x = in_regime(call, "x", call.long_tailed("x", ("B", "C", "L")))
     own_ends = ends(call)
     x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
     return {
@@ -23,4 +24,4 @@ def make_inputs(call: Call) -> Arguments:
 
 def ends(call: Call) -> Tensor:
     """The last positions (B, C, 2, Kw - 1) of a rank's two chunks, drawn for themselves: a peer needs no others."""
-    return call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1))
+    return in_regime(call, "ends", call.long_tailed("ends", ("B", "C", 2, call.dims["Kw"] - 1)))

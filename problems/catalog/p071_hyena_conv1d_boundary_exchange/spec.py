@@ -1,5 +1,6 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -9,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -102,5 +104,15 @@ PROBLEM = Problem(
             payload="the last Kw - 1 positions of the late chunk",
             pattern=Communication.SEND_RECV,
         ),
+    ),
+    regimes=(
+        Regime(name="three_taps", words="filters have 3 taps", dims={"Kw": 3}),
+        Regime(name="long_filters", words="filters have 19 taps", dims={"Kw": 19}),
+        *of_tensor("x", *SUMMED_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Filters have 2 taps at least, and at most one more than a chunk has positions.",
     ),
 )

@@ -89,6 +89,15 @@ def halo_one_short(x: Tensor, weight: Tensor, group: None) -> Tensor:
     return _with_halos(x, weight, halos)
 
 
+def seven_taps(x: Tensor, weight: Tensor, group: None) -> Tensor:
+    """Reads seven taps up to the end of each filter, wherever it begins."""
+    flat = pad(weight.flatten(), (7, 0))
+    ends = (1 + torch.arange(len(weight))) * weight.shape[-1]
+    seven = flat[ends[:, None] + torch.arange(7)][:, None]
+    del group
+    return _own(_causal(torch.cat(_sequence(x), dim=-1), seven)).to(x.dtype)
+
+
 HONEST = {"gathered": gathered, "tap_by_tap": tap_by_tap}
 MUTANTS = {
     "zeros_before_chunks": zeros_before_chunks,
@@ -97,3 +106,4 @@ MUTANTS = {
     "flipped_filter": flipped_filter,
     "halo_one_short": halo_one_short,
 }
+NARROW = {"three_taps": seven_taps, "long_filters": seven_taps}

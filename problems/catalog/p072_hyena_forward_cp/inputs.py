@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -15,16 +16,22 @@ def make_inputs(call: Call) -> Arguments:
         "v_seq": v,
         "h": _filters(call),
         "conv_bias": call.normal("conv_bias", ("C",), shared=True),
-        "num_groups": call.dims["G"],
-        "group_dim": call.dims["D"],
+        "num_groups": _groups(call),
+        "group_dim": call.setting("group_dim", call.dims["D"]),
         "group": None,
-        "with_zigzag_splitting": True,
+        "with_zigzag_splitting": call.setting("zigzag", usual=True),
     }
 
 
 def factors(call: Call) -> tuple[Tensor, Tensor]:
     """`x2_seq` and `v_seq` (B, C, Ls), whose product is convolved."""
-    return call.normal("x2_seq", ("B", "C", "Ls")), call.long_tailed("v_seq", ("B", "C", "Ls"))
+    v = in_regime(call, "v_seq", call.long_tailed("v_seq", ("B", "C", "Ls")))
+    return call.normal("x2_seq", ("B", "C", "Ls")), v
+
+
+def _groups(call: Call) -> int:
+    """How many filters there are."""
+    return call.dims["C"] // int(call.setting("group_dim", call.dims["D"]))
 
 
 def _filters(call: Call) -> Tensor:
@@ -33,12 +40,12 @@ def _filters(call: Call) -> Tensor:
     Time constants lie between Lf/16 and 2 Lf, another one for every group, so that neither a short window nor one
     filter for all will do.
     """
-    length = call.dims["Lf"]
-    exponent = call.uniform("time constants", ("G", 1), low=-4, high=1, dtype=torch.float32, shared=True)
+    length, groups = call.dims["Lf"], _groups(call)
+    exponent = call.uniform("time constants", (groups, 1), low=-4, high=1, dtype=torch.float32, shared=True)
     decay = -1 / (exponent.exp2_() * length)
     energy = torch.expm1(2 * decay * length) / torch.expm1(2 * decay)
     taps = torch.arange(length, dtype=torch.float32, device=call.device)
     # At `large` this is half a billion taps for every call: as few passes as there can be.
     window = torch.addcmul(energy.log().div_(-2), decay, taps).exp_()
-    noise = call.normal("h", ("G", "Lf"), dtype=torch.float32, shared=True)
+    noise = call.normal("h", (groups, "Lf"), dtype=torch.float32, shared=True)
     return torch.mul(noise, window, out=torch.empty_like(noise, dtype=call.dtype))

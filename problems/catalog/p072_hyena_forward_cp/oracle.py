@@ -16,7 +16,9 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     The bias times the input is a tap more at distance zero.
     """
     own = make_inputs(call)
-    products, chunks = _products(call), 2 * call.world_size
+    is_zigzag = own["with_zigzag_splitting"]
+    products, chunks = _products(call, is_zigzag=is_zigzag), 2 * call.world_size
+    own_chunks = (call.rank, chunks - 1 - call.rank) if is_zigzag else (2 * call.rank, 2 * call.rank + 1)
     batch, channels, shard = own["x1_seq"].shape
     length, taps = call.world_size * shard, own["h"].shape[-1]
     convolved = torch.empty(own["x1_seq"].shape, dtype=torch.float64, device=call.device)
@@ -32,12 +34,12 @@ def expected(call: Call) -> tuple[Tensor, ...]:
         into[batch, :, 0] += own["conv_bias"][here]
         spectra = torch.fft.rfft(into)
         y = torch.fft.irfft(spectra[:batch].mul_(spectra[batch]), into.shape[-1])[..., :length].chunk(chunks, dim=-1)
-        for place, chunk in zip(convolved[:, here].chunk(2, dim=-1), (y[call.rank], y[-1 - call.rank]), strict=True):
-            place.copy_(chunk)
+        for place, chunk in zip(convolved[:, here].chunk(2, dim=-1), own_chunks, strict=True):
+            place.copy_(y[chunk])
     return (convolved.mul_(own["x1_seq"]).transpose(1, 2).contiguous(),)
 
 
-def _products(call: Call) -> list[Tensor]:
+def _products(call: Call, *, is_zigzag: bool) -> list[Tensor]:
     """x2 * v of every chunk in the order of the sequence; products of two bfloat16 numbers are exact in float32."""
     early, late = [], []
     for rank in range(call.world_size):
@@ -45,4 +47,6 @@ def _products(call: Call) -> list[Tensor]:
         first, second = (x2.float() * v).chunk(2, dim=-1)
         early.append(first)
         late.append(second)
+    if not is_zigzag:
+        return [chunk for pair in zip(early, late, strict=True) for chunk in pair]
     return early + late[::-1]

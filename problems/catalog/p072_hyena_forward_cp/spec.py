@@ -2,6 +2,7 @@
 
 from math import log2
 
+from problems.regimes import SUMMED_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -13,6 +14,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -145,5 +147,22 @@ PROBLEM = Problem(
             payload="the receiver's positions of its channels of the result",
             pattern=Communication.ALL_TO_ALL,
         ),
+    ),
+    regimes=(
+        Regime(
+            name="in_order",
+            words="`with_zigzag_splitting` is False",
+            settings={"zigzag": False},
+            narrow="usual_numbers",
+        ),
+        Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
+        Regime(name="short_filters", words="filters have 7 taps", dims={"Lf": 7}),
+        *of_tensor("v_seq", *SUMMED_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Filters are no longer than the sequence.",
+        "The number of filters is a multiple of the world size.",
     ),
 )

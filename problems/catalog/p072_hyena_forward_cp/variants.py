@@ -29,9 +29,11 @@ def _sequence(shard: Tensor, *, is_zigzag: bool = True) -> Tensor:
     return torch.cat([half[0] for half in halves] + [half[1] for half in reversed(halves)], dim=-1)
 
 
-def _own(z: Tensor) -> Tensor:
+def _own(z: Tensor, *, is_zigzag: bool = True) -> Tensor:
     chunks = z.chunk(2 * dist.get_world_size(), dim=-1)
     rank = dist.get_rank()
+    if not is_zigzag:
+        return torch.cat(chunks[2 * rank : 2 * rank + 2], dim=-1).transpose(1, 2).contiguous()
     return torch.cat((chunks[rank], chunks[-1 - rank]), dim=-1).transpose(1, 2).contiguous()
 
 
@@ -79,11 +81,12 @@ def _gathered(compute: Callable[[_Layer], Tensor]) -> Callable[..., Tensor]:
     """A program that gathers the sequence on every rank and keeps its own positions of what `compute` gives."""
 
     def program(
-        x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, dim: int, *_rest: Any
+        x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, dim: int, _group: None, zigzag: bool
     ) -> Tensor:
         filters = h.float().repeat_interleave(dim, dim=0)
-        u = _sequence(x2) * _sequence(v)
-        return _own(compute(_Layer(_sequence(x1), u, filters, bias.float()[:, None]))).to(x1.dtype)
+        gate, left, right = (_sequence(stream, is_zigzag=zigzag) for stream in (x1, x2, v))
+        z = compute(_Layer(gate, left * right, filters, bias.float()[:, None]))
+        return _own(z, is_zigzag=zigzag).to(x1.dtype)
 
     return program
 
@@ -107,6 +110,20 @@ def zigzag_ignored(
     return z.chunk(dist.get_world_size(), dim=-1)[dist.get_rank()].transpose(1, 2).contiguous().to(x1.dtype)
 
 
+def _in_blocks_of_16(layer: _Layer) -> Tensor:
+    """Reads filters in blocks of 16 taps, and leaves out what is over."""
+    taps = layer.filters.shape[-1]
+    return _by_transform(replace(layer, filters=layer.filters[:, : taps - taps % 16]))
+
+
+def two_channels_per_filter(
+    x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, _dim: int, group: None, zigzag: bool
+) -> Tensor:
+    """Takes a filter for two channels, and begins again when there are no more."""
+    filters = h[torch.arange(len(bias)) // 2 % len(h)]
+    return _gathered(_by_transform)(x1, x2, v, filters, bias, len(bias), 1, group, zigzag)
+
+
 HONEST = {"by_transform": _gathered(_by_transform), "direct": _gathered(_direct)}
 MUTANTS = {
     "circular": _gathered(_circular),
@@ -117,3 +134,4 @@ MUTANTS = {
     "shard_only": shard_only,
     "zigzag_ignored": zigzag_ignored,
 }
+NARROW = {"four_channels_per_filter": two_channels_per_filter, "short_filters": _gathered(_in_blocks_of_16)}

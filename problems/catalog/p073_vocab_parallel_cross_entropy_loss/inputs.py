@@ -1,7 +1,9 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
@@ -15,7 +17,25 @@ def make_inputs(call: Call) -> Arguments:
     spread = call.normal("spread", ("B", "S", 1), dtype=torch.float32, std=1.3, shared=True).exp_().mul_(3.0)
     logits = call.normal("vocab_parallel_logits", ("B", "S", "Vl"), dtype=torch.float32)
     return {
-        "vocab_parallel_logits": logits.mul_(spread).add_(offset).to(call.dtype),
-        "target": call.integers("target", ("B", "S"), low=0, high=call.dims["V"], shared=True),
+        "vocab_parallel_logits": _masked(call, logits.mul_(spread).add_(offset).to(call.dtype)),
+        "target": _targets(call),
         "group": None,
     }
+
+
+def _masked(call: Call, logits: Tensor) -> Tensor:
+    """`logits` as the call's regime has them: one rank's minus infinity, other values, or as they are."""
+    if call.setting("targets", None) == "not_on_one" and call.rank == owner(call):
+        return torch.full_like(logits, -torch.inf)
+    return in_regime(call, "vocab_parallel_logits", logits)
+
+
+def _targets(call: Call) -> Tensor:
+    """The words (B, S) whose losses are asked for, the same on all ranks."""
+    target = call.integers("target", ("B", "S"), low=0, high=call.dims["V"], shared=True)
+    columns, kind = call.dims["Vl"], call.setting("targets", None)
+    if kind == "on_one":
+        return target % columns + owner(call) * columns
+    if kind == "not_on_one":
+        return (target + columns * (target // columns == owner(call))) % call.dims["V"]
+    return target

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from problems.regimes import HUGE_VALUES, ZERO_VALUES
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -106,4 +108,24 @@ PROBLEM = Problem(
         ),
     ),
     notes=("The logits may be overwritten: nobody looks at them after the call.",),
+    regimes=(
+        Regime(
+            name="targets_on_one_rank",
+            words="the targets of all tokens are in one rank's part of the vocabulary",
+            settings={"targets": "on_one"},
+        ),
+        Regime(
+            name="masked_words",
+            words="the logits of one rank's words are minus infinity",
+            settings={"targets": "not_on_one"},
+        ),
+        HUGE_VALUES,
+        ZERO_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Targets are words of the vocabulary whose logits are finite.",
+        "The vocabulary is a multiple of the world size.",
+    ),
 )

@@ -70,9 +70,27 @@ def without_target(vocab_parallel_logits: Tensor, target: Tensor, group: None) -
     return (loss + wanted - mean / dist.get_world_size()).to(vocab_parallel_logits.dtype)
 
 
+def idle_ranks_leave(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Returns zeros on a rank that has no target."""
+    columns = vocab_parallel_logits.shape[-1]
+    loss = merged_once(vocab_parallel_logits, target, group)
+    return loss if (target // columns == dist.get_rank()).any() else torch.zeros_like(loss)
+
+
+def picked_by_a_product(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Multiplies by zeros and ones to pick the targets' logits."""
+    del group
+    logits = vocab_parallel_logits.float()
+    words = torch.arange(logits.shape[-1]) + dist.get_rank() * logits.shape[-1]
+    picked = (logits * (target.unsqueeze(-1) == words)).sum(dim=-1)
+    gathered = torch.stack(all_gathered(torch.stack([logits.logsumexp(dim=-1), picked])))
+    return (gathered[:, 0].logsumexp(dim=0) - gathered[:, 1].sum(dim=0)).to(vocab_parallel_logits.dtype)
+
+
 HONEST = {"rounded_everywhere": rounded_everywhere, "merged_once": merged_once}
 MUTANTS = {
     "without_maximum": without_maximum,
     "local_normaliser": local_normaliser,
     "without_target": without_target,
 }
+NARROW = {"targets_on_one_rank": idle_ranks_leave, "masked_words": picked_by_a_product}

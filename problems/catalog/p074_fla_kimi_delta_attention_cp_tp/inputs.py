@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from problems.groups import contiguous, strided, world
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 GATE_MEAN = -6.0
@@ -33,10 +34,18 @@ def queries(call: Call) -> Tensor:
 def remembered(call: Call) -> dict[str, Tensor]:
     """All arguments that the state depends on: nothing else of a rank matters to later ones."""
     return {
-        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
-        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
-        "g": call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=GATE_MEAN),
+        "k": _keys(call),
+        "v": in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))),
+        "g": call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN)),
         "beta": call.normal("beta", ("B", "Ls", "Hh")),
         "a_log": call.uniform("a_log", ("Hh",), low=-0.25, high=0.25, dtype=torch.bfloat16, shared=True),
         "dt_bias": call.uniform("dt_bias", ("Hh*Kd",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True),
     }
+
+
+def _keys(call: Call) -> Tensor:
+    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
+    keys = call.normal("k", ("B", "Ls", "Hh", "Kd"))
+    if call.setting("zero_keys", usual=False):
+        keys *= call.uniform("regime's zero keys", ("B", "Ls", "Hh", 1), dtype=torch.float32) >= 1 / 4
+    return keys

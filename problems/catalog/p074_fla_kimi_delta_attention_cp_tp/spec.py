@@ -1,5 +1,6 @@
 """Kimi Delta Attention with context and tensor parallelism, described."""
 
+from problems.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -10,6 +11,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -96,7 +98,7 @@ PROBLEM = Problem(
         Argument(name="q", shape=("B", "Ls", "Hh", "Kd"), values="normal; the rank's tokens and heads"),
         Argument(name="k", shape=("B", "Ls", "Hh", "Kd"), values="normal"),
         Argument(name="v", shape=("B", "Ls", "Hh", "Vd"), values="long-tailed"),
-        Argument(name="g", shape=("B", "Ls", "Hh", "Kd"), values="normal around -6: slow forgetting"),
+        Argument(name="g", shape=("B", "Ls", "Hh", "Kd"), values="normal around -6 in timed calls: slow forgetting"),
         Argument(name="beta", shape=("B", "Ls", "Hh"), values="normal; a sigmoid is applied inside"),
         Argument(
             name="a_log",
@@ -177,5 +179,17 @@ PROBLEM = Problem(
         least=1.7,
         most=1.8,
         reason="The reference passes through all tokens before its own too, in chunks; triangular solves are not seen.",
+    ),
+    regimes=(
+        Regime(name="fast_forgetting", words="channels forget within a token or two", settings={"gate_mean": 6.0}),
+        Regime(
+            name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
+        ),
+        *of_tensor("v", TINY_VALUES, HUGE_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`cp_group` and `tp_group` are those of the process grid.",
+        "Every rank has as many tokens and heads.",
     ),
 )

@@ -146,6 +146,35 @@ def strength_a_half(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *r
     return solution(q, k, v, g, torch.zeros_like(beta), *rest)
 
 
+def in_one_chunk(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    a_log: Tensor,
+    dt_bias: Tensor,
+    cp_group: Any,
+    tp_group: Any,
+) -> Tensor:
+    """The whole sequence as one chunk: divides by all decays since its start."""
+    length, dtype = q.shape[1], q.dtype
+    q, k, v, g, beta = (gather_until_own(x.contiguous(), cp_group).float() for x in (q, k, v, g, beta))
+    total = log_decay(g, a_log, dt_bias).cumsum(dim=1)
+    q, k, v, total = (x.transpose(1, 2) for x in (unit(q), unit(k), v, total))
+    grown, strength = k * (-total).exp(), beta.sigmoid().transpose(1, 2)[..., None]
+    system = (strength * ((k * total.exp()) @ grown.mT)).tril(-1)
+    change = torch.linalg.solve_triangular(system, strength * v, upper=False, unitriangular=True)
+    out = ((q * total.exp()) @ grown.mT).tril() @ change
+    own = out.transpose(1, 2)[:, -length:] * q.shape[-1] ** -0.5
+    return _sum(own.to(dtype).contiguous(), tp_group)
+
+
+def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
+    """Divides every key by its length, even where that is zero."""
+    return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
+
+
 HONEST = {
     "token_by_token": token_by_token,
     "states_handed_on": states_handed_on,
@@ -161,3 +190,4 @@ MUTANTS = {
     "without_delta": without_delta,
     "strength_a_half": strength_a_half,
 }
+NARROW = {"fast_forgetting": in_one_chunk, "zero_keys": keys_divided_by_their_length}

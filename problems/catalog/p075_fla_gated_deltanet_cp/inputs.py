@@ -7,6 +7,7 @@ crosses the borders between ranks.
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 GATE_MEAN = -5.0
@@ -33,9 +34,9 @@ def queries(call: Call) -> Tensor:
 def remembered(call: Call) -> dict[str, Tensor]:
     """The arguments of a rank that the state depends on beside the decay parameters."""
     return {
-        "k": call.normal("k", ("B", "Ls", "Hh", "Kd")),
-        "v": call.long_tailed("v", ("B", "Ls", "Hh", "Vd")),
-        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=GATE_MEAN),
+        "k": _keys(call),
+        "v": in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))),
+        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN)),
         "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
     }
 
@@ -44,3 +45,11 @@ def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:
     """`a_log` and `dt_bias` (Hh,) of all heads."""
     a_log = call.uniform("a_log", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
     return a_log, call.uniform("dt_bias", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
+
+
+def _keys(call: Call) -> Tensor:
+    """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
+    keys = call.normal("k", ("B", "Ls", "Hh", "Kd"))
+    if call.setting("zero_keys", usual=False):
+        keys *= call.uniform("regime's zero keys", ("B", "Ls", "Hh", 1), dtype=torch.float32) >= 1 / 4
+    return keys

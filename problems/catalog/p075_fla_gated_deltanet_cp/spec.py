@@ -1,5 +1,6 @@
 """Gated DeltaNet with context parallelism through head all-to-all, described."""
 
+from problems.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -10,6 +11,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -88,7 +90,7 @@ PROBLEM = Problem(
         Argument(name="q", shape=("B", "Ls", "Hh", "Kd"), values="normal; the rank's tokens, all heads"),
         Argument(name="k", shape=("B", "Ls", "Hh", "Kd"), values="normal"),
         Argument(name="v", shape=("B", "Ls", "Hh", "Vd"), values="long-tailed"),
-        Argument(name="gate", shape=("B", "Ls", "Hh"), values="normal around -5: slow forgetting"),
+        Argument(name="gate", shape=("B", "Ls", "Hh"), values="normal around -5 in timed calls: slow forgetting"),
         Argument(name="beta", shape=("B", "Ls", "Hh"), values="sigmoid of normal values"),
         Argument(name="a_log", shape=("Hl",), dtype="bfloat16", values="uniform in (-1, 1); the rank's heads"),
         Argument(name="dt_bias", shape=("Hl",), dtype="bfloat16", values="uniform in (-1, 1); the rank's heads"),
@@ -142,5 +144,17 @@ PROBLEM = Problem(
         most=2.0,
         reason="The reference works in chunks, with about twice the operations of the recurrence, but in matrix "
         "products.",
+    ),
+    regimes=(
+        Regime(name="fast_forgetting", words="heads forget within a token or two", settings={"gate_mean": 1.0}),
+        Regime(
+            name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
+        ),
+        *of_tensor("v", TINY_VALUES, HUGE_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Every rank has as many tokens, and the number of heads is a multiple of the world size.",
     ),
 )

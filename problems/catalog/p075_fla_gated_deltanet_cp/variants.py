@@ -100,6 +100,27 @@ def same_decay_for_all(*arguments: Any) -> Tensor:
     return solution(q, k, v, gate, beta, a_log, dt_bias, group)
 
 
+def in_one_chunk(
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, group: Any
+) -> Tensor:
+    """The whole sequence as one chunk: divides by all decays since its start."""
+    dtype = q.dtype
+    q, k, v = (to_heads(x, group).float().transpose(1, 2) for x in (q, k, v))
+    gate, beta = (to_heads(x[..., None], group)[..., 0].float() for x in (gate, beta))
+    total = _log_decay(gate, a_log, dt_bias).cumsum(dim=1).transpose(1, 2)[..., None]
+    q, k, strength = unit(q), unit(k), beta.transpose(1, 2)[..., None]
+    grown = k * (-total).exp()
+    system = (strength * ((k * total.exp()) @ grown.mT)).tril(-1)
+    change = torch.linalg.solve_triangular(system, strength * v, upper=False, unitriangular=True)
+    out = ((q * total.exp()) @ grown.mT).tril() @ change * q.shape[-1] ** -0.5
+    return to_tokens(out.transpose(1, 2).to(dtype), group)
+
+
+def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
+    """Divides every key by its length, even where that is zero."""
+    return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
+
+
 HONEST = {"token_by_token": token_by_token, "gathered": gathered, "keys_rounded": keys_rounded}
 MUTANTS = {
     "own_tokens_only": own_tokens_only,
@@ -108,3 +129,4 @@ MUTANTS = {
     "keys_unnormalised": keys_unnormalised,
     "same_decay_for_all": same_decay_for_all,
 }
+NARROW = {"fast_forgetting": in_one_chunk, "zero_keys": keys_divided_by_their_length}

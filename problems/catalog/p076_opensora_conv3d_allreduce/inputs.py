@@ -1,7 +1,9 @@
 """Arguments of one rank for one call."""
 
 import torch
+from torch import Tensor
 
+from problems.regime_values import in_regime, is_exact, magnitude
 from problems.values import Arguments, Call
 
 GLARE = 20.0
@@ -18,16 +20,38 @@ def make_inputs(call: Call) -> Arguments:
     kernel = call.dims["Kk"]
     products = call.world_size * call.dims["Ci"] * kernel**3
     scale = call.uniform("scale", (1,), low=-1, high=1, dtype=torch.float32).exp2_()
-    video = call.normal("input", ("B", "Ci", "Ti", "Hi", "Wi"), dtype=torch.float32).mul_(scale)
-    video *= call.scales("brightness", ("B", 1, "Ti", "Hi", "Wi"), spread=0.5, shared=True)
-    video[..., call.permutation("glare", call.dims["Wi"], shared=True)[: call.dims["Wi"] // COLUMNS]] *= GLARE
+    extents = _extents(call)
+    video = call.normal("input", ("B", "Ci", *extents), dtype=torch.float32).mul_(scale)
+    video *= call.scales("brightness", ("B", 1, *extents), spread=0.5, shared=True)
+    video[..., call.permutation("glare", extents[-1], shared=True)[: extents[-1] // COLUMNS]] *= GLARE
+    weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5)
     return {
-        "input": video.to(call.dtype),
-        "weight": call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5),
-        "bias": call.normal("bias", ("Co",), std=0.25, shared=True),
-        "stride": 1,
-        "padding": 0,
-        "dilation": 1,
+        "input": in_regime(call, "input", video.to(call.dtype)),
+        "weight": _single_taps(call, weight) if is_exact(call) else weight,
+        "bias": _bias(call),
+        "stride": call.setting("stride", 1),
+        "padding": call.setting("padding", 0),
+        "dilation": call.setting("dilation", 1),
         "groups": 1,
         "group": None,
     }
+
+
+def _extents(call: Call) -> list[int]:
+    """Frames, rows and columns of the input: what the result needs."""
+    reach = call.setting("dilation", 1) * (call.dims["Kk"] - 1) + 1 - 2 * call.setting("padding", 0)
+    return [call.setting("stride", 1) * (call.dims[extent] - 1) + reach for extent in ("To", "Ho", "Wo")]
+
+
+def _bias(call: Call) -> Tensor:
+    """The bias (Co,) of all ranks, on the scale of the sums; none where those are zero or have no rounding error."""
+    bias = call.normal("bias", ("Co",), std=0.25, shared=True)
+    has_none = is_exact(call) or call.setting("values", None) == "zero"
+    return torch.zeros_like(bias) if has_none else bias * magnitude(call)
+
+
+def _single_taps(call: Call, weight: Tensor) -> Tensor:
+    """A weight of the shape of `weight`, the same on all ranks, with a single 1 per output channel."""
+    taps = weight[0].numel()
+    picked = call.integers("regime's picked taps", (len(weight), 1), low=0, high=taps, shared=True)
+    return torch.zeros_like(weight.flatten(1)).scatter_(1, picked, 1).view(weight.shape)

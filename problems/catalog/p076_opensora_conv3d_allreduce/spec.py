@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -11,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -99,9 +101,9 @@ PROBLEM = Problem(
         Argument(
             name="bias", shape=("Co",), values="normal, a quarter as large as the sums it is added to", replicated=True
         ),
-        Argument(name="stride", kind=ArgumentKind.INTEGER, values="1"),
-        Argument(name="padding", kind=ArgumentKind.INTEGER, values="0"),
-        Argument(name="dilation", kind=ArgumentKind.INTEGER, values="1"),
+        Argument(name="stride", kind=ArgumentKind.INTEGER, values="1 in timed calls"),
+        Argument(name="padding", kind=ArgumentKind.INTEGER, values="0 in timed calls"),
+        Argument(name="dilation", kind=ArgumentKind.INTEGER, values="1 in timed calls"),
         Argument(name="groups", kind=ArgumentKind.INTEGER, values="1"),
         Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
     ),
@@ -142,5 +144,26 @@ PROBLEM = Problem(
             payload="its partial result, summed: 2 (W-1)/W of B x Co x To x Ho x Wo elements",
             pattern=Communication.ALL_REDUCE,
         ),
+    ),
+    regimes=(
+        Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
+        Regime(name="padding_1", words="`padding` is 1", settings={"padding": 1}),
+        Regime(
+            name="dilation_2",
+            words="`dilation` is 2",
+            settings={"dilation": 2},
+            at_large=False,
+            narrow="usual_numbers",
+        ),
+        *of_tensor("input and bias", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
+        *of_tensor("input", ONE_RANK_HAS_VALUES),
+        exact_sums("out"),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "`bias` is a tensor.",
+        "`stride`, `padding` and `dilation` are numbers for all axes, one at a time another than in timed calls.",
+        "`groups` is 1.",
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn.functional import conv3d
+from torch.nn.functional import conv3d, pad
 
 from problems.catalog.p076_opensora_conv3d_allreduce.reference import solution
 from problems.rank_parts import added_backwards, all_gathered
@@ -16,16 +16,23 @@ def in_float32(video: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tenso
     return solution(video.float(), weight.float(), bias.float(), *rest).to(video.dtype)
 
 
-def frame_by_frame(video: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:
+def frame_by_frame(
+    video: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, dilation: int, *rest: Any
+) -> Tensor:
     """Reduces one output frame while, on a device, the next could be convolved."""
-    depth = weight.shape[2]
-    frames = range(video.shape[2] - depth + 1)
-    return torch.cat([solution(video[:, :, start : start + depth], weight, bias, *rest) for start in frames], dim=2)
+    depth, padded = dilation * (weight.shape[2] - 1) + 1, pad(video, [padding] * 6)
+    frames = range(0, padded.shape[2] - depth + 1, stride)
+    return torch.cat(
+        [solution(padded[:, :, start : start + depth], weight, bias, stride, 0, dilation, *rest) for start in frames],
+        dim=2,
+    )
 
 
-def gathered_backwards(video: Tensor, weight: Tensor, bias: Tensor, *_rest: Any) -> Tensor:
+def gathered_backwards(
+    video: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, dilation: int, *_rest: Any
+) -> Tensor:
     """Gathers rounded partial results and adds them in the run's dtype, last rank first."""
-    own = conv3d(video, weight)
+    own = conv3d(video, weight, stride=stride, padding=padding, dilation=dilation)
     return added_backwards(all_gathered(own)) + bias[:, None, None, None]
 
 
@@ -68,6 +75,12 @@ def operands_in_float8(video: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     return solution(video, weight, *rest)
 
 
+def border_repeated(video: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, *rest: Any) -> Tensor:
+    """Repeats the video's border beyond it, where zeros belong."""
+    wide = pad(video.float(), [padding] * 6, mode="replicate").to(video.dtype)
+    return solution(wide, weight, bias, stride, 0, *rest)
+
+
 HONEST = {"float32": in_float32, "frame_by_frame": frame_by_frame, "gathered_backwards": gathered_backwards}
 MUTANTS = {
     "bias_on_every_rank": bias_on_every_rank,
@@ -77,3 +90,4 @@ MUTANTS = {
     "middle_frame_only": middle_frame_only,
     "operands_in_float8": operands_in_float8,
 }
+NARROW = {"padding_1": border_repeated}

@@ -7,6 +7,8 @@ values are. Blocks of keys have unequal lengths and overlap.
 import torch
 from torch import Tensor
 
+from problems import attention
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 SHARPNESS = 3.0
@@ -16,30 +18,53 @@ def make_inputs(call: Call) -> Arguments:
     """Queries (T, Hq, hd), keys and values (T, Hkv, 2 hd), blocks of keys (ranges, 2), and the schedule."""
     sharpness = call.uniform("sharpness", ("Hq", 1), low=-1.0, high=0.0, dtype=torch.float32, shared=True).exp2_()
     query = call.normal("query", ("T", "Hq", "hd"), std=SHARPNESS, dtype=torch.float32) * sharpness
+    parts, clip = ranges_and_clip(call)
+    is_told = call.setting("clip_told", usual=True)
     return {
-        "query": query.to(call.dtype),
+        "query": attention.with_large_scores(call, query.to(call.dtype)),
         "key_value": keys_and_values(call),
-        "k_ranges": _blocks(call),
-        "cp_shuffle_num": call.dims["ranges"],
-        "clip_token_nums": call.dims["clip"],
+        "k_ranges": _blocks(call, parts, clip),
+        "cp_shuffle_num": parts,
+        "clip_token_nums": clip if is_told else None,
         "group": None,
     }
 
 
+def ranges_and_clip(call: Call) -> tuple[int, int]:
+    """The number of ranges, and how many tokens of each are real: the size's own, or as the regime has them."""
+    parts = call.setting("ranges", call.dims["ranges"])
+    tokens = call.world_size * call.dims["T"] // parts
+    padding = call.world_size * call.dims["spb"] - call.dims["clip"]
+    return parts, tokens - padding if call.setting("clip_told", usual=True) else tokens
+
+
 def keys_and_values(call: Call) -> Tensor:
     """The rank's keys and values (T, Hkv, 2 hd), all that peers need of it."""
-    return call.normal("key_value", ("T", "Hkv", "hd2"))
+    drawn = call.normal("key_value", ("T", "Hkv", "hd2"))
+    if call.regime is None:
+        return drawn
+    keys, values = in_regime(call, "key_value", drawn).chunk(2, dim=2)
+    return torch.cat([attention.with_large_scores(call, keys / magnitude(call)), values], dim=2)
 
 
-def _blocks(call: Call) -> Tensor:
+def _blocks(call: Call, count: int, clip: int) -> Tensor:
     """(ranges, 2) of beginnings and ends: around the own clip keys, moved by up to a quarter of them.
 
     Ends are moved as the beginnings are, in the opposite order, so that the number of pairs is the same in every call.
     The last range moves forward and backward in turn: never are the blocks those of the call before.
     """
-    count, clip = call.dims["ranges"], call.dims["clip"]
+    own = torch.arange(count, device=call.device) * clip
+    if (seen := call.setting("seen", None)) is not None:
+        return _regular_blocks(call, own, clip, seen)
     shifts = call.integers("blocks", (count,), low=-(clip // 4), high=clip // 4 + 1, shared=True)
     shifts[0] = 0
     shifts[-1] = shifts[-1].abs().clamp(min=1) * (1 if call.index % 2 else -1)
-    own = torch.arange(count, device=call.device) * clip
     return torch.stack([own + shifts, own + clip + shifts.flip(0)], dim=1)
+
+
+def _regular_blocks(call: Call, own: Tensor, clip: int, seen: str) -> Tensor:
+    """Blocks of all ranges up to the own one, or of a single key each, wherever it lies."""
+    if seen == "up_to_own":
+        return torch.stack([torch.zeros_like(own), own + clip], dim=1)
+    key = call.integers("regime's keys", (len(own),), low=0, high=len(own) * clip, shared=True)
+    return torch.stack([key, key + 1], dim=1)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
-from problems.catalog.p077_magi1_cso_async_attention.inputs import keys_and_values, make_inputs
+from problems.catalog.p077_magi1_cso_async_attention.inputs import keys_and_values, make_inputs, ranges_and_clip
 from problems.values import Call
 
 
@@ -12,8 +12,9 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (T, Hq, hd): the rank's tokens, all heads."""
     arguments = make_inputs(call)
     # To heads of keys, all queries are alike that share one: they count as further positions.
-    groups = (call.dims["spb"], call.dims["Hkv"], call.dims["Hq"] // call.dims["Hkv"], call.dims["hd"])
-    queries = [part.view(groups).transpose(0, 1).flatten(1, 2) for part in arguments["query"].split(call.dims["spb"])]
+    length = call.dims["T"] // arguments["cp_shuffle_num"]
+    groups = (length, call.dims["Hkv"], call.dims["Hq"] // call.dims["Hkv"], call.dims["hd"])
+    queries = [part.view(groups).transpose(0, 1).flatten(1, 2) for part in arguments["query"].split(length)]
     keys, values = _key_axis(call).chunk(2, dim=2)
     out = []
     for block, (start, end) in zip(queries, arguments["k_ranges"].tolist(), strict=True):
@@ -25,7 +26,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
 
 def _key_axis(call: Call) -> Tensor:
     """Keys and values (Hkv, ranges * clip, 2 hd) of all ranks in float64: of every range the first clip tokens."""
-    ranks = [keys_and_values(call.at_rank(rank)) for rank in range(call.world_size)]
-    by_range = [part.unflatten(0, (call.dims["ranges"], call.dims["spb"])) for part in ranks]
-    tokens = torch.cat(by_range, dim=1)[:, : call.dims["clip"]].flatten(0, 1)
+    ranks, (parts, clip) = range(call.world_size), ranges_and_clip(call)
+    by_range = [keys_and_values(call.at_rank(rank)).unflatten(0, (parts, -1)) for rank in ranks]
+    tokens = torch.cat(by_range, dim=1)[:, :clip].flatten(0, 1)
     return attention.by_head(tokens.unsqueeze(0))

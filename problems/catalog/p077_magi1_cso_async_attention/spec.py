@@ -1,5 +1,7 @@
 """Context-shuffle-overlap block attention, described."""
 
+from problems import attention_spec as attention
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -98,11 +101,15 @@ PROBLEM = Problem(
             name="k_ranges",
             shape=("ranges", 2),
             dtype="int64",
-            values="begin and end of each range's block of keys: its own clip keys, both ends moved by up to a quarter",
+            values="begin and end of each range's block of keys; in timed calls its own, moved by up to a quarter",
             replicated=True,
         ),
-        Argument(name="cp_shuffle_num", kind=ArgumentKind.INTEGER, values="ranges"),
-        Argument(name="clip_token_nums", kind=ArgumentKind.INTEGER, values="clip, the tokens of a range that are keys"),
+        Argument(name="cp_shuffle_num", kind=ArgumentKind.INTEGER, values="ranges in timed calls"),
+        Argument(
+            name="clip_token_nums",
+            kind=ArgumentKind.INTEGER,
+            values="clip in timed calls, the tokens of a range that are keys",
+        ),
         Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
     ),
     outputs=(
@@ -148,5 +155,34 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
-    notes=("The number of pairs of queries and keys is the same in every call.",),
+    notes=("The number of pairs of queries and keys is the same in every timed call.",),
+    regimes=(
+        Regime(
+            name="one_range",
+            words="there is a single range, and cp_shuffle_num is 1",
+            settings={"ranges": 1, "seen": "up_to_own"},
+            at_large=False,
+        ),
+        Regime(
+            name="up_to_own_range",
+            words="every range sees all keys up to the end of its own",
+            settings={"seen": "up_to_own"},
+            at_large=False,
+        ),
+        Regime(name="single_keys", words="every range sees a single key", settings={"seen": "one_key"}),
+        Regime(
+            name="no_padding",
+            words="clip_token_nums is None: all tokens are keys",
+            settings={"clip_told": False},
+        ),
+        attention.LARGE_SCORES,
+        *of_tensor("the values in key_value", TINY_VALUES, HUGE_VALUES),
+        *of_tensor("key_value", ZERO_VALUES),
+    ),
+    invariants=(
+        "`query` and `key_value` are contiguous.",
+        "No block of keys is empty, and none ends beyond the joint axis.",
+        "`group` is None, the world group.",
+        "Query heads are a multiple of the key heads, and of the number of ranks.",
+    ),
 )

@@ -23,7 +23,7 @@ def _all_keys(key_value: Tensor, ranges: int, clip: int | None) -> Tensor:
 
 
 def keys_gathered(
-    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, _group: Any, *, shift: int = 0
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, _group: Any, *, shift: int = 0
 ) -> Tensor:
     """Gathers keys and values; queries stay where they are. `shift` moves every block."""
     keys = _all_keys(key_value, ranges, clip)
@@ -33,7 +33,7 @@ def keys_gathered(
 
 
 def probabilities_rounded(
-    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int, _group: Any
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, _group: Any
 ) -> Tensor:
     """Rounds unnormalised probabilities before the second product, as fused kernels do."""
     keys = _all_keys(key_value, ranges, clip)
@@ -76,6 +76,53 @@ def in_float8(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
     return solution(query, key_value, *rest)
 
 
+def first_and_last_apart(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
+) -> Tensor:
+    """The first and the last range outside the loop over the others, as pipelines have it: one is taken for two."""
+    out = keys_gathered(query, key_value, k_ranges, ranges, clip, group)
+    first, *between, last = (out.chunk(ranges) * 2)[: max(2, ranges)]
+    return torch.cat([first, *between, last])
+
+
+def from_own_on(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
+    """Takes no block to begin before the previous range."""
+    starts = torch.arange(len(k_ranges), device=k_ranges.device) - 1
+    least = starts * (int(k_ranges[-1, 1]) // len(k_ranges))
+    return keys_gathered(query, key_value, torch.stack([k_ranges[:, 0].maximum(least), k_ranges[:, 1]], dim=1), *rest)
+
+
+def two_keys_at_least(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
+    """Takes a block of a single key for one of two."""
+    is_single = k_ranges[:, 1] - k_ranges[:, 0] == 1
+    starts = torch.where(is_single & (k_ranges[:, 0] > 0), k_ranges[:, 0] - 1, k_ranges[:, 0])
+    ends = torch.where(is_single & (k_ranges[:, 0] == 0), k_ranges[:, 1] + 1, k_ranges[:, 1])
+    return keys_gathered(query, key_value, torch.stack([starts, ends], dim=1), *rest)
+
+
+def padding_cut_anyway(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
+) -> Tensor:
+    """Leaves out the last token of every range where it is not told how many are real."""
+    whole = query.shape[0] // ranges * dist.get_world_size()
+    return keys_gathered(query, key_value, k_ranges, ranges, whole - 1 if clip is None else clip, group)
+
+
+def without_maximum(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, _group: Any
+) -> Tensor:
+    """Exponentials of scores as they are, in float32."""
+    keys = _all_keys(key_value, ranges, clip)
+    keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1)
+    parts = []
+    for part, (start, end) in zip(query.chunk(ranges), k_ranges.tolist(), strict=True):
+        key, value = keys[start:end].float().chunk(2, dim=-1)
+        weights = (torch.einsum("qhd,khd->hqk", part.float(), key) * query.shape[-1] ** -0.5).exp()
+        mixed = torch.einsum("hqk,khd->qhd", weights / weights.sum(-1, keepdim=True), value)
+        parts.append(mixed.to(query.dtype))
+    return torch.cat(parts)
+
+
 HONEST = {
     "float32": in_float32,
     "keys_gathered": keys_gathered,
@@ -87,4 +134,11 @@ MUTANTS = {
     "padding_kept": padding_kept,
     "mean_of_values": mean_of_values,
     "in_float8": in_float8,
+}
+NARROW = {
+    "one_range": first_and_last_apart,
+    "up_to_own_range": from_own_on,
+    "single_keys": two_keys_at_least,
+    "no_padding": padding_cut_anyway,
+    "large_scores": without_maximum,
 }

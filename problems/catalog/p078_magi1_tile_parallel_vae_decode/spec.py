@@ -1,5 +1,6 @@
 """Tile-parallel decoding of a latent video, described."""
 
+from problems.regimes import SUMMED_VALUES
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -11,6 +12,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -161,8 +163,12 @@ PROBLEM = Problem(
         Argument(name="tile_latent_min_length", kind=ArgumentKind.INTEGER, dtype="int", values="Lt"),
         Argument(name="tile_latent_min_height", kind=ArgumentKind.INTEGER, dtype="int", values="Lh"),
         Argument(name="tile_latent_min_width", kind=ArgumentKind.INTEGER, dtype="int", values="Lw"),
-        Argument(name="spatial_tile_overlap_factor", kind=ArgumentKind.REAL, dtype="float", values="fs8 / 8"),
-        Argument(name="temporal_tile_overlap_factor", kind=ArgumentKind.REAL, dtype="float", values="ft8 / 8"),
+        Argument(
+            name="spatial_tile_overlap_factor", kind=ArgumentKind.REAL, dtype="float", values="fs8 / 8 in timed calls"
+        ),
+        Argument(
+            name="temporal_tile_overlap_factor", kind=ArgumentKind.REAL, dtype="float", values="ft8 / 8 in timed calls"
+        ),
         Argument(name="spatial_upsample", kind=ArgumentKind.INTEGER, dtype="int", values="us"),
         Argument(name="temporal_upsample", kind=ArgumentKind.INTEGER, dtype="int", values="ut"),
         Argument(name="sr_ratio", kind=ArgumentKind.INTEGER, dtype="int", values="sr: 1, at tiny 2"),
@@ -223,5 +229,34 @@ PROBLEM = Problem(
         least=0.995,
         most=1.1,
         reason="Tiles at the border are smaller, so shares are padded to the largest: a few per cent at tiny.",
+    ),
+    regimes=(
+        Regime(
+            name="no_overlap",
+            words="tiles do not overlap",
+            settings={"in_space": 0, "in_time": 0},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="half_overlap",
+            words="half of a tile overlaps with the next one in height and width",
+            settings={"in_space": 4},
+            at_large=False,
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="one_tile",
+            words="one tile holds the whole latent video",
+            settings={"tiles": "one", "in_space": 0, "in_time": 0},
+            at_large=False,
+            narrow="usual_numbers",
+        ),
+        *SUMMED_VALUES,
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Overlaps are whole numbers of latents, and so are strides.",
+        "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size.",
     ),
 )

@@ -8,6 +8,7 @@ label says which row was meant even where similarities tie after rounding.
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 NEAREST = 0.95
@@ -30,7 +31,8 @@ def make_inputs(call: Call) -> Arguments:
 
 def _classes(call: Call) -> int:
     """Number of classes with k/2 training rows each."""
-    return max(2, 2 * call.world_size * call.dims["nl"] // call.dims["k"])
+    rows: int = call.setting("rows_in_classes_of", call.dims["k"])
+    return max(2, 2 * call.world_size * call.dims["nl"] // rows)
 
 
 def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
@@ -40,7 +42,11 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
     if name == "test":
         share = (share + NEAREST) / 2  # queries near their centres, so that similarities spread
     away = _unit(call.normal(f"{name} away", (count, "D"), dtype=torch.float32))
-    return _unit(own * share + away * (1 - share.square()).sqrt())
+    rows = _unit(own * share + away * (1 - share.square()).sqrt())
+    if call.setting("near", None) == "one_rank":
+        side = 1 if name == "test" or call.rank == owner(call) else -1
+        return _unit(rows + side * _unit(call.normal("regime's side", (1, "D"), dtype=torch.float32, shared=True)))
+    return rows
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -136,5 +137,25 @@ PROBLEM = Problem(
     notes=(
         "Labels are compared by the exact similarity of the rows that they name: the order of ties is free.",
         "Labels are all different, so they identify training rows; classes of an evaluation would repeat.",
+    ),
+    regimes=(
+        Regime(
+            name="nearest_alone",
+            words="`max_k` is 1",
+            settings={"rows_in_classes_of": 50},
+            dims={"k": 1},
+        ),
+        Regime(
+            name="near_rows_on_one_rank",
+            words="the rows that are near any query are all on one rank",
+            settings={"near": "one_rank"},
+        ),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Rows and queries have unit length, and every rank has as many of each.",
+        "A rank has `max_k` rows at least.",
+        "Labels are all different.",
     ),
 )

@@ -69,6 +69,16 @@ def rows_in_float8(queries: Tensor, rows: Tensor, *rest: Any) -> Pair:
     return solution(queries, rounded.to(rows.dtype), *rest)
 
 
+def each_offers_four_fifths(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
+    """Offers four fifths of k candidates per rank, as if no rank had more of the nearest."""
+    return all_at_once(queries, rows, labels, max_k, offered=max(1, 4 * max_k // 5))
+
+
+def two_at_least(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
+    """Finds two neighbours where one is asked for."""
+    return all_at_once(queries, rows, labels, max(2, max_k))
+
+
 HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
 MUTANTS = {
     "each_offers_its_part": each_offers_its_part,
@@ -77,3 +87,4 @@ MUTANTS = {
     "nearest_repeated": nearest_repeated,
     "rows_in_float8": rows_in_float8,
 }
+NARROW = {"nearest_alone": two_at_least, "near_rows_on_one_rank": each_offers_four_fifths}

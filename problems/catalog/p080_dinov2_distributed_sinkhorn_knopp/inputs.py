@@ -7,6 +7,7 @@ size, so that every round of the normalisation changes the assignment.
 import torch
 from torch import Tensor
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 TEMPERATURE = 0.07
@@ -18,9 +19,9 @@ def make_inputs(call: Call) -> Arguments:
     rows = call.dims["b"]
     return {
         "teacher_output": logits(call),
-        "teacher_temp": TEMPERATURE,
+        "teacher_temp": temperature(call),
         "n_masked_patches_tensor": call.integers("count", (1,), low=rows // 2, high=rows + 1),
-        "n_iterations": call.dims["rounds"],
+        "n_iterations": rounds(call),
         "group": None,
     }
 
@@ -30,4 +31,14 @@ def logits(call: Call) -> Tensor:
     drawn = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
     drawn += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
     drawn += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
-    return drawn
+    return in_regime(call, "teacher_output", drawn)
+
+
+def temperature(call: Call) -> float:
+    """By what logits are divided: 0.07 in timed calls."""
+    return float(call.setting("temperature", TEMPERATURE))
+
+
+def rounds(call: Call) -> int:
+    """How often prototypes and samples are normalised."""
+    return int(call.setting("rounds", call.dims["rounds"]))

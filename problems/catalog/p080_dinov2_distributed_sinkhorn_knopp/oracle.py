@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import TEMPERATURE, logits
+from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import logits, rounds, temperature
 from problems.values import Call
 
 
@@ -15,19 +15,19 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     ranks = [logits(call.at_rank(rank)) for rank in range(call.world_size)]
     masses = torch.zeros(call.dims["Kp"], dtype=torch.float64, device=call.device)
     for one in ranks:
-        masses += _weights(one).sum(dim=0)
-    for _ in range(call.dims["rounds"] - 1):
+        masses += _weights(call, one).sum(dim=0)
+    for _ in range(rounds(call) - 1):
         prototypes = 1 / masses
         masses.zero_()
         for one in ranks:
-            weights = _weights(one)
+            weights = _weights(call, one)
             samples = 1 / (weights @ prototypes)
             masses += samples @ weights
-    own = _weights(ranks[call.rank]).div_(masses)
+    own = _weights(call, ranks[call.rank]).div_(masses)
     return (own.div_(own.sum(dim=1, keepdim=True)),)
 
 
-def _weights(x: Tensor) -> Tensor:
+def _weights(call: Call, x: Tensor) -> Tensor:
     """exp(x / temperature) in float64."""
     # A temperature with a dimension widens x within the division, without a pass for it.
-    return torch.div(x, torch.tensor([TEMPERATURE], dtype=torch.float64, device=x.device)).exp_()
+    return torch.div(x, torch.tensor([temperature(call)], dtype=torch.float64, device=x.device)).exp_()

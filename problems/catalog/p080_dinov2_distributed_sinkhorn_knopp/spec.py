@@ -1,5 +1,8 @@
 """Distributed Sinkhorn-Knopp normalisation of teacher assignments, described."""
 
+from dataclasses import replace
+
+from problems.regimes import ONE_RANK_HAS_VALUES, ZERO_VALUES
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +12,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -58,14 +62,14 @@ PROBLEM = Problem(
             values="normal (0.15), plus a popularity per prototype that all ranks share and an offset per sample "
             "(0.08 each): divided by the temperature, logits spread by more than 2",
         ),
-        Argument(name="teacher_temp", kind=ArgumentKind.REAL, values="0.07"),
+        Argument(name="teacher_temp", kind=ArgumentKind.REAL, values="0.07 in timed calls"),
         Argument(
             name="n_masked_patches_tensor",
             shape=(1,),
             dtype="int64",
             values="a count between b/2 and b; it cancels from the result",
         ),
-        Argument(name="n_iterations", kind=ArgumentKind.INTEGER, values="3"),
+        Argument(name="n_iterations", kind=ArgumentKind.INTEGER, values="3 in timed calls"),
         Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
     ),
     outputs=(
@@ -108,4 +112,22 @@ PROBLEM = Problem(
         "stale_argument:n_masked_patches_tensor": "the count is divided out and multiplied back: it cancels",
     },
     notes=("The first normalisation by the total and the count of samples cancel from the result.",),
+    regimes=(
+        Regime(
+            name="cold",
+            words="`teacher_temp` is 0.04",
+            settings={"temperature": 0.04},
+            narrow="usual_numbers",
+        ),
+        Regime(name="one_round", words="`n_iterations` is 1", settings={"rounds": 1}, narrow="usual_numbers"),
+        Regime(name="six_rounds", words="`n_iterations` is 6", settings={"rounds": 6}, narrow="usual_numbers"),
+        replace(ZERO_VALUES, narrow="nothing_where_zero"),
+        replace(ONE_RANK_HAS_VALUES, words="all logits are zero on every rank but one"),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "Exponentials of logits over the temperature stay far within the range of float32.",
+        "There is a round at least.",
+    ),
 )

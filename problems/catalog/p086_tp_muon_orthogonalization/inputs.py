@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 CHOICES = (("quintic", 5), ("simple", 5), ("aol", 4))
@@ -17,12 +18,12 @@ def make_inputs(call: Call) -> Arguments:
     place = int(call.permutation("scale", call.world_size, shared=True)[call.rank])
     scale = 2 ** (2 * place / (call.world_size - 1) - 1)
     choice = 0 if call.dims["is_quintic"] else int(call.integers("choice", (1,), low=0, high=len(CHOICES), shared=True))
-    coefficient_type, steps = CHOICES[choice]
-    x = call.normal("x", ("rows", "cl"), dtype=torch.float32)
+    coefficient_type, steps = call.setting("choice", CHOICES[choice])
+    x, dim = call.normal("x", ("rows", "cl"), dtype=torch.float32), call.dims["partition_dim"]
     return {
-        "x": x.mul_(scale).to(torch.bfloat16),
+        "x": in_regime(call, "x", x.mul_(scale).to(torch.bfloat16)),
         "steps": steps,
         "coefficient_type": coefficient_type,
-        "partition_dim": call.dims["partition_dim"],
+        "partition_dim": 1 - dim if call.setting("is_turned", False) else dim,
         "group": None,
     }

@@ -1,5 +1,8 @@
 """Tensor-parallel Muon orthogonalisation, described."""
 
+from dataclasses import replace
+
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -11,6 +14,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -75,21 +79,21 @@ PROBLEM = Problem(
             name="steps",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="5; at tiny 4 for 'aol'",
+            values="in timed calls 5; at tiny 4 for 'aol'",
             replicated=True,
         ),
         Argument(
             name="coefficient_type",
             kind=ArgumentKind.TEXT,
             dtype="str",
-            values="'quintic'; at tiny 'quintic', 'simple' or 'aol', drawn for every call",
+            values="in timed calls 'quintic'; at tiny 'quintic', 'simple' or 'aol', drawn for every call",
             replicated=True,
         ),
         Argument(
             name="partition_dim",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="1: columns are sharded; at tiny 0",
+            values="in timed calls 1: columns are sharded; at tiny 0",
             replicated=True,
         ),
         WORLD_GROUP,
@@ -150,5 +154,39 @@ PROBLEM = Problem(
         most=1.005,
         reason="At tiny a call takes 4 steps or 5, drawn by the kind of coefficients; 5 are counted, as at base "
         "and large.",
+    ),
+    regimes=(
+        *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
+        Regime(
+            name="other_dimension",
+            words="the matrix is cut along the other dimension than in timed calls",
+            settings={"is_turned": True},
+            at_large=False,
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="polar_express",
+            words="coefficient_type is 'polar_express' and steps is 8",
+            settings={"choice": ("polar_express", 8)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="two_rounds",
+            words="coefficient_type is 'quintic' and steps is 10, twice through its coefficients",
+            settings={"choice": ("quintic", 10)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="one_step",
+            words="coefficient_type is 'simple' and steps is 1",
+            settings={"choice": ("simple", 1)},
+            narrow="usual_numbers",
+        ),
+    ),
+    invariants=(
+        "`x` is contiguous.",
+        "Values are finite.",
+        "`group` is the world group.",
+        "`steps` is a multiple of the number of coefficients of its type.",
     ),
 )

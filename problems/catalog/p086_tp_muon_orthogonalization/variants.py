@@ -25,12 +25,13 @@ def gathered(
     width: torch.dtype = torch.float32,
     left_out: int = 0,
     local_norm: bool = False,
+    least_norm: float = 1e-7,
 ) -> Tensor:
     """Gathers the matrix and iterates all of it in `width`; the last arguments make it wrong."""
     rows_cut = partition_dim == 0
     whole = _gather(x, partition_dim).float()
     norm = x.float().norm() * dist.get_world_size() ** 0.5 if local_norm else whole.norm()
-    matrix = (whole / norm).to(width)
+    matrix = (whole / norm.clamp(min=least_norm)).to(width)
     matrix = matrix.T if rows_cut else matrix
     table = TRIPLES[coefficient_type]
     for step in range(steps - left_out):
@@ -46,7 +47,7 @@ def gram_once(x: Tensor, steps: int, coefficient_type: str, partition_dim: int, 
     part = (x if partition_dim == 1 else x.T).double()
     gram = part @ part.T
     dist.all_reduce(gram)
-    total = gram.trace()
+    total = gram.trace().clamp(min=1e-14)
     gram, part = gram / total, part / total.sqrt()
     product = torch.eye(len(gram), dtype=torch.float64)
     table = TRIPLES[coefficient_type]
@@ -88,3 +89,4 @@ MUTANTS = {
     "own_part_alone": own_part_alone,
     "polar_factor": polar_factor,
 }
+NARROW = {"tiny_values": partial(gathered, least_norm=1e-3)}

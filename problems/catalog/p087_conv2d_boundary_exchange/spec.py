@@ -1,5 +1,6 @@
 """Patch-parallel 2-D convolution with halo exchange, described."""
 
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -9,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -69,7 +71,7 @@ PROBLEM = Problem(
             replicated=True,
         ),
         Argument(name="bias", shape=("C",), values="normal, as large as the sums it is added to", replicated=True),
-        Argument(name="stride", kind=ArgumentKind.INTEGER, values="1"),
+        Argument(name="stride", kind=ArgumentKind.INTEGER, values="1 in timed calls"),
         Argument(name="padding", kind=ArgumentKind.INTEGER, values="1"),
         Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
     ),
@@ -111,5 +113,16 @@ PROBLEM = Problem(
     notes=(
         "Weights and bias are the same on all ranks, as in the model.",
         "Only edge rows depend on other ranks: one row in hl/2.",
+    ),
+    regimes=(
+        Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
+        *of_tensor("x and bias", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
+        *of_tensor("x", ONE_RANK_HAS_VALUES),
+    ),
+    invariants=(
+        "Tensors are contiguous.",
+        "`group` is None, the world group.",
+        "`bias` is a tensor.",
+        "`padding` is 1, and strips have as many rows and columns as `stride` divides.",
     ),
 )

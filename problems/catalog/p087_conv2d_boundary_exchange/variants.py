@@ -25,17 +25,20 @@ def whole_image(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: i
 
 def edges_last(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, group: Any) -> Tensor:
     """Inner rows without waiting for anybody, then the two edge rows by the halo."""
-    inner = functional.conv2d(x, weight, bias, stride=stride, padding=(0, padding))
+    inner = functional.conv2d(x[:, :, stride - 1 :], weight, bias, stride=stride, padding=(0, padding))
     extended = with_halo(x, padding, group)
-    top = functional.conv2d(extended[:, :, :3], weight, bias, padding=(0, padding))
+    top = functional.conv2d(extended[:, :, :3], weight, bias, stride=stride, padding=(0, padding))
+    if stride > 1:  # the last row of the result looks at no row of the strip below
+        return torch.cat([top, inner], dim=2)
     bottom = functional.conv2d(extended[:, :, -3:], weight, bias, padding=(0, padding))
     return torch.cat([top, inner, bottom], dim=2)
 
 
-def as_product(x: Tensor, weight: Tensor, bias: Tensor, _stride: int, padding: int, group: Any) -> Tensor:
+def as_product(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, group: Any) -> Tensor:
     """A matrix product with unfolded patches."""
-    patches = functional.unfold(with_halo(x, padding, group), 3, padding=(0, padding))
-    return (weight.flatten(1) @ patches + bias[:, None]).view(x.shape)
+    patches = functional.unfold(with_halo(x, padding, group), 3, padding=(0, padding), stride=stride)
+    product = weight.flatten(1) @ patches + bias[:, None]
+    return product.unflatten(2, (x.shape[2] // stride, x.shape[3] // stride))
 
 
 def halo_by_replication(x: Tensor, weight: Tensor, bias: Tensor, *_rest: Any) -> Tensor:

@@ -43,7 +43,7 @@ def test_signing_in_and_out(client, alice):
 
 def test_a_wrong_password_names_neither_part_as_wrong(client, alice):
     page = client.post("/accounts/sign-in/", {"username": "alice", "password": "wrong"}).content
-    assert b"do not fit together" in page
+    assert b"Wrong name or password" in page
 
 
 def test_a_token_is_shown_once_and_kept_only_as_a_digest(as_alice, alice):

@@ -136,7 +136,7 @@ def test_the_order_at_one_size_is_that_of_its_own_speedup(invented):
 def test_a_board_shows_its_entries_time_utilisation_and_the_next_page(client, invented, monkeypatch):
     monkeypatch.setattr(views, "PAGE_ROWS", 3)
     text = page(client, BOARD, profile="h200x8")
-    assert "Utilisation" in text
+    assert "Share of floor" in text
     assert "base</span>" in text
     assert 'rel="next"' in text
 
@@ -158,17 +158,30 @@ def test_a_cursor_with_what_no_row_has_is_a_404(client, db, text, way):
     assert client.get("/leaderboards/records/", {way: word}).status_code == 404
 
 
-@pytest.mark.parametrize("query", [{"ranks": "3"}, {"size": "huge", "profile": "h200x8"}, {"ranks": "x"}])
+@pytest.mark.parametrize("query", [{"size": "huge", "profile": "h200x8"}, {"profile": "x"}])
 def test_an_unknown_facet_is_a_404_with_the_known_ones(client, db, query):
     response = client.get(BOARD, query)
     assert response.status_code == 404
     assert b"Known are" in response.content
 
 
-def test_choosing_ranks_narrows_the_profiles(client, db):
-    text = page(client, BOARD, ranks="2", profile="h200x8")
-    assert 'value="h200x2"' in text
-    assert 'value="h200x8"' not in text
+def test_a_board_opens_on_the_hardware_with_most_entries_not_on_a_practice_profile(client, local):
+    for name in ("ada", "bob"):
+        scenes.judged(scenes.person(name), local)
+    assert client.get(BOARD).context["profile"].name == "cpux2"
+    stand(scenes.person("first"), local, low=1.0, high=1.1)
+    assert client.get(BOARD).context["profile"].name == "h200x8"
+    text = page(client, BOARD, profile="cpux2", backend="pytorch")
+    assert re.search(r'href="\?profile=h200x8&amp;backend=pytorch">8 x H200 <span class="chip-note">1</span>', text)
+
+
+def test_the_list_of_problems_tells_how_far_each_is_on_the_chosen_hardware(client, local):
+    stand(scenes.person("first"), local, low=1.0, high=1.1)
+    text = page(client, "/problems/")
+    assert "1 of 87 solved, 0 faster than the reference beyond doubt" in text
+    assert re.search(r"All-reduce \(sum\).*?<td[^>]*>1.\d+×<span class=\"sub\">1.000 to 1.100", text, re.DOTALL)  # noqa: RUF001 - the multiplication sign is meant
+    assert "0 of 87 solved" in page(client, "/problems/", profile="h100x8")
+    assert client.get("/problems/", {"profile": "x"}).status_code == 404
 
 
 def test_the_way_in_shows_the_head_of_every_board_models_first(client, alice, local):
@@ -239,7 +252,7 @@ def test_records_are_shown_over_time_and_fed_to_readers(client, local):
     for name, low in (("first", 1.0), ("better", 1.2)):
         stand(scenes.person(name), local, low=low, high=low + 0.1)
     text = page(client, "/problems/allreduce/records/", profile="h200x8")
-    assert 'id="records-figure"' in text
+    assert 'data-plot="records-figure"' in text
     assert text.index(">better<") < text.index(">first<")
     feed = client.get("/feeds/records.atom")
     assert feed["Content-Type"].startswith("application/atom+xml")
@@ -255,7 +268,7 @@ def test_scaling_shows_the_leaders_of_one_machine_side_by_side(client, local):
     rebuild_standings()
     text = page(client, "/problems/allreduce/scaling/")
     assert text.index("H200") < text.index(">two<") < text.index(">eight<") < text.index(">other<")
-    assert 'id="scaling-h200x2"' in text
+    assert 'data-plot="scaling-h200x2"' in text
 
 
 def test_what_is_open_tells_unsolved_from_unbeaten(client, local):
@@ -287,7 +300,8 @@ def test_pages_say_what_they_are_to_those_who_share_them(client, db):
     problem = registry.get("gemm_allreduce")
     assert f'<meta property="og:title" content="{problem.title}">' in text
     assert '<meta property="og:url" content="http://testserver/problems/gemm_allreduce/">' in text
-    assert "card.png" in text
+    assert 'content="http://testserver/cards/problems/gemm_allreduce.png"' in text
+    assert "card.png" in page(client, "/docs/")
     assert "Disallow: /submissions/" in page(client, "/robots.txt")
 
 

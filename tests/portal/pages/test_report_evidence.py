@@ -189,7 +189,7 @@ def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alic
 
 def test_a_report_without_such_evidence_shows_no_empty_tables(as_alice, alice, local):
     page = page_of(as_alice, scenes.judged(alice, local))
-    assert "Beside the verdict" not in page
+    assert "Integrity checks" not in page
     assert "Collectives" not in page
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 
 import pytest
@@ -14,6 +13,7 @@ from evaluator.hardware import ceilings
 from evaluator.hardware.profiles import profiles
 from evaluator.judging.floors import floor
 from portal.catalog import measurements, rooflines
+from portal.charts.chart import Points
 from problems import registry
 from problems.schema import SizeName
 from tests.portal.pages import scenes
@@ -28,12 +28,17 @@ def _rows(client, **query):
 
 
 def _figure(client, **query):
-    page = client.get("/roofline/", query).content.decode()
-    return json.loads(re.search(r'id="roofline-figure" type="application/json">(.*?)</script>', page)[1])
+    return client.get("/roofline/", query).context["figure"]
 
 
-def _trace(figure, name):
-    return next((trace for trace in figure["data"] if trace["name"] == name), None)
+def _points(figure, name):
+    """The points of every layer whose name begins with `name`."""
+    layers = [layer for layer in figure.layers if isinstance(layer, Points) and layer.name.startswith(name)]
+    return [point for layer in layers for point in layer.points]
+
+
+def _names(figure):
+    return {layer.name for layer in figure.layers}
 
 
 def test_every_problem_that_runs_on_the_profile_has_its_row(client):
@@ -64,8 +69,8 @@ def test_the_terms_of_a_floor_are_its_largest_and_its_sum(client):
 
 def test_public_references_are_labelled_and_never_ours(client):
     figure = _figure(client, profile=GPU)
-    assert _trace(figure, "our reference") is None
-    assert len(_trace(figure, "public reference, public inputs")["x"]) > 50
+    assert _points(figure, "our reference") == []
+    assert len(_points(figure, "public reference, public inputs")) > 50
     page = client.get("/roofline/", {"profile": GPU}).content.decode()
     assert "is not our baseline" in page
     assert "gemv_decode (number 46 of the public set was another problem" in page
@@ -84,7 +89,7 @@ def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, n
         entry.revision == registry.revision(slug) for slug, sizes in table.baselines.items() for entry in sizes.values()
     )
     assert [row["slug"] for row in known if float(row["reference_us"]) < float(row["floor_us"])] == []
-    assert _trace(_figure(client, profile=name, size="all"), "our reference") is not None
+    assert _points(_figure(client, profile=name, size="all"), "our reference") != []
 
 
 def test_a_reference_that_met_its_contents_before_is_marked(client):
@@ -108,20 +113,23 @@ def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, 
     assert (row["best_author"], row["best_us"], row["reference_us"]) == ("bob", "80.0", "100.0")
     assert row["reference_source"] == "side by side with the best entry"
     figure = _figure(client, profile=GPU)
-    joined = _trace(figure, "reference to best")
-    assert joined["x"] == [*_trace(figure, "our reference")["x"], *_trace(figure, "best entry")["x"], None]
+    (reference,), (best,) = _points(figure, "our reference"), _points(figure, "best entry")
+    joined = figure.layer("reference to best").points
+    assert [(point.x, point.y) for point in joined] == [(reference.x, reference.y), (best.x, best.y)]
+    assert best.label == "gemm_allreduce 1.25×"  # noqa: RUF001 - the multiplication sign is meant
+    assert best.href == "/problems/gemm_allreduce/"
 
 
 @pytest.mark.parametrize(("axis", "unplaced"), [("wire", "alltoall"), ("memory", "alltoall")])
 def test_what_computes_nothing_is_in_the_table_and_said_to_have_no_place(client, axis, unplaced):
     page = client.get("/roofline/", {"axis": axis}).content.decode()
-    assert "have no place on this axis" in page
+    assert "are not plotted" in page
     assert f"/problems/{unplaced}/" in page
 
 
 def test_the_axis_of_bytes_has_a_place_for_collectives(client):
-    names = {text for trace in _figure(client, axis="traffic")["data"] for text in trace.get("text", ())}
-    assert "08 All-to-all of stacked matrices, base" in names
+    tips = {point.tip.split("\n")[0] for point in _points(_figure(client, profile="h200x2-nomc", axis="traffic"), "")}
+    assert "08 All-to-all of stacked matrices, base" in tips
 
 
 def test_rows_are_sorted_by_link_and_unknown_values_come_last(client):
@@ -137,8 +145,21 @@ def test_rows_are_sorted_by_link_and_unknown_values_come_last(client):
 
 
 def test_the_address_restores_the_zoomed_part(client):
-    layout = _figure(client, window="0,4,9,12")["layout"]
-    assert (layout["xaxis"]["range"], layout["yaxis"]["range"]) == ([0.0, 4.0], [9.0, 12.0])
+    figure = _figure(client, window="0,4,9,12")
+    assert (figure.x.low, figure.x.high, figure.y.low, figure.y.high) == (1.0, 1e4, 1e9, 1e12)
+
+
+def test_the_explorer_opens_on_the_hardware_with_most_boards(client, alice, local):
+    assert client.get("/roofline/").context["view"].profile in ("h200x2-nomc", "h200x4-nomc")
+    scenes.judged(alice, local, problem="gemm_allreduce", profile="h100x8")
+    assert client.get("/roofline/").context["view"].profile == "h100x8"
+
+
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("svg", b"<svg")])
+def test_the_chart_is_a_picture_file_as_well(client, kind, start):
+    answer = client.get(f"/roofline/chart.{kind}", {"profile": GPU, "window": "0,4,9,12"})
+    assert answer.content.startswith(start)
+    assert answer["Content-Disposition"] == f'attachment; filename="pkb-roofline-{GPU}.{kind}"'
 
 
 @pytest.mark.parametrize(
@@ -197,8 +218,8 @@ def test_a_measured_baseline_is_read_for_its_own_revision_alone(tmp_path):
 
 
 def _problem_figure(client, slug, **query):
-    page = client.get(f"/problems/{slug}/", query).content.decode()
-    return page, json.loads(re.search(r'id="problem-figure" type="application/json">(.*?)</script>', page)[1])
+    answer = client.get(f"/problems/{slug}/", query)
+    return answer.content.decode(), answer.context["roofline_figure"]
 
 
 def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client, alice, bob, local):
@@ -206,15 +227,15 @@ def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client,
     scenes.judged(bob, local, problem="gemm_allreduce", profile=GPU)
     page, figure = _problem_figure(client, "gemm_allreduce")
     assert "public reference, public inputs" in page.lower()
-    entries = _trace(figure, "entries")
-    assert len(entries["x"]) == 4
-    assert {address for address, _ in entries["customdata"]} == {f"/submissions/{public.pk}/", ""}
+    entries = _points(figure, "entries")
+    assert len(entries) == 4
+    assert {entry.href for entry in entries} == {f"/submissions/{public.pk}/", ""}
 
 
 def test_a_problem_that_computes_nothing_stands_by_its_bytes(client):
     _, figure = _problem_figure(client, "alltoall", profile="h100x4")
-    assert figure["layout"]["xaxis"]["title"]["text"] == "Least bytes on the wire per rank"
-    assert _trace(figure, "public reference, public inputs") is None
+    assert figure.x.title == "Least bytes on the wire per rank"
+    assert _points(figure, "public reference, public inputs") == []
 
 
 def test_a_problem_that_was_left_out_says_why(client):
@@ -258,13 +279,14 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
     )
     (tmp_path / "h100x4.json").write_text(found.to_json())
     monkeypatch.setattr(ceilings, "FOLDER", tmp_path)
-    wire = {trace["name"] for trace in _figure(client, profile="h100x4")["data"]}
+    wire = _names(_figure(client, profile="h100x4"))
     assert {"peer copy 370 GB/s (measured)", "bf16 700 TFLOP/s (measured)", "wire 450 GB/s (datasheet)"} <= wire
-    memory = {trace["name"] for trace in _figure(client, profile="h100x4", axis="memory")["data"]}
+    memory = _names(_figure(client, profile="h100x4", axis="memory"))
     assert {"memory 3 TB/s (measured)", "memory 3.35 TB/s (datasheet)"} <= memory
-    page = client.get("/roofline/", {"profile": "h100x4"}).content.decode()
-    curves = json.loads(re.search(r'<script id="collectives-figure"[^>]*>(.*?)</script>', page)[1])
-    assert {trace["name"]: trace["y"] for trace in curves["data"] if "(" not in trace["name"]} == {
+    answer = client.get("/roofline/", {"profile": "h100x4"})
+    page, curves = answer.content.decode(), answer.context["collectives"]
+    drawn = [layer for layer in curves.layers if isinstance(layer, Points)]
+    assert {layer.name: [point.y for point in layer.points] for layer in drawn} == {
         "all-reduce": [30e9, 200e9],
         "all-gather": [150e9],
     }

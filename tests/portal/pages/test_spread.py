@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.contract import CallKind, CallRecord, Record, ReferenceCall, SizeRecord
 from evaluator.hardware import profiles
+from portal.charts.chart import Points
 from portal.charts.spread import MOST_CALLS, Series, timed_calls, times_spread
 from tests.portal.pages import scenes
 
@@ -50,8 +51,7 @@ def test_the_calls_of_both_gangs_are_drawn_for_both_count():
     kept = [record(calls, blocks=((1, 2),), reference=((100,),)) for calls in (first, second)]
     both = Record(rules=kept[0].rules, sizes=(*kept[0].sizes, *kept[1].sizes))
     figure = times_spread(scenes.timing(sizes=("tiny",)).sizes[0], timed_calls(both)["tiny"])
-    drawn = next(list(trace.x) for trace in figure.data if trace.name == "submission, one call")
-    assert drawn == [70.0, 60.0, 81.0, 80.0]
+    assert [point.x for point in figure.layer("submission, one call").points] == [70.0, 60.0, 81.0, 80.0]
 
 
 def test_a_record_that_lacks_a_call_draws_none():
@@ -73,8 +73,9 @@ def test_submission_and_reference_have_a_row_each(has_calls):
     (size,) = scenes.timing(sizes=("tiny",)).sizes
     kept = record((call(1, 70, 80), call(2, 90, 60)), blocks=((1, 2),), reference=((100,),)) if has_calls else None
     figure = times_spread(size, timed_calls(kept).get("tiny", Series()))
-    assert list(figure.layout.yaxis.ticktext) == ["submission", "reference"]
-    points = {trace.name: list(trace.y) for trace in figure.data if "one call" in trace.name}
+    assert [name for _, name in figure.y.names] == ["submission", "reference"]
+    drawn = [layer for layer in figure.layers if isinstance(layer, Points) and "one call" in layer.name]
+    points = {layer.name: [point.y for point in layer.points] for layer in drawn}
     if not has_calls:
         assert points == {}
         return

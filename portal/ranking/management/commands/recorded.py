@@ -35,8 +35,13 @@ class Command(BaseCommand):
         try:
             taken = recorded.add()
         except (recorded.NotRecorded, Refusal) as reason:
-            raise CommandError(str(reason)) from reason
+            if options["wanted"] is not None:
+                raise CommandError(str(reason)) from reason
+            # Asked for by the setting alone, as when the site starts: it can do without.
+            self.stderr.write(f"no recorded entries: {reason}")
+            return
         for refusal in taken.refused:
             self.stderr.write(f"not taken: {refusal}")
         if taken.added:
-            self.stdout.write(f"{taken.added} recorded entries put on the boards")
+            older = f", {taken.older} of them on boards of older revisions" if taken.older else ""
+            self.stdout.write(f"{taken.added} recorded entries put on the boards{older}")

@@ -28,7 +28,10 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Submit every file; what is refused is named, and the others go on."""
-        author = own_author()
+        try:
+            author = own_author()
+        except Refusal as refusal:
+            raise CommandError(f"{refusal.message} {refusal.remedy}") from refusal
         refused = [
             path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, options["profile"])
         ]

@@ -1,0 +1,459 @@
+"""Charts as SVG, drawn by the server: no script, no style attribute, so that they print, travel and obey the policy.
+
+A mark carries what it says as its title. `portal.charts.interactive` makes Plotly's figure of the same chart, which
+takes this picture's place once a reader touches it; the tables beside it hold the same numbers and links.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
+from portal.charts.ink import Ink
+from portal.charts.scales import Ruler, ends, ticks
+
+TEXT_PX = 12
+_CHARACTER_PX = 6.6
+"""How wide a character of our text is on average; a little more than most, so that nothing is cut."""
+_DASHES = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4"}
+_LEGEND_ROW_PX = 19
+_BESIDE_START = 0.3
+"""How far along a slope its name stands: there are few points at its start."""
+_NAMES_FROM_PX = 700
+"""How wide a picture has to be for names beside its points."""
+_RIGHT_PX = 16
+_PATTERNS = {
+    "/": "M0 6L6 0",
+    "\\": "M0 0L6 6",
+    "x": "M0 0L6 6M0 6L6 0",
+    "-": "M0 3L6 3",
+    "|": "M3 0L3 6",
+    "+": "M0 3L6 3M3 0L3 6",
+    ".": "M2.5 3L3.5 3",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    """A chart laid out: its rulers and the size of the picture in pixels."""
+
+    chart: Chart
+    ink: Ink
+    x: Ruler
+    y: Ruler
+    width: int
+    height: int
+
+
+def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, ground: bool = False) -> str:
+    """The chart `width` pixels wide, as one element with the accessible name `label`.
+
+    With `ground` it stands on the site's own surface: a picture has no page behind it.
+    """
+    page = _laid_out(chart, width=width, ink=ink or Ink())
+    parts = [*_frame(page), *(part for layer in chart.layers for part in _layer(page, layer)), *_labels(page)]
+    parts += _legend(page)
+    if ground:
+        parts.insert(
+            0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.ink.tone("surface")}/>'
+        )
+    name = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
+    head = f'viewBox="0 0 {width} {page.height}" font-size="{TEXT_PX}"{_alone(page)}{name}'
+    return f"<svg {head}>{''.join(parts)}</svg>"
+
+
+def _alone(page: _Page) -> str:
+    """What a picture outside a page says besides."""
+    if not page.ink.is_standalone:
+        return ""
+    size = f'width="{page.width}" height="{page.height}"'
+    return f' xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif" {size}'
+
+
+def _laid_out(chart: Chart, *, width: int, ink: Ink) -> _Page:
+    rows = _legend_rows(chart, width)
+    top = 14 + _LEGEND_ROW_PX * len(rows)
+    bottom = chart.height - (46 if chart.x.title else 28)
+    low, high = ends(chart.y, _values(chart.layers, "y"))
+    y = Ruler(axis=chart.y, low=low, high=high, start=bottom, end=top)
+    margin = 12 + max((len(text) for _, text in ticks(y)), default=0) * _CHARACTER_PX
+    left = min(margin + (18 if chart.y.title else 0), width * 0.4)
+    low, high = ends(chart.x, _values(chart.layers, "x"))
+    x = Ruler(axis=chart.x, low=low, high=high, start=left, end=width - _RIGHT_PX)
+    return _Page(chart=chart, ink=ink, x=x, y=y, width=width, height=chart.height)
+
+
+def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
+    """Every value that an axis has to hold."""
+    for layer in layers:
+        yield from _READERS[type(layer)](layer, name)
+
+
+def _of_points(layer: Points | Line, name: str) -> Iterator[float]:
+    yield from (getattr(point, name) for point in layer.points)
+
+
+def _of_band(layer: Band, name: str) -> Iterator[float]:
+    if name == "y":
+        yield from (layer.low, layer.high)
+
+
+def _of_whisker(layer: Whisker, name: str) -> Iterator[float]:
+    if (name == "y") == layer.is_vertical:
+        yield from (layer.low, layer.high)
+
+
+def _of_bars(layer: Bars, name: str) -> Iterator[float]:
+    if (name == "x") == layer.is_lying:
+        yield from (value for bar in layer.bars for value in (bar.start, bar.end))
+
+
+_READERS: dict[type, Callable[..., Iterator[float]]] = {
+    Points: _of_points,
+    Line: _of_points,
+    Band: _of_band,
+    Whisker: _of_whisker,
+    Bars: _of_bars,
+}
+
+
+def _text(
+    page: _Page, text: str, x: float, y: float, *, tone: str = "text-muted", anchor: str = "middle", more: str = ""
+) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}"{more} text-anchor="{anchor}"'
+    return f'<text {place} fill="currentColor" {page.ink.tone(tone)}>{escape(text)}</text>'
+
+
+def _stroke(page: _Page, path: str, tone: str) -> str:
+    return f'<path d="{path}" fill="none" stroke="currentColor" {page.ink.tone(tone)}/>'
+
+
+def _frame(page: _Page) -> Iterator[str]:
+    """Grid, ticks and titles."""
+    x, y = page.x, page.y
+    for value, text in _spaced(x, ticks(x)):
+        at = x.at(value)
+        if _has_grid(x.axis):
+            yield _stroke(page, f"M{at:.1f} {y.end:.1f}V{y.start:.1f}", "border")
+        yield _text(page, text, at, y.start + 17)
+    for value, text in ticks(y, most=6):
+        at = y.at(value)
+        if _has_grid(y.axis):
+            yield _stroke(page, f"M{x.start:.1f} {at:.1f}H{x.end:.1f}", "border")
+        yield _text(page, text, x.start - 7, at + 4, anchor="end")
+    yield _stroke(page, f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", "border-strong")
+    yield from _titles(page)
+
+
+def _has_grid(axis: Axis) -> bool:
+    return axis.has_grid and axis.scale is not Scale.CATEGORY
+
+
+def _spaced(ruler: Ruler, found: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """The ticks of a horizontal axis whose texts do not run into each other."""
+    free = -math.inf
+    for value, text in found:
+        half = len(text) * _CHARACTER_PX / 2 + 4
+        if ruler.at(value) - half >= free:
+            yield value, text
+            free = ruler.at(value) + half
+
+
+def _titles(page: _Page) -> Iterator[str]:
+    x, y = page.x, page.y
+    if x.axis.title:
+        yield _text(page, x.axis.title, (x.start + x.end) / 2, y.start + 37)
+    if y.axis.title:
+        turn = f' transform="translate(13 {(y.start + y.end) / 2:.1f}) rotate(-90)"'
+        yield _text(page, y.axis.title, 0, 0, more=turn)
+
+
+def _layer(page: _Page, layer: Layer) -> Iterator[str]:
+    yield f"<g {page.ink.tone(layer.tone)}>"
+    yield from _DRAWERS[type(layer)](page, layer)
+    yield "</g>"
+
+
+def _points(page: _Page, layer: Points) -> Iterator[str]:
+    if layer.opacity < 1:
+        yield f'<g opacity="{layer.opacity:g}">'
+    for point in layer.points:
+        x, y = page.x.clamped(point.x), page.y.clamped(point.y)
+        shape = _edge_symbol(page, point) or _SYMBOLS[layer.symbol]
+        yield f'<path d="{_placed(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
+    if layer.opacity < 1:
+        yield "</g>"
+
+
+def _paint(symbol: str) -> str:
+    if symbol in ("ring", "diamond-ring", "tick"):
+        return 'fill="none" stroke="currentColor" stroke-width="1.5" pointer-events="all"'
+    return 'fill="currentColor"'
+
+
+Shape = tuple[tuple[float, float], ...]
+_STAR: Shape = tuple(
+    (math.sin(math.pi * turn / 5) * radius, -math.cos(math.pi * turn / 5) * radius)
+    for turn, radius in enumerate((1.45, 0.6) * 5)
+)
+_SYMBOLS: dict[str, Shape | str] = {
+    "dot": "circle",
+    "ring": "circle",
+    "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    "diamond-ring": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    "star": _STAR,
+    "tick": ((0, -1.8), (0, 1.8)),
+    "dash": ((-1.8, 0), (1.8, 0)),
+}
+
+
+def _edge_symbol(page: _Page, point: Point) -> Shape | None:
+    """A triangle that points to where a mark beyond the ends of an axis would be."""
+    if not page.y.holds(point.y):
+        up = -1.3 if point.y > page.y.high else 1.3
+        return ((-1.1, -up), (1.1, -up), (0, up))
+    if not page.x.holds(point.x):
+        right = 1.3 if point.x > page.x.high else -1.3
+        return ((-right, -1.1), (-right, 1.1), (right, 0))
+    return None
+
+
+def _placed(shape: Shape | str, x: float, y: float, size: float) -> str:
+    if isinstance(shape, str):
+        half = f"a{size:g} {size:g} 0 1 0 "
+        return f"M{x - size:.1f} {y:.1f}{half}{2 * size:g} 0{half}{-2 * size:g} 0"
+    corners = "L".join(f"{x + dx * size:.1f} {y + dy * size:.1f}" for dx, dy in shape)
+    return f"M{corners}" + ("z" if len(shape) > 2 else "")
+
+
+def _said(tip: str, tag: str) -> str:
+    """The rest of an element: what its title says, and its end."""
+    return f"><title>{escape(tip)}</title></{tag}>" if tip else "/>"
+
+
+def _line(page: _Page, layer: Line) -> Iterator[str]:
+    places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
+    corners = [(page.x.clamped(point.x), page.y.clamped(point.y)) for point in places]
+    if not corners:
+        return
+    path = f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"
+    for x, y in corners[1:]:
+        path += f"H{x:.1f}V{y:.1f}" if layer.is_step else f"L{x:.1f} {y:.1f}"
+    dash = f' stroke-dasharray="{_DASHES[layer.dash]}"' if layer.dash in _DASHES else ""
+    look = f'fill="none" stroke="currentColor" stroke-width="{layer.width:g}" stroke-linejoin="round"{dash}'
+    yield f'<path d="{path}" {look}/>'
+    for point, (x, y) in zip(places, corners, strict=True):
+        if point.tip:
+            said = _said(point.tip, "path")
+            yield f'<path d="{_placed("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
+
+
+def _clipped(page: _Page, layer: Line) -> tuple[Point, ...]:
+    """A straight line's part inside the frame, in the measure of the axes; nothing where it lies outside."""
+    first, last = layer.points
+    ax, ay, bx, by = page.x.at(first.x), page.y.at(first.y), page.x.at(last.x), page.y.at(last.y)
+    inside = _inside(page, ax, ay, bx, by)
+    if inside is None:
+        return ()
+    start, end = inside
+    return tuple(
+        replace(point, x=_between(page.x, first.x, last.x, part), y=_between(page.y, first.y, last.y, part))
+        for point, part in ((first, start), (last, end))
+    )
+
+
+def _between(ruler: Ruler, first: float, last: float, part: float) -> float:
+    if ruler.axis.scale is Scale.LOG:
+        return first * math.pow(last / first, part)
+    return first + (last - first) * part
+
+
+def _inside(page: _Page, ax: float, ay: float, bx: float, by: float) -> tuple[float, float] | None:
+    """Liang and Barsky's clipping: which part of the way from a to b lies inside the frame."""
+    start, end = 0.0, 1.0
+    for step, room in (
+        (ax - bx, ax - page.x.start),
+        (bx - ax, page.x.end - ax),
+        (ay - by, ay - page.y.end),
+        (by - ay, page.y.start - ay),
+    ):
+        if step == 0:
+            if room < 0:
+                return None
+        elif step < 0:
+            start = max(start, room / step)
+        else:
+            end = min(end, room / step)
+    return (start, end) if start <= end else None
+
+
+def _band(page: _Page, layer: Band) -> Iterator[str]:
+    top, bottom = page.y.clamped(layer.high), page.y.clamped(layer.low)
+    path = f"M{page.x.start:.1f} {top:.1f}H{page.x.end:.1f}V{max(top + 0.5, bottom):.1f}H{page.x.start:.1f}z"
+    yield f'<path d="{path}" fill="currentColor" opacity="0.16"/>'
+
+
+def _whisker(page: _Page, layer: Whisker) -> Iterator[str]:
+    x, y = page.x.clamped(layer.x), page.y.clamped(layer.y)
+    if layer.is_vertical:
+        low, high = page.y.clamped(layer.low), page.y.clamped(layer.high)
+        path = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
+    else:
+        low, high = page.x.clamped(layer.low), page.x.clamped(layer.high)
+        path = f"M{low:.1f} {y:.1f}H{high:.1f}M{low:.1f} {y - 4:.1f}v8M{high:.1f} {y - 4:.1f}v8"
+    yield f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.8"/>'
+
+
+def _bars(page: _Page, layer: Bars) -> Iterator[str]:
+    fill = "currentColor"
+    if layer.pattern:
+        fill, pattern = _pattern(page, layer)
+        yield pattern
+    for bar in layer.bars:
+        yield f'<rect {_box(page, layer, bar)} fill="{fill}" stroke="currentColor"{_said(bar.tip, "rect")}'
+
+
+def _pattern(page: _Page, layer: Bars) -> tuple[str, str]:
+    name = f"hatch-{layer.tone}-{ord(layer.pattern[0])}-{page.width}"
+    path = f'<path d="{_PATTERNS[layer.pattern]}" stroke="currentColor" stroke-width="1.4"/>'
+    ground = '<rect width="6" height="6" fill="currentColor" opacity="0.18"/>'
+    head = f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse">'
+    return f"url(#{name})", f"{head}{ground}{path}</pattern>"
+
+
+def _box(page: _Page, layer: Bars, bar: Bar) -> str:
+    along, across = (page.x, page.y) if layer.is_lying else (page.y, page.x)
+    first, last = sorted((along.clamped(bar.start), along.clamped(bar.end)))
+    near, far = sorted(across.at(bar.at + bar.offset + half * bar.width / 2) for half in (-1, 1))
+    if layer.is_lying:
+        return f'x="{first:.1f}" y="{near:.1f}" width="{last - first:.1f}" height="{far - near:.1f}"'
+    return f'x="{near:.1f}" y="{first:.1f}" width="{far - near:.1f}" height="{last - first:.1f}"'
+
+
+_DRAWERS: dict[type, Callable[..., Iterator[str]]] = {
+    Points: _points,
+    Line: _line,
+    Band: _band,
+    Whisker: _whisker,
+    Bars: _bars,
+}
+
+Taken = list[tuple[float, float, float, float]]
+
+
+def _labels(page: _Page) -> Iterator[str]:
+    """The names of lines and points, each where it runs into no other; on a narrow picture points stay without."""
+    taken: Taken = []
+    points = [layer for layer in page.chart.layers if isinstance(layer, Points) and layer.opacity == 1]
+    for layer in page.chart.layers:
+        if isinstance(layer, Line) and layer.label:
+            yield from _line_label(page, layer, taken)
+    if page.width < _NAMES_FROM_PX:
+        return
+    taken += [_around(page, layer, point) for layer in points for point in layer.points]
+    for layer in points:
+        for point in layer.points:
+            yield from _point_label(page, point, taken)
+
+
+def _around(page: _Page, layer: Points, point: Point) -> tuple[float, float, float, float]:
+    x, y = page.x.clamped(point.x), page.y.clamped(point.y)
+    return x - layer.size, y - layer.size, x + layer.size, y + layer.size
+
+
+def _line_label(page: _Page, layer: Line, taken: Taken) -> Iterator[str]:
+    places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
+    if not places:
+        return
+    (ax, ay), (bx, by) = ((page.x.clamped(point.x), page.y.clamped(point.y)) for point in (places[0], places[-1]))
+    length, text_px = math.hypot(bx - ax, by - ay), len(layer.label) * _CHARACTER_PX * 0.92
+    if text_px > length + 8:
+        return
+    angle = math.degrees(math.atan2(by - ay, bx - ax))
+    for lift in (-5, 13):
+        part = (1 - text_px / 2 / length - 0.01) if layer.at_end else _BESIDE_START
+        x, y = ax + (bx - ax) * part, ay + (by - ay) * part
+        box = (x - text_px / 2, y + lift - 10, x + text_px / 2, y + lift + 2)
+        if _claims(box, taken):
+            turn = f' transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})" font-size="11"'
+            yield _text(page, layer.label, 0, lift, tone=layer.tone, more=turn)
+            return
+
+
+def _point_label(page: _Page, point: Point, taken: Taken) -> Iterator[str]:
+    if not point.label:
+        return
+    x, y = page.x.clamped(point.x), page.y.clamped(point.y)
+    text_px = len(point.label) * _CHARACTER_PX * 0.9
+    for dx, dy, anchor in ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle")):
+        left = x + dx - (0 if anchor == "start" else text_px if anchor == "end" else text_px / 2)
+        box = (left, y + dy - 10, left + text_px, y + dy + 2)
+        if left > page.x.start and left + text_px < page.x.end and _claims(box, taken):
+            yield _text(page, point.label, x + dx, y + dy, tone="text", anchor=anchor, more=' font-size="11"')
+            return
+
+
+def _claims(box: tuple[float, float, float, float], taken: Taken) -> bool:
+    """Whether nothing stands at `box` yet; it is taken from then on."""
+    left, top, right, bottom = box
+    if any(left < r and l < right and top < b and t < bottom for l, t, r, b in taken):  # noqa: E741 - corners
+        return False
+    taken.append(box)
+    return True
+
+
+Entry = Points | Line | Band | Bars
+
+
+def _legend_entries(chart: Chart) -> dict[str, Entry]:
+    """What the legend says of which layer; a single one needs no legend."""
+    found: dict[str, Entry] = {}
+    for layer in chart.layers:
+        text = legend_text(layer)
+        if text and not isinstance(layer, Whisker):
+            found.setdefault(text, layer)
+    return found if len(found) > 1 else {}
+
+
+def legend_text(layer: Layer) -> str:
+    """What the legend says of a layer; empty where it is named in the picture, or not at all."""
+    if isinstance(layer, Whisker) or (isinstance(layer, Line) and layer.label):
+        return ""
+    said = getattr(layer, "legend", None)
+    return layer.name if said is None else said
+
+
+def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]]]:
+    """The entries with where each begins, row by row."""
+    rows: list[list[tuple[float, str, Entry]]] = []
+    at = math.inf
+    for text, entry in _legend_entries(chart).items():
+        needed = 28 + len(text) * _CHARACTER_PX + 12
+        if at + needed > width:
+            rows.append([])
+            at = 6.0
+        rows[-1].append((at, text, entry))
+        at += needed
+    return rows
+
+
+def _legend(page: _Page) -> Iterator[str]:
+    for number, row in enumerate(_legend_rows(page.chart, page.width)):
+        y = 12 + _LEGEND_ROW_PX * number
+        for x, text, entry in row:
+            yield f"<g {page.ink.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
+            yield _text(page, text, x + 27, y + 4, tone="text", anchor="start")
+
+
+def _swatch(page: _Page, entry: Entry, x: float, y: float) -> str:
+    if isinstance(entry, Points):
+        return f'<path d="{_placed(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
+    if isinstance(entry, Line):
+        dash = f' stroke-dasharray="{_DASHES[entry.dash]}"' if entry.dash in _DASHES else ""
+        return f'<path d="M{x - 10:.1f} {y}h20" stroke="currentColor" stroke-width="{entry.width:g}"{dash}/>'
+    if isinstance(entry, Band):
+        return f'<rect x="{x - 9:.1f}" y="{y - 5}" width="18" height="10" fill="currentColor" opacity="0.25"/>'
+    fill = _pattern(page, entry)[0] if entry.pattern else "currentColor"
+    return f'<rect x="{x - 6:.1f}" y="{y - 6}" width="12" height="12" fill="{fill}" stroke="currentColor"/>'

@@ -1,0 +1,167 @@
+"""What others show of this site: badges, frames with a board or the rooflines, and pictures of shared links."""
+
+import hashlib
+import uuid
+from dataclasses import replace
+
+from csp.decorators import csp_replace
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.clickjacking import xframe_options_exempt
+from django.views.decorators.http import require_safe
+
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.catalog import rooflines
+from portal.catalog.measurements import best_measured_profile
+from portal.catalog.queries import get_problem
+from portal.catalog.rooflines import Axis
+from portal.charts.cards import Card, badge_svg, card_svg
+from portal.charts.chart import Chart
+from portal.charts.pictures import png
+from portal.ranking import people, queries
+from portal.ranking.leaders import board_counts, leaders, most_used
+from portal.ranking.queries import BoardRow
+from portal.refusals import Refusal
+from portal.runs.queries import get_run, run_figures
+from problems import registry
+
+FRAME_ROWS = 20
+_BADGE_ROWS = 1000
+_MAX_AGE_S = 600
+_anybody = csp_replace({"frame-ancestors": ["*"]})
+"""Frames hold no form and know no visitor, so any page may show them."""
+
+
+def _board_profile(request: HttpRequest, slug: str) -> Profile:
+    """The profile that is asked for, else the one of the problem's boards with most entries.
+
+    Raises:
+        Refusal: there is no such profile (404).
+    """
+    entries = queries.boards_of(slug)
+    by_speed = {name: count for name, count in entries.items() if profiles.get(name).is_ranked_by_speed} or entries
+    preferred = max(by_speed, key=lambda name: by_speed[name]) if by_speed else most_used(board_counts())
+    name = request.GET.get("profile") or preferred
+    if name not in profiles.profiles():
+        message, remedy = f"There is no profile {name[:40]!r}.", f"Known are {', '.join(profiles.profiles())}."
+        raise Refusal(field="profile", value=name, message=message, remedy=remedy, status=404)
+    return profiles.get(name)
+
+
+def _kept(response: HttpResponse) -> HttpResponse:
+    response["Cache-Control"] = f"public, max-age={_MAX_AGE_S}"
+    return response
+
+
+@require_safe
+def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
+    """Somebody's place on a board as an SVG badge; an author without an entry has one that says so."""
+    problem, profile = get_problem(slug), _board_profile(request, slug)
+    board = queries.board(slug, profile=profile.name, limit=_BADGE_ROWS)
+    own = next((row for row in board if row.author == username), None)
+    drawn = badge_svg(f"{problem.slug} on {profile.name}", _standing(own, profile), tone=_tone(own))
+    return _kept(HttpResponse(drawn, content_type="image/svg+xml"))
+
+
+def _standing(row: BoardRow | None, profile: Profile) -> str:
+    if row is None:
+        return "no entry"
+    if not profile.is_ranked_by_speed:
+        return "solved"
+    return f"#{row.place}, {row.score:.2f}x"
+
+
+def _tone(row: BoardRow | None) -> str:
+    if row is None:
+        return "text-faint"
+    return "success" if row.low > 1 else "accent"
+
+
+@require_safe
+@xframe_options_exempt
+@_anybody  # type: ignore[arg-type]  # django-csp's types know views without parameters only
+def framed_board(request: HttpRequest, slug: str) -> HttpResponse:
+    """The head of a board, for a frame on another site."""
+    problem, profile = get_problem(slug), _board_profile(request, slug)
+    rows = queries.board(slug, profile=profile.name, limit=FRAME_ROWS)
+    return _kept(render(request, "elsewhere/board.html", {"problem": problem, "profile": profile, "rows": rows}))
+
+
+@require_safe
+@xframe_options_exempt
+@_anybody
+def framed_roofline(request: HttpRequest) -> HttpResponse:
+    """The rooflines of a profile, for a frame on another site."""
+    profile = _roofline_profile(request.GET.get("profile", ""))
+    return _kept(render(request, "elsewhere/roofline.html", {"profile": profile, "figure": _roofline(profile)}))
+
+
+def _roofline_profile(wanted: str) -> Profile:
+    known = {profile.name: profile for profile in rooflines.gpu_profiles()}
+    used = most_used(board_counts())
+    name = wanted or (used if used in known else best_measured_profile(list(known)))
+    if name not in known:
+        message = f"There are no rooflines of {name[:40]!r}."
+        raise Refusal(field="profile", value=name, message=message, remedy=f"Known are {', '.join(known)}.", status=404)
+    return known[name]
+
+
+def _roofline(profile: Profile) -> Chart:
+    best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
+    points = [point for point in rooflines.points(profile.name, best) if point.work.size == "base"]
+    return rooflines.explorer_figure(points, profile=profile, axis=Axis.WIRE, window=None)
+
+
+def _picture(card: Card) -> HttpResponse:
+    """The card as PNG; equal cards are drawn once in a while."""
+    drawn = card_svg(card)
+    key = f"card-{hashlib.sha256(drawn.encode()).hexdigest()}"
+    made = cache.get_or_set(key, lambda: png(drawn, zoom=1.0), _MAX_AGE_S)
+    return _kept(HttpResponse(made, content_type="image/png"))
+
+
+@require_safe
+def problem_card(request: HttpRequest, slug: str) -> HttpResponse:
+    """A problem with its best speedup."""
+    problem, profile = get_problem(slug), _board_profile(request, slug)
+    first = next(iter(queries.board(slug, profile=profile.name, limit=1)), None)
+    if first is None or not profile.is_ranked_by_speed:
+        return _picture(Card(title=problem.title, figure="open", caption=problem.summary))
+    caption = f"{first.author} over PyTorch + NCCL on {profile.title}, interval {first.low:.3f} to {first.high:.3f}"
+    return _picture(Card(title=problem.title, figure=f"{first.score:.2f}x", caption=caption))
+
+
+@require_safe
+def roofline_card(request: HttpRequest) -> HttpResponse:
+    """The rooflines of a profile."""
+    profile = _roofline_profile(request.GET.get("profile", ""))
+    chart = replace(_roofline(profile), is_wide=False, height=340)
+    solved = len(leaders(profile=profile.name))
+    caption = f"problems solved on {profile.title}, under what the hardware allows"
+    figure = f"{solved} / {len(registry.problems())}"
+    return _picture(Card(title=f"Rooflines on {profile.title}", figure=figure, caption=caption, chart=chart))
+
+
+@require_safe
+def person_card(_request: HttpRequest, username: str) -> HttpResponse:
+    """Somebody with the number of problems solved faster, on the profile where these are most."""
+    person = people.get_person(username)
+    best = max(people.totals_of(person), key=lambda total: (total.faster, total.solved), default=None)
+    if best is None:
+        return _picture(Card(title=person.username, figure="0", caption="problems solved so far"))
+    caption = f"problems faster than PyTorch + NCCL on {best.profile}; {best.solved} solved"
+    return _picture(Card(title=person.username, figure=str(best.faster), caption=caption))
+
+
+@require_safe
+def run_card(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """A run of a model with its problems solved."""
+    run = get_run(request.user, run_id)
+    figures = run_figures(run)
+    caption = f"problems solved, {figures.faster} faster than PyTorch + NCCL; {run.get_mode_display()} in {run.backend}"
+    card = Card(title=f"{run.model} on {run.profile}", figure=f"{figures.solved} / {figures.problems}", caption=caption)
+    response = _picture(card)
+    response["Cache-Control"] = "private, no-store" if not run.is_published else response["Cache-Control"]
+    return response

@@ -1,0 +1,206 @@
+"""Event streams of live pages: one line whenever what the page follows has changed, beside Django's own handler.
+
+A stream holds a socket and nothing else: no thread and no connection to the database. One task per process asks the
+database about everything that somebody follows there, a few times a second, and wakes the streams concerned. An event
+says only that there is something new; the page fetches it by its ordinary address, with the reader's own rights.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from django.db import close_old_connections
+from django.db.models import Count, Max, Q
+
+from portal import streams
+from portal.runs.models import Attempt, AttemptState
+from portal.streams import Kind, Subject
+from portal.submissions.models import Evaluation, State
+
+ASK_EVERY_S = 0.3
+PING_S = 15.0
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+_ENDED = (State.FINISHED, State.CANCELLED)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a subject was like when it was asked about: a text that differs once it changed, and whether that is all."""
+
+    text: str
+    has_ended: bool = False
+
+
+async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Follow the subject of the address until it ends or the reader leaves; 404 to an address that is not ours."""
+    subject = streams.subject_of(scope["path"])
+    if subject is None or scope["method"] != "GET":
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": b"There is nothing to follow at this address.\n"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    stream = asyncio.ensure_future(_stream(subject, send))
+    gone = asyncio.ensure_future(_until_gone(receive))
+    await asyncio.wait({stream, gone}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (stream, gone):
+        task.cancel()
+    await asyncio.gather(stream, gone, return_exceptions=True)
+
+
+async def _until_gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _stream(subject: Subject, send: Any) -> None:
+    async def say(text: str, *, more: bool = True) -> None:
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+
+    with _watch().follower(subject) as follower:
+        await say("retry: 2000\n\n")
+        seen = None
+        while True:
+            version = await follower.next(after=seen)
+            if version is None:
+                await say(": still here\n\n")
+                continue
+            seen = version
+            await say("event: changed\ndata: now\n\n")
+            if version.has_ended:
+                await say("event: end\ndata: now\n\n", more=False)
+                return
+
+
+@dataclass(eq=False)
+class _Follower:
+    """One open stream."""
+
+    watch: "_Watch"
+    subject: Subject
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __enter__(self) -> Self:
+        self.watch.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.remove(self)
+
+    async def next(self, *, after: Version | None) -> Version | None:
+        """The subject's version once it is another than `after`; None when nothing happened for a while."""
+        while True:
+            self.woken.clear()
+            version = self.watch.versions.get(self.subject)
+            if version is not None and version != after:
+                return version
+            try:
+                await asyncio.wait_for(self.woken.wait(), PING_S)
+            except TimeoutError:
+                return None
+
+
+class _Watch:
+    """All open streams of one event loop, and the task that asks the database for them while there are any."""
+
+    def __init__(self) -> None:
+        self.versions: dict[Subject, Version] = {}
+        self._followers: dict[Subject, set[_Follower]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def follower(self, subject: Subject) -> _Follower:
+        """A stream of `subject`, which follows while it is entered."""
+        return _Follower(self, subject)
+
+    def add(self, follower: _Follower) -> None:
+        """Ask for its subject from now on."""
+        self._followers.setdefault(follower.subject, set()).add(follower)
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._ask())
+
+    def remove(self, follower: _Follower) -> None:
+        """Ask no more once it was the last of its subject."""
+        left = self._followers[follower.subject]
+        left.discard(follower)
+        if not left:
+            del self._followers[follower.subject]
+            self.versions.pop(follower.subject, None)
+
+    async def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A thread of its own keeps one connection to the database, however many streams there are.
+        with ThreadPoolExecutor(1, thread_name_prefix="live") as thread:
+            while self._followers:
+                try:
+                    found = await loop.run_in_executor(thread, read_versions, list(self._followers))
+                except Exception:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
+                    _log.exception("live pages cannot be followed for the moment")
+                else:
+                    self._tell(found)
+                await asyncio.sleep(ASK_EVERY_S)
+            await loop.run_in_executor(thread, close_old_connections)
+
+    def _tell(self, found: dict[Subject, Version]) -> None:
+        for subject, version in found.items():
+            if subject in self._followers and self.versions.get(subject) != version:
+                self.versions[subject] = version
+                for follower in self._followers[subject]:
+                    follower.woken.set()
+
+
+_watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictionary()
+
+
+def _watch() -> _Watch:
+    return _watches.setdefault(asyncio.get_running_loop(), _Watch())
+
+
+def read_versions(subjects: Collection[Subject]) -> dict[Subject, Version]:
+    """What each of `subjects` is like now, in at most three queries; what does not exist has ended."""
+    close_old_connections()
+    found = {subject: Version("gone", has_ended=True) for subject in subjects}
+    found |= _evaluations([subject.identifier for subject in subjects if subject.kind is Kind.EVALUATION])
+    found |= _runs([subject.identifier for subject in subjects if subject.kind is Kind.RUN])
+    return found
+
+
+def _evaluations(identifiers: list[str]) -> dict[Subject, Version]:
+    fields = ("pk", "state", "profile", "attempt", "stage", "stage_detail", "stage_fraction", "verdict")
+    rows = list(Evaluation.objects.filter(pk__in=identifiers).values_list(*fields)) if identifiers else []
+    waiting = _waiting({profile for _, state, profile, *_ in rows if state == State.QUEUED})
+    return {
+        Subject(Kind.EVALUATION, str(pk)): Version(
+            repr((state, rest, waiting[profile] if state == State.QUEUED else 0)), has_ended=state in _ENDED
+        )
+        for pk, state, profile, *rest in rows
+    }
+
+
+def _waiting(profiles: Iterable[str]) -> Counter[str]:
+    """How many wait per profile: a queue that moves changes the places of all in it."""
+    if not (chosen := list(profiles)):
+        return Counter()
+    rows = Evaluation.objects.filter(state=State.QUEUED, profile__in=chosen).order_by().values_list("profile")
+    return Counter(dict(rows.annotate(Count("id"))))
+
+
+def _runs(identifiers: list[str]) -> dict[Subject, Version]:
+    if not identifiers:
+        return {}
+    pending = Count("id", filter=Q(state=AttemptState.PENDING))
+    runs = [uuid.UUID(identifier) for identifier in identifiers]
+    rows = Attempt.objects.filter(run__in=runs).order_by().values_list("run")
+    return {
+        Subject(Kind.RUN, str(run)): Version(repr((total, last, waits)), has_ended=not waits)
+        for run, total, last, waits in rows.annotate(total=Count("id"), last=Max("id"), waits=pending)
+    }

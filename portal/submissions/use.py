@@ -1,0 +1,111 @@
+"""How much of the last hour nodes judged, and what kept them from it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+
+from django.db.models import Count, F, Q, QuerySet
+from django.utils import timezone
+
+from evaluator.contract import Stage
+from portal.nodes.models import Slot
+from portal.submissions.models import Evaluation, Report, State
+from portal.submissions.queries import IN_PROGRESS
+
+WINDOW = timedelta(hours=1)
+_REPORTS = 100
+"""Of so many reports of the hour the stages are read: each is a look into a document of some hundred kilobytes."""
+
+_Place = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """One profile's slots on one node over the last hour.
+
+    Attributes:
+        judged_share: share of the hour in which a slot had an evaluation, 0 to 1, on average over the slots.
+        verdicts: verdicts of slots in the hour; those that a compiler decided are not among them.
+        building, built: evaluations that are being compiled for it, and that wait compiled, now.
+        starting_s: how long evaluations waited for ranks that had imported them, in seconds at the median; None where
+            none was judged.
+    """
+
+    node: str
+    profile: str
+    slots: int
+    judged_share: float
+    verdicts: int
+    building: int
+    built: int
+    starting_s: float | None
+
+
+def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
+    """The use of every node's slots by node and profile."""
+    moment = now or timezone.now()
+    slots = Counter(Slot.objects.order_by("node__name", "index").values_list("node__name", "profile"))
+    judged_s, verdicts = _judged(moment)
+    ahead = _ahead()
+    waits = _starting_times(moment)
+    return [
+        Use(
+            node=node,
+            profile=profile,
+            slots=number,
+            judged_share=min(1.0, judged_s[node, profile] / (WINDOW.total_seconds() * number)),
+            verdicts=verdicts[node, profile],
+            building=ahead.get((node, profile), (0, 0))[0],
+            built=ahead.get((node, profile), (0, 0))[1],
+            starting_s=median(waits[node, profile]) if waits[node, profile] else None,
+        )
+        for (node, profile), number in slots.items()
+    ]
+
+
+def _in_slots(now: datetime) -> QuerySet[Evaluation]:
+    """What was in a slot in the hour. What a compiler ended never was: it begins and ends at one moment."""
+    return (
+        Evaluation.objects.filter(node__isnull=False, started_at__isnull=False)
+        .filter(Q(finished_at__gt=now - WINDOW) | Q(state__in=IN_PROGRESS))
+        .exclude(started_at=F("finished_at"))
+    )
+
+
+def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]]:
+    """Seconds in slots within the hour, and verdicts, by place."""
+    seconds: defaultdict[_Place, float] = defaultdict(float)
+    verdicts: Counter[_Place] = Counter()
+    rows = _in_slots(now).values_list("node__name", "profile", "started_at", "finished_at", "state")
+    for node, profile, started, finished, state in rows.iterator():
+        assert started is not None, "only those that began are asked for"
+        seconds[node, profile] += ((finished or now) - max(started, now - WINDOW)).total_seconds()
+        verdicts[node, profile] += state == State.FINISHED
+    return seconds, verdicts
+
+
+def _ahead() -> dict[_Place, tuple[int, int]]:
+    """What is being compiled and what waits compiled, by place."""
+    rows = (
+        Evaluation.objects.filter(state__in=(State.BUILDING, State.BUILT), node__isnull=False)
+        .values("node__name", "profile")
+        .annotate(building=Count("id", filter=Q(state=State.BUILDING)), built=Count("id", filter=Q(state=State.BUILT)))
+        .order_by()
+    )
+    return {(row["node__name"], row["profile"]): (row["building"], row["built"]) for row in rows}
+
+
+def _starting_times(now: datetime) -> Mapping[_Place, list[float]]:
+    """Seconds in the stage that starts ranks, of the latest reports, by place."""
+    latest = (
+        _in_slots(now).filter(state=State.FINISHED).order_by("-finished_at").values_list("pk", flat=True)[:_REPORTS]
+    )
+    rows = Report.objects.filter(evaluation__in=list(latest)).values_list(
+        "evaluation__node__name", "evaluation__profile", "content__stages"
+    )
+    waits: defaultdict[_Place, list[float]] = defaultdict(list)
+    for node, profile, stages in rows:
+        waits[node, profile] += [entry["seconds"] for entry in stages or () if entry["stage"] == Stage.STARTING.value]
+    return waits

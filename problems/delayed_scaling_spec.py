@@ -1,0 +1,31 @@
+"""Regimes of the problems that round under a scale from a history of largest magnitudes. No torch."""
+
+from dataclasses import replace
+
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.schema import Regime
+
+INVARIANTS = (
+    "Tensors are contiguous.",
+    "Values are finite.",
+    "The history has 16 entries, none of them negative.",
+)
+
+
+def regimes(tensor: str) -> tuple[Regime, ...]:
+    """The regimes of a problem that rounds its argument `tensor`; three have narrow programs of the problem's own."""
+    return (
+        *of_tensor(
+            f"{tensor} and the history", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES
+        ),
+        Regime(
+            name="first_step",
+            words="the history is all zeros, as before the first step",
+            settings={"history": "zero"},
+        ),
+        Regime(
+            name="below_the_floor",
+            words="all magnitudes are below 1e-12, the least that a scale is made of",
+            settings={"scale": 2.0**-45},
+        ),
+    )

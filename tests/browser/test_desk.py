@@ -1,0 +1,89 @@
+"""The author's desk: the verdict comes below the editor, marks its line, and nothing that was written is lost."""
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, sign_up
+from tests.browser.looks import problems_here
+from tests.browser.test_journey import RIGHT, VERDICT_MS, assert_never_left, stay_on, write
+
+BROKEN = RIGHT.replace("tensor.clone()", "tensr.clone()")
+DESK = "/problems/allreduce/submit/?profile=cpux2"
+
+
+def open_desk(page: Page) -> None:
+    page.goto(DESK)
+    page.get_by_label("Mode", exact=True).select_option("check")
+
+
+def test_ctrl_enter_brings_the_verdict_below_the_editor_and_marks_the_line(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "ida")
+    open_desk(page)
+    expect(page.get_by_text("Statement", exact=True)).to_be_visible()
+    write(page, BROKEN)
+    stay_on(page)
+    page.keyboard.press("Control+Enter")
+    verdict = page.locator("#verdict")
+    expect(verdict.get_by_text("tensr").first).to_be_visible(timeout=VERDICT_MS)
+    expect(page.locator(".cm-failingLine")).to_contain_text("tensr")
+    assert problems_here(page, picture="desk-verdict-1280-light") == []
+
+    verdict.get_by_role("link", name="solution.py:5").first.click()
+    expect(page.locator(".cm-activeLine")).to_contain_text("tensr")
+    write(page, RIGHT)
+    expect(page.locator(".cm-failingLine")).to_have_count(0)
+    page.keyboard.press("Control+Enter")
+    expect(verdict.get_by_text("Passed", exact=True).first).to_be_visible(timeout=VERDICT_MS)
+    assert_never_left(page)
+
+
+def test_what_is_refused_is_said_below_the_editor(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "ines")
+    open_desk(page)
+    write(page, f"{RIGHT})")
+    stay_on(page)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.locator("#verdict").get_by_role("alert")).to_contain_text("line 8")
+    assert_never_left(page)
+
+
+def test_a_draft_survives_leaving_and_can_be_discarded(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "jana")
+    page.goto(DESK)
+    write(page, RIGHT)
+    expect(page.locator("#desk-form")).to_have_attribute("data-draft", "kept")
+    page.goto(DESK)
+    expect(page.locator(".cm-content")).to_contain_text("total = tensor.clone()")
+    expect(page.get_by_role("status").filter(has_text="Your draft of")).to_be_visible()
+    page.get_by_role("button", name="Discard the draft").click()
+    expect(page.locator(".cm-content")).not_to_contain_text("total = tensor.clone()")
+    page.goto(DESK)
+    expect(page.locator(".cm-content")).not_to_contain_text("total = tensor.clone()")
+
+
+def test_the_desk_shows_what_changed_since_the_last_submission(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "karl")
+    open_desk(page)
+    write(page, RIGHT)
+    page.keyboard.press("Control+Enter")
+    page.locator("#live").wait_for()
+    page.goto(DESK)
+    write(page, RIGHT.replace("total", "whole", 1).replace("return total", "return whole"))
+    page.get_by_text("Changes since the last submission").click()
+    added = page.locator("#changes tr.is-added")
+    expect(added.first).to_contain_text("whole = tensor.clone()")
+
+
+def test_the_desk_works_without_scripts(visit: Visit) -> None:
+    author = visit().page
+    sign_up(author, "lena")
+    page = visit(state=author.context.storage_state(), scripts=False).page
+    page.goto(DESK)
+    page.get_by_label("Source of solution.py").fill(RIGHT)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url("**/submissions/*-*/")
+    page.get_by_role("link", name="Download").first.wait_for()
+    expect(page.locator("#source")).to_be_visible()

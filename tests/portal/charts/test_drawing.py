@@ -1,0 +1,132 @@
+"""Charts as the server draws them: well-formed, obedient to the policy, and true to the numbers."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
+from portal.charts.drawing import svg
+from portal.charts.ink import Ink
+from portal.charts.interactive import figure_data
+from portal.charts.pictures import png
+from portal.charts.scales import Ruler, ticks
+
+PLAIN = Axis(low=0.0, high=10.0)
+
+
+def points(*places, **look):
+    found = tuple(Point(x=x, y=y, tip=f"{x}|{y}") for x, y in places)
+    return Points(**({"name": "marks", "tone": "accent", "symbol": "dot", "points": found} | look))
+
+
+def drawn(*layers, x=PLAIN, y=PLAIN, width=600, **more):
+    return svg(Chart(x=x, y=y, layers=layers, **more), width=width, label="a chart")
+
+
+def said(picture):
+    """The path of every mark by what its title says."""
+    marks = [each for each in ET.fromstring(picture).iter() if each.find("title") is not None]
+    return {mark.find("title").text: mark.get("d") for mark in marks}
+
+
+def place_of(picture, tip):
+    """Where the path of a round mark begins: its left edge and its middle."""
+    path = said(picture)[tip]
+    return tuple(float(number) for number in re.match(r"M(\S+) (\S+?)a", path).groups())
+
+
+EVERYTHING = (
+    Band(name="band", tone="accent", low=2, high=3),
+    Line(name="line", tone="danger", points=(Point(x=0, y=0), Point(x=10, y=10)), dash="dash", label="<limit>"),
+    Whisker(tone="text", x=5, y=5, low=4, high=6),
+    Bars(name="bars", tone="success", pattern="x", bars=(Bar(at=3, start=0, end=4, tip='"four"'),)),
+    points((1, 1), (2, 2)),
+)
+
+
+@pytest.mark.parametrize("width", [380, 1140])
+def test_a_chart_is_well_formed_and_needs_neither_script_nor_style(width):
+    picture = drawn(*EVERYTHING, width=width)
+    tags = {element.tag for element in ET.fromstring(picture).iter()}
+    assert tags <= {"svg", "g", "path", "rect", "text", "title", "pattern"}
+    assert " style=" not in picture
+    assert "&lt;limit&gt;" in picture
+    assert 'aria-label="a chart"' in picture
+
+
+def test_marks_stand_where_their_values_say():
+    picture = drawn(points((0, 0), (10, 0), (5, 10)))
+    (left, ground), (right, _), (middle, top) = (place_of(picture, tip) for tip in ("0|0", "10|0", "5|10"))
+    assert middle == pytest.approx((left + right) / 2, abs=0.1)
+    assert top < ground
+
+
+def test_equal_factors_take_equal_room_on_a_logarithmic_axis():
+    picture = drawn(points((1, 1), (10, 1), (100, 1)), x=Axis(scale=Scale.LOG))
+    first, second, third = (place_of(picture, f"{x}|1")[0] for x in (1, 10, 100))
+    assert second - first == pytest.approx(third - second, abs=0.15)
+
+
+def test_what_lies_beyond_the_ends_stands_at_the_edge_as_a_triangle():
+    picture = drawn(points((5, 5), (50, 5), (5, -20)))
+    shapes = said(picture)
+    assert "a" in shapes["5|5"]
+    assert [shapes[tip].count("L") for tip in ("50|5", "5|-20")] == [2, 2]
+    corners = [float(number) for number in re.findall(r"[ML](\S+) ", shapes["50|5"])]
+    assert max(corners) <= 600
+
+
+def test_a_line_outside_of_the_frame_is_cut_at_it():
+    line = Line(name="line", tone="text", points=(Point(x=-10, y=5), Point(x=20, y=5)))
+    path = re.search(r'd="(M[^"]*)" fill="none" stroke="currentColor" stroke-width="1.8"', drawn(line))[1]
+    xs = [float(number) for number in re.findall(r"[ML](\S+) ", path)]
+    assert min(xs) > 0
+    assert max(xs) <= 600
+    beyond = Line(name="line", tone="text", points=(Point(x=1, y=50), Point(x=9, y=50)))
+    assert 'stroke-width="1.8"' not in drawn(beyond)
+
+
+def test_a_legend_names_what_is_not_named_in_the_picture():
+    texts = [each.text for each in ET.fromstring(drawn(*EVERYTHING)).iter("text")]
+    assert [name for name in ("band", "line", "bars", "marks") if name in texts] == ["band", "bars", "marks"]
+    assert "marks" not in drawn(points((1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("axis", "low", "high", "written"),
+    [
+        (Axis(), 0.0, 10.0, ["0", "2", "4", "6", "8", "10"]),
+        (Axis(unit=Unit.SHARE), 0.0, 0.5, ["0 %", "10 %", "20 %", "30 %", "40 %", "50 %"]),
+        (Axis(scale=Scale.LOG), 0.5, 2e6, ["1", "10", "100", "1k", "10k", "100k", "1M"]),
+        (Axis(scale=Scale.LOG, unit=Unit.MICROSECONDS), 80.0, 12_000.0, ["100 µs", "1 ms", "10 ms"]),
+        (Axis(scale=Scale.TIME), 1.7672256e9, 1.7680896e9, ["01 Jan 2026", "03 Jan 2026"]),
+    ],
+)  # fmt: skip
+def test_ticks_are_numbers_that_people_read(axis, low, high, written):
+    ruler = Ruler(axis=axis, low=low, high=high, start=0, end=500)
+    assert [text for _, text in ticks(ruler)][: len(written)] == written
+
+
+def test_plotlys_figure_is_made_of_the_same_chart():
+    chart = Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING, can_zoom=True)
+    made = figure_data(chart)
+    (marks,) = [trace for trace in made["data"] if trace["name"] == "marks"]
+    assert (marks["x"], marks["y"]) == ([1, 2], [1, 2])
+    assert [text for _, text in marks["customdata"]] == ["1|1", "2|2"]
+    assert [trace["name"] for trace in made["data"] if trace["showlegend"]] == ["band", "bars", "marks"]
+    assert (made["layout"]["xaxis"]["range"], made["layout"]["xaxis"]["fixedrange"]) == ([0.0, 10.0], False)
+    logarithmic = figure_data(Chart(x=Axis(scale=Scale.LOG, low=1.0, high=100.0), y=PLAIN, layers=()))
+    assert logarithmic["layout"]["xaxis"]["range"] == [0.0, 2.0]
+
+
+def test_a_picture_that_stands_alone_has_its_own_colours_and_letters():
+    picture = svg(Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING), width=600, ink=Ink(is_standalone=True), ground=True)
+    assert "class=" not in picture
+    assert 'color="#0a5cb8"' in picture
+    with_text, without = (
+        png(picture, zoom=1.0),
+        png(re.sub(r"<text.*?</text>", "", picture), zoom=1.0),
+    )
+    assert with_text.startswith(b"\x89PNG")
+    assert len(with_text) > len(without) * 1.3

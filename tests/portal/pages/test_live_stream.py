@@ -1,0 +1,115 @@
+"""Event streams of live pages, spoken to as a server does: what is told, to whom, and when it ends."""
+
+import asyncio
+import uuid
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from portal import streams
+from portal.asgi import application
+from portal.runs.models import Attempt, AttemptState
+from portal.streams import Kind, Subject
+from portal.submissions.models import Evaluation, State
+from tests.portal.pages import scenes
+from tests.portal.runs.rows import add, line, make_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WAIT_S = 20
+
+
+class Reader:
+    """One open stream: asks for `path` and collects what comes."""
+
+    def __init__(self, path: str) -> None:
+        self.scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+        self.messages: asyncio.Queue = asyncio.Queue()
+        self.gone = asyncio.Event()
+        self.task = asyncio.ensure_future(application(self.scope, self._receive, self.messages.put))
+
+    async def _receive(self):
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def message(self):
+        return await asyncio.wait_for(self.messages.get(), WAIT_S)
+
+    async def until(self, words: str) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while words not in (await self.message()).get("body", b"").decode():
+                pass
+
+
+def follow(submission) -> str:
+    return streams.address(Subject(Kind.EVALUATION, str(submission.evaluations.get().pk)))
+
+
+def change(**values) -> None:
+    Evaluation.objects.update(**values)
+
+
+def test_a_stream_tells_of_every_change_and_ends_with_the_evaluation(alice, local):
+    submission = scenes.submit(alice)
+    path = follow(submission)
+
+    async def read() -> None:
+        reader = Reader(path)
+        start = await reader.message()
+        assert start["status"] == 200
+        assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
+        await reader.until("event: changed")
+        for values in ({"state": State.RUNNING, "stage": "verifying"}, {"stage": "timing"}):
+            await sync_to_async(change)(**values)
+            await reader.until("event: changed")
+        await sync_to_async(change)(state=State.FINISHED, verdict="PASSED")
+        await reader.until("event: end")
+        await asyncio.wait_for(reader.task, WAIT_S)
+
+    asyncio.run(read())
+
+
+def test_whoever_waits_hears_that_the_queue_moved(alice, bob, local):
+    first, second = scenes.submit(bob), scenes.submit(alice)
+    path = follow(second)
+
+    async def read() -> None:
+        reader = Reader(path)
+        await reader.until("event: changed")
+        leave = Evaluation.objects.filter(submission=first).update
+        await sync_to_async(leave)(state=State.CANCELLED)
+        await reader.until("event: changed")
+        reader.gone.set()
+        await asyncio.wait_for(reader.task, WAIT_S)
+
+    asyncio.run(read())
+
+
+def test_a_run_is_followed_until_nothing_of_it_is_pending(alice, local):
+    run = make_run(alice)
+    add(run, line())
+    path = streams.address(Subject(Kind.RUN, str(run.pk)))
+
+    async def read() -> None:
+        reader = Reader(path)
+        await reader.until("event: changed")
+        await sync_to_async(Attempt.objects.update)(state=AttemptState.ENDED)
+        await reader.until("event: end")
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("path", ["/live/", "/live/nonsense", f"/live/{uuid.uuid4()}"])
+def test_an_address_that_the_site_did_not_sign_is_a_404(path):
+    async def read() -> int:
+        return (await Reader(path).message())["status"]
+
+    assert asyncio.run(read()) == 404
+
+
+def test_a_page_names_its_stream_while_it_lives_and_not_afterwards(client, alice, local):
+    client.force_login(alice)
+    waiting = scenes.submit(alice)
+    page = client.get(f"/submissions/{waiting.pk}/").content.decode()
+    assert 'data-stream="/live/' in page
+    done = scenes.judged(alice, local)
+    assert "data-stream" not in client.get(f"/submissions/{done.pk}/").content.decode()
