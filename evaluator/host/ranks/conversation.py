@@ -136,10 +136,10 @@ class Conversation:
             self._hear_exit()
 
     def close(self) -> None:
-        """Close the host's ends of all channels."""
+        """Close what the host holds of all workers."""
         self._selector.close()
         for worker in self._workers:
-            worker.channel.close()
+            worker.close()
 
     def _is_complete(self, reports: dict[int, Report]) -> bool:
         return len(reports) == len(self._workers) and not self._incidents

@@ -43,6 +43,11 @@ class Worker:
     def __post_init__(self) -> None:
         self._page = mmap.mmap(self.diary, protocol.DIARY_BYTES)
 
+    def close(self) -> None:
+        """Give back the host's end of the channel and the mapping of the diary; nothing is read of it afterwards."""
+        self.channel.close()
+        self._page.close()
+
     @property
     def text(self) -> str:
         """What the rank wrote about its failure: untrusted, without control characters."""

@@ -68,7 +68,7 @@ def test_going_back_and_changing_the_source_makes_a_new_submission(as_alice, ali
         ({"file": SimpleUploadedFile("solution.py", b"\xff\xfe\x00\x01")}, 422, "NUL"),
         ({"file": SimpleUploadedFile("solution.py", b"#" * 2_000_000)}, 413, "512 KB"),
         ({"file": SimpleUploadedFile("solution.exe", b"MZ")}, 422, "neither a .py file nor a .zip"),
-        ({"file": zipped({"../evil.py": "x"})}, 422, "outside the archive"),
+        ({"file": zipped({"../evil.py": "x"})}, 422, "outside the submission"),
         ({"file": zipped({"other.py": "x"})}, 422, "no solution.py"),
         ({"profile": "abacus"}, 422, "abacus"),
         ({"backend": "cuda"}, 422, "cuda"),
