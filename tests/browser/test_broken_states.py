@@ -41,7 +41,7 @@ class Newcomer:
     def pages(self) -> dict[str, tuple[str, ...]]:
         """By name of the picture: the address, and the words that must be there."""
         return {
-            "nodes-waiting": ("/nodes/", "paused by the operator", "no node: work waits", "Never heard from"),
+            "nodes-waiting": ("/nodes/", "paused by the operator", "no node: work waits", "No heartbeat yet"),
             "submission-paused": (self.paused, "Judging is paused by the operator"),
             "submission-without-node": (self.silent, f"No node is online for {SILENT}"),
             "problem-closed": (f"/problems/{CLOSED}/", "Closed for submissions"),
@@ -97,7 +97,7 @@ def _operate(page: Page, installation: Installation) -> None:
     page.get_by_label("Is paused").check()
     page.get_by_role("button", name="Save", exact=True).click()
     page.goto("/admin/catalog/problemswitch/add/")
-    page.locator("[name=slug]").fill(CLOSED)
+    page.locator("[name=slug]").select_option(CLOSED)
     page.get_by_label("Is open").uncheck()
     page.get_by_label("Note").fill(WHY)
     page.get_by_role("button", name="Save", exact=True).click()

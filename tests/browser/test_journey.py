@@ -84,7 +84,7 @@ def test_a_wrong_program_learns_which_rank_was_wrong_and_stands_nowhere(visit: V
     submit(page, WRONG_ON_RANK_1)
     stay_on(page)
     wait_for_verdict(page, "Wrong result")
-    expect(page.locator("#live")).to_contain_text("rank 1, call")
+    expect(page.locator("#live")).to_contain_text("Rank 1, call")
     assert_never_left(page)
 
     page.goto("/problems/allreduce/leaderboard/?profile=cpux2")
