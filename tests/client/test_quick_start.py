@@ -48,7 +48,7 @@ def test_quick_start(site, programs, tmp_path):
     }
     if not (programs / "activate").exists():
         environment["PYTHONPATH"] = str(ROOT / "client")
-    token = site.new_token(f"reader{os.getpid()}{programs.parent.name}")
+    token = site.new_token(f"reader{os.getpid()}-{abs(hash(programs.parent.name)) % 10**6}")
     with ModelServer(lambda _: fenced(RIGHT)) as model:
         script = "".join(blocks("sh")).replace("http://127.0.0.1:8000", site.url)
         script = script.replace("http://127.0.0.1:8080/v1", model.base_url).replace("sk-...", KEY)
