@@ -105,6 +105,7 @@ def test_a_node_is_told_no_secret_of_the_site():
         "PKB_NODE_KEY",
         "PKB_NODE_PROFILES",
         "PKB_NODE_GPUS",
+        "PKB_NODE_BUILDERS",
         "PKB_NODE_HEARTBEAT_SECONDS",
         "PKB_BROKER_URL",
     }
