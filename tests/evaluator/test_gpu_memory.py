@@ -35,7 +35,6 @@ def test_the_most_of_either_counts() -> None:
     assert most(None, None) is None
 
 
-def test_an_author_reads_both_figures_and_what_is_theirs() -> None:
+def test_an_author_reads_both_figures() -> None:
     text = in_words(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
-    assert text.startswith("the submission held 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most")
-    assert "70.5 GB are a submission's" in text
+    assert text == "the submission held 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most"

@@ -7,7 +7,7 @@ from evaluator.host.machine import nvml
 from evaluator.host.ranks.trusted_ranks import HeldMemory, TrustedRanks
 
 SUBMISSIONS_SHARE = 0.5
-"""A submission may use at least this share of a GPU's memory, at every size of every profile."""
+"""Where a submission holds more than this share of a GPU's memory, what the judge then lacks is its doing."""
 
 
 class GpuMemory:
@@ -58,6 +58,5 @@ def in_words(memory: SizeMemory) -> str:
     gb = 1e9
     return (
         f"the submission held {memory.submission_bytes / gb:.1f} GB of a GPU's {memory.total_bytes / gb:.1f} GB, "
-        f"the judge {memory.judge_bytes / gb:.1f} GB at most; "
-        f"{SUBMISSIONS_SHARE * memory.total_bytes / gb:.1f} GB are a submission's at every size"
+        f"the judge {memory.judge_bytes / gb:.1f} GB at most"
     )
