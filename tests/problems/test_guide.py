@@ -1,6 +1,7 @@
 """A newcomer follows docs/adding-a-problem.md in a copy of the project, and everything takes the 88th problem."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -35,7 +36,9 @@ def commands() -> list[str]:
 def run(project: Path, command: str) -> str:
     """What `command` prints in `project`, where the virtual environment has all that `make setup-tests` installs."""
     line = re.sub(r"^make ", "make --assume-old=setup-tests ", command, flags=re.MULTILINE)
-    done = subprocess.run(["/bin/sh", "-ec", line], cwd=project, capture_output=True, text=True, check=False)
+    # The tests that the newcomer runs make a database of their own: this run's lies in PKB_DATA_DIR.
+    env = {name: value for name, value in os.environ.items() if name != "PKB_DATA_DIR"}
+    done = subprocess.run(["/bin/sh", "-ec", line], cwd=project, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
