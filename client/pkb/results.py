@@ -233,6 +233,36 @@ class Place(Result, frozen=True, kw_only=True):
     has_node: bool
 
 
+class RankSplit(Result, frozen=True, kw_only=True):
+    """Where the time of one rank's recorded call went, in microseconds."""
+
+    rank: int
+    call_us: float
+    compute_us: float
+    wire_us: float
+    both_us: float
+    mixed_us: float
+    idle_us: float
+
+
+class Split(Result, frozen=True, kw_only=True):
+    """Where the time of a recorded call went, and the largest gap to the floor as a sentence to act on."""
+
+    advice: str
+    largest_gap: str
+    gaps_us: dict[str, float] = {}
+    ranks: tuple[RankSplit, ...] = ()
+
+
+class Splits(Result, frozen=True, kw_only=True):
+    """The recorded call of a submission, and that of the reference where it was recorded."""
+
+    size: str
+    trace_url: str
+    submission: Split
+    reference: Split | None = None
+
+
 class EvaluationBrief(Result, frozen=True, kw_only=True):
     """One judging of a submission on a profile."""
 
@@ -271,6 +301,7 @@ class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
     poll_after_s: int | None = None
     facts: VerdictFacts | None = None
     report: Report | None = None
+    split: Splits | None = None
 
 
 class SubmissionBrief(Result, frozen=True, kw_only=True):

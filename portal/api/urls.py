@@ -37,6 +37,7 @@ _submission = [
     path("cancel/", SingleSubmission.as_view({"post": "cancel"}), name="cancel"),
     path("evaluations/", Evaluations.as_view(_CREATE), name="evaluations"),
     path("evaluations/<uuid:evaluation_id>/", Evaluations.as_view(_RETRIEVE), name="evaluation"),
+    path("evaluations/<uuid:evaluation_id>/trace/", Evaluations.as_view({"get": "trace"}), name="trace"),
     path("evaluations/<uuid:evaluation_id>/bundle/", EvaluationBundle.as_view(_RETRIEVE), name="bundle"),
 ]
 _run = [

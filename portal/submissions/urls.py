@@ -17,4 +17,5 @@ urlpatterns = [
     path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),
     path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
     path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),
+    path("submissions/evaluations/<uuid:evaluation_id>/trace.json", views.trace, name="trace"),
 ]
