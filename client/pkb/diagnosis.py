@@ -148,10 +148,9 @@ def _inside(splits: Splits) -> Iterator[str]:
     for title, split in (("submission", splits.submission), ("reference", splits.reference)):
         for rank in split.ranks if split is not None else ():
             mixed = f", kernels that reach peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
-            yield (
-                f"- {title}, rank {rank.rank}: {rank.call_us:.1f} in all; compute {rank.compute_us:.1f}, wire "
-                f"{rank.wire_us:.1f}, both at once {rank.both_us:.1f}{mixed}, neither {rank.idle_us:.1f}"
-            )
+            parts = f"compute {rank.compute_us:.1f}, wire {rank.wire_us:.1f}, both at once {rank.both_us:.1f}"
+            parts += f", waiting for the last rank {rank.wait_us:.1f}{mixed}, neither {rank.idle_us:.1f}"
+            yield f"- {title}, rank {rank.rank}: {rank.call_us:.1f} in all; {parts}"
 
 
 def _indented(text: str) -> str:

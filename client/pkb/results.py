@@ -241,6 +241,7 @@ class RankSplit(Result, frozen=True, kw_only=True):
     compute_us: float
     wire_us: float
     both_us: float
+    wait_us: float
     mixed_us: float
     idle_us: float
 

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage
-from evaluator.judging.time_split import Gap
+from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
 from portal.submissions import timelines
 from portal.submissions.models import Evaluation, State, Submission, Visibility
@@ -83,11 +83,12 @@ class RankSplitOutput(serializers.Serializer[Any]):
     compute_us = serializers.FloatField(help_text="Something computes, and no data moves.")
     wire_us = serializers.FloatField(help_text="Data moves between ranks, and nothing computes.")
     both_us = serializers.FloatField(help_text="Compute and wire at once.")
+    wait_us = serializers.FloatField(help_text="In collectives that another rank has not entered yet.")
     mixed_us = serializers.FloatField(help_text="In the submission's own kernels that reach peers themselves.")
     idle_us = serializers.FloatField(help_text="None of these.")
     overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time beside which something computes.")
     launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
-    waits = serializers.IntegerField(help_text="How often the host waited for the device.")
+    host_waits = serializers.IntegerField(help_text="How often the host waited for the device.")
 
 
 class SplitOutput(serializers.Serializer[Any]):

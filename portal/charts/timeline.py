@@ -57,7 +57,7 @@ def svg(groups: Sequence[Group], *, length_ns: int, width: int, label: str) -> s
         f'<svg viewBox="0 0 {width} {height}" font-size="12" role="img" aria-label="{escape(label)}">',
         *_grid(ruler, ink, bottom=height - _BOTTOM_PX, width=width),
         *_labels(groups, ink, left=left, is_narrow=width <= _NARROW_PX),
-        f'<svg class="timeline-plot" {plot} preserveAspectRatio="none">',
+        f'<svg class="recording-plot" {plot} preserveAspectRatio="none">',
         *_marks(groups, ink),
         "</svg></svg>",
     ]
@@ -82,8 +82,8 @@ def _grid(ruler: Ruler, ink: Ink, *, bottom: int, width: int) -> Iterator[str]:
     for value, text in ticks(ruler, most=7 if width > _NARROW_PX else 4):
         at = ruler.at(value)
         yield (
-            f'<path class="timeline-tick t-border" d="M{at:.1f} {_TOP_PX}V{bottom}" fill="none" stroke="currentColor"/>'
-            f'<text class="timeline-tick t-text-muted" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle" '
+            f'<path class="recording-tick t-border" d="M{at:.1f} {_TOP_PX}V{bottom}" stroke="currentColor"/>'
+            f'<text class="recording-tick t-text-muted" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle" '
             f'fill="currentColor">{escape(text)}</text>'
         )
     yield f'<path d="M{ruler.start:.1f} {bottom}H{ruler.end:.1f}" stroke="currentColor" {ink.tone("border-strong")}/>'
@@ -96,8 +96,8 @@ def _labels(groups: Sequence[Group], ink: Ink, *, left: int, is_narrow: bool) ->
             tone = ink.tone("text")
             yield f'<text x="4" y="{y}" font-weight="600" fill="currentColor" {tone}>{escape(group.heading)}</text>'
         else:
-            text = row.label.removeprefix("stream ") if is_narrow and row.label.startswith("stream ") else row.label
-            most = 10 if is_narrow else 20
+            text = row.label.removeprefix("host ") if is_narrow else row.label
+            most = 12 if is_narrow else 20
             yield (
                 f'<text x="{left - 8}" y="{y}" text-anchor="end" fill="currentColor" {ink.tone("text-muted")}>'
                 f"{escape(text[:most])}</text>"

@@ -6,9 +6,10 @@ from typing import Any
 
 from evaluator.contract import CallTimeline, EvaluationReport, Primitive, RankTimeline, Span, SpanKind
 from evaluator.hardware import profiles
-from evaluator.judging import time_split
+from evaluator.judging import call_parts, time_split
+from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
-from evaluator.judging.time_split import Least, Part, RankSplit, Split
+from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
 from portal.charts.timeline import Group, Mark, Row, Share, bar, svg
 from problems import registry
@@ -130,7 +131,7 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelR
             KernelRow(
                 name=work.name,
                 kind=kind,
-                part=time_split.part(kind, work.name, primitives=recorded.primitives),
+                part=call_parts.part(kind, work.name, primitives=recorded.primitives),
                 rank=rank.rank,
                 count=len(spans),
                 us=sum(span.ns for span in spans) / 1000,
@@ -166,7 +167,7 @@ class Picture:
 
 def picture(calls: Sequence[Recorded]) -> Picture:
     """The timelines of `calls` under each other, each beginning at zero."""
-    windows = [time_split.window(recorded.call) for recorded in calls]
+    windows = [call_parts.window(recorded.call) for recorded in calls]
     length_ns = max(end - start for start, end in windows)
     spans = [span for recorded in calls for rank in recorded.call.ranks for span in rank.spans]
     least_ns = sorted((span.ns for span in spans), reverse=True)[:_MOST_MARKS][-1]
@@ -185,10 +186,18 @@ def picture(calls: Sequence[Recorded]) -> Picture:
 def _rows(recorded: Recorded, rank: RankTimeline, start_ns: int, *, least_ns: int) -> list[Row]:
     """The streams and threads of a rank on which something ran in the call."""
     found = []
+    waits = call_parts.collective_waits(recorded.call, primitives=recorded.primitives).get(rank.rank, [])
+    until = {(wait.name, wait.start_ns): wait for wait in waits}
     for number, label in enumerate(rank.lanes):
         shown = [span for span in rank.spans if span.lane == number and span.ns >= least_ns and span.end_ns > start_ns]
         # What began earlier is drawn first: an operator lies under the launches that it made.
-        marks = [_mark(recorded, span, start_ns) for span in sorted(shown, key=lambda span: (span.start_ns, -span.ns))]
+        ordered = sorted(shown, key=lambda span: (span.start_ns, -span.ns))
+        marks = [_mark(recorded, span, start_ns) for span in ordered]
+        marks += [
+            _wait_mark(until[span.name, span.start_ns], start_ns)
+            for span in ordered
+            if (span.name, span.start_ns) in until
+        ]
         if marks:
             found.append(Row(label=label, marks=marks))
     return found
@@ -196,7 +205,7 @@ def _rows(recorded: Recorded, rank: RankTimeline, start_ns: int, *, least_ns: in
 
 def _mark(recorded: Recorded, span: Span, start_ns: int) -> Mark:
     work = recorded.call.names[span.name]
-    part = time_split.part(span.kind, work.name, primitives=recorded.primitives)
+    part = call_parts.part(span.kind, work.name, primitives=recorded.primitives)
     size = f", {span.bytes:,} bytes" if span.bytes else ""
     begin_ns = max(0, span.start_ns - start_ns)
     is_operator = span.kind is SpanKind.OPERATOR and recorded.call.is_on_device
@@ -209,12 +218,24 @@ def _mark(recorded: Recorded, span: Span, start_ns: int) -> Mark:
     )
 
 
+def _wait_mark(wait: CollectiveWait, start_ns: int) -> Mark:
+    """The part of a collective in which its rank waited, over it."""
+    begin_ns = max(0, wait.start_ns - start_ns)
+    return Mark(
+        start_ns=begin_ns,
+        ns=max(1, wait.end_ns - start_ns - begin_ns),
+        tone="text-faint",
+        title=f"waits {(wait.end_ns - wait.start_ns) / 1000:,.2f} us for rank {wait.awaited} to enter",
+    )
+
+
 def split_bar(rank: RankSplit) -> str:
     """Where the time of one rank went, as a bar."""
     parts = (
         ("compute", rank.compute_us, "accent"),
         ("compute and wire at once", rank.both_us, "success"),
         ("wire", rank.wire_us, "warning"),
+        ("waiting for the last rank", rank.wait_us, "text-faint"),
         ("kernels that reach peers themselves", rank.mixed_us, "code-keyword"),
         ("neither", rank.idle_us, "border"),
     )
@@ -242,11 +263,12 @@ def split_data(recorded: Recorded) -> dict[str, Any]:
                 "compute_us": round(rank.compute_us, 3),
                 "wire_us": round(rank.wire_us, 3),
                 "both_us": round(rank.both_us, 3),
+                "wait_us": round(rank.wait_us, 3),
                 "mixed_us": round(rank.mixed_us, 3),
                 "idle_us": round(rank.idle_us, 3),
                 "overlap": None if rank.overlap is None else round(rank.overlap, 4),
                 "launches": rank.launches,
-                "waits": rank.waits,
+                "host_waits": rank.host_waits,
             }
             for rank in split.ranks
         ],

@@ -22,11 +22,11 @@
 
   const redraw = (figure) => {
     const { view } = stateOf(figure);
-    for (const plot of figure.querySelectorAll(".timeline-plot")) {
+    for (const plot of figure.querySelectorAll(".recording-plot")) {
       const [, , , height] = plot.getAttribute("viewBox").split(" ");
       plot.setAttribute("viewBox", `${view.start} 0 ${view.span} ${height}`);
       const outer = plot.ownerSVGElement;
-      for (const old of outer.querySelectorAll(".timeline-tick")) old.remove();
+      for (const old of outer.querySelectorAll(".recording-tick")) old.remove();
       const [x, y, width, tall] = ["x", "y", "width", "height"].map((name) => Number(plot.getAttribute(name)));
       const every = step(view.span, width > 500 ? 6 : 3);
       for (let at = Math.ceil(view.start / every) * every; at <= view.start + view.span; at += every) {
@@ -34,13 +34,13 @@
         const line = document.createElementNS(NS, "path");
         line.setAttribute("d", `M${place} ${y}V${y + tall}`);
         line.setAttribute("stroke", "currentColor");
-        line.setAttribute("class", "timeline-tick t-border");
+        line.setAttribute("class", "recording-tick t-border");
         const text = document.createElementNS(NS, "text");
         text.setAttribute("x", place);
         text.setAttribute("y", y + tall + 17);
         text.setAttribute("text-anchor", "middle");
         text.setAttribute("fill", "currentColor");
-        text.setAttribute("class", "timeline-tick t-text-muted");
+        text.setAttribute("class", "recording-tick t-text-muted");
         text.textContent = written(at);
         outer.insertBefore(line, plot);
         outer.insertBefore(text, plot);
@@ -84,7 +84,7 @@
   document.addEventListener(
     "wheel",
     (event) => {
-      const plot = event.target.closest?.(".timeline-plot");
+      const plot = event.target.closest?.(".recording-plot");
       if (!plot || !event.ctrlKey) return;
       event.preventDefault();
       const box = plot.getBoundingClientRect();
@@ -94,7 +94,7 @@
   );
   let dragged = null;
   document.addEventListener("pointerdown", (event) => {
-    const plot = event.target.closest?.(".timeline-plot");
+    const plot = event.target.closest?.(".recording-plot");
     if (plot && event.button === 0) dragged = { figure: around(event), at: event.clientX, plot };
   });
   document.addEventListener("pointermove", (event) => {

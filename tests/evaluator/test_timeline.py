@@ -26,8 +26,9 @@ from evaluator.contract import SpanKind as Kind
 from evaluator.host import Judge
 from evaluator.host.measure import profiled_call
 from evaluator.host.measure.profiled_call import Window
-from evaluator.judging import time_split
-from evaluator.judging.time_split import Gap, Least, split
+from evaluator.judging.call_advice import short
+from evaluator.judging.call_parts import Gap, Least
+from evaluator.judging.time_split import split
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
@@ -232,7 +233,7 @@ class TestSplit:
     def test_whatever_runs_they_add_up(self, spans):
         found = split(call(spans), primitives=[Primitive.SM_LOAD_STORE])
         (rank,) = found.ranks
-        parts = rank.compute_us + rank.wire_us + rank.both_us + rank.mixed_us + rank.idle_us
+        parts = rank.compute_us + rank.wire_us + rank.both_us + rank.wait_us + rank.mixed_us + rank.idle_us
         assert parts == pytest.approx(rank.call_us)
         assert found.advice.endswith(".")
 
@@ -241,6 +242,28 @@ class TestSplit:
         assert split(call(spans)).ranks[0].compute_us == 50
         assert split(call(spans), primitives=[Primitive.SM_LOAD_STORE]).ranks[0].mixed_us == 50
         assert split(call([(Kind.KERNEL, GEMM, 0, 50)]), primitives=[Primitive.NVLS]).ranks[0].compute_us == 50
+
+    def test_a_rank_waits_in_a_collective_until_the_last_one_enters(self):
+        found = split(
+            call(
+                [(Kind.KERNEL, GEMM, 0, 10), (Kind.KERNEL, NCCL, 10, 90)],
+                [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 20)],
+            )
+        )
+        first, second = found.ranks
+        assert (first.wait_us, first.wire_us, second.wait_us, second.wire_us) == (70, 20, 0, 20)
+        assert found.gaps_us[Gap.WAIT] == 35
+
+    def test_who_waits_for_whom_is_a_sentence(self):
+        late = [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 10)]
+        found = split(call([(Kind.KERNEL, NCCL, 0, 90)], late))
+        assert found.largest is Gap.WAIT
+        assert "For 80 us of 90 us rank 0 waits in collectives for the last rank to enter them" in found.advice
+        assert "for rank 1: the ranks do not get there at the same time" in found.advice
+
+    def test_of_collectives_that_ranks_have_in_different_numbers_nothing_is_said(self):
+        found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
+        assert [rank.wait_us for rank in found.ranks] == [0, 0]
 
     def test_launches_before_the_gate_opened_do_not_count(self):
         found = split(call([(Kind.LAUNCH, "cudaLaunchKernel", 0, 30), (Kind.KERNEL, GEMM, 900, 50)]))
@@ -295,9 +318,9 @@ class TestSplit:
         assert split(call([])) is None
 
     def test_names_are_shortened_to_what_tells_them_apart(self):
-        assert time_split.short(GEMM) == "cutlass::Kernel2"
-        assert time_split.short(OWN) == "push_tiles"
-        assert len(time_split.short("x" * 300)) <= 60
+        assert short(GEMM) == "cutlass::Kernel2"
+        assert short(OWN) == "push_tiles"
+        assert len(short("x" * 300)) <= 60
 
 
 @pytest.fixture(scope="module")

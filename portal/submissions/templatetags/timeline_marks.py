@@ -3,7 +3,8 @@
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from evaluator.judging.time_split import RankSplit, short
+from evaluator.judging.call_advice import short
+from evaluator.judging.call_parts import RankSplit
 from portal.submissions import timelines
 
 register = template.Library()

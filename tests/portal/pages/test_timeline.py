@@ -46,10 +46,10 @@ def test_the_page_shows_where_the_time_went_on_every_rank(as_alice, recorded):
         re.sub(r"(compute|wire|neither|both|at once|and)[a-z ]*: [\d.]+ us ", "", row) for row in split_rows(page)
     ]
     assert figures == [
-        "Reference, rank 0 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 %",
-        "Reference, rank 1 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 %",
-        "Submission, rank 0 105 µs 30.0 µs 30.0 µs 30.0 µs 0 µs 15.0 µs 50 %",
-        "Submission, rank 1 105 µs 30.0 µs 30.0 µs 40.0 µs 0 µs 5.00 µs 43 %",
+        "Reference, rank 0 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 µs 0 %",
+        "Reference, rank 1 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 µs 0 %",
+        "Submission, rank 0 105 µs 30.0 µs 30.0 µs 30.0 µs 0 µs 0 µs 15.0 µs 50 %",
+        "Submission, rank 1 105 µs 30.0 µs 30.0 µs 40.0 µs 0 µs 0 µs 5.00 µs 43 %",
     ]
     assert "Rank 1 moves data for 70 us of 105 us" in page
     assert "nothing here enters a score or a verdict" in page
@@ -119,7 +119,7 @@ def test_the_api_has_the_split_and_the_trace_apart_from_the_report(as_alice, rec
     assert split["size"] == "tiny"
     assert split["submission"]["largest_gap"] == "wire"
     assert split["submission"]["advice"].startswith("Rank 1 moves data for 70 us of 105 us")
-    assert split["reference"]["gaps_us"] == {"idle": 0, "wire": 80, "work": 60, "mixed": 0}
+    assert split["reference"]["gaps_us"] == {"idle": 0, "wait": 0, "wire": 80, "work": 60, "mixed": 0}
     assert split["submission"]["ranks"][0]["overlap"] == 0.5
     trace = as_alice.get(split["trace_url"]).json()
     assert trace["otherData"]["evaluation"] == str(evaluation.pk)
