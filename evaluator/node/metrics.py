@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -17,7 +17,9 @@ logger = logging.getLogger(__name__)
 class Told(Protocol):
     """A node, as far as metrics look into it."""
 
-    ended: dict[tuple[str, str], int]
+    @property
+    def ended(self) -> Mapping[tuple[str, str], int]:
+        """Reports written, by profile and verdict."""
 
     @property
     def status(self) -> NodeStatus:

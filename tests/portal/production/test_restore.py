@@ -133,7 +133,9 @@ def test_a_copy_is_restored_into_an_empty_database_only(postgres, tmp_path):
     # A copy that is not what was written.
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
-        file.write(b"\0")
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
     damaged = copy("restore", path, url=Database(postgres).url)
     assert damaged.returncode == 1
     assert "is damaged" in damaged.stderr
