@@ -90,10 +90,12 @@ async def _refuse(send: Send, *, status: int, text: str) -> None:
 
 
 def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -> Application:
-    """What answers by path: `beside` below its prefixes, `pages` everywhere else."""
+    """What answers by path: `beside` below its prefixes, `pages` everywhere else; metrics on a port of their own."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
+        if scope["type"] == "http" and serving.is_for_metrics(scope):
+            return await serving.application(scope, receive, send)
         for prefix, other in beside:
             if scope["type"] == "http" and path.startswith(prefix):
                 return await other(scope, receive, send)
@@ -106,6 +108,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
 from portal import streams  # noqa: E402 - models can be imported from here on
+from portal.monitoring import serving  # noqa: E402
 from portal.pages import live  # noqa: E402
 
 _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)

@@ -10,6 +10,7 @@ import environ
 from csp.constants import NONCE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -27,6 +28,8 @@ DEBUG = env.bool("PKB_DEBUG", default=False)
 SECRET_KEY = env.str("PKB_SECRET_KEY", default="")
 if not SECRET_KEY:
     raise ImproperlyConfigured("PKB_SECRET_KEY is not set; run `make run` once, or put it into the environment")
+# Keys that signed earlier: what they signed stays good until they are taken out of the list.
+SECRET_KEY_FALLBACKS = env.list("PKB_SECRET_KEY_FALLBACKS", default=[])
 SITE_URL = env.str("PKB_SITE_URL", default="http://127.0.0.1:8000").rstrip("/")
 ALLOWED_HOSTS = env.list("PKB_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"] if IS_EMBEDDED else [])
 if not IS_EMBEDDED and not ALLOWED_HOSTS:
@@ -54,8 +57,10 @@ INSTALLED_APPS = [
     "portal.webhooks",
     "portal.exports",
     "portal.dispatcher",
+    "portal.monitoring",
 ]
 MIDDLEWARE = [
+    "portal.monitoring.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.pages.middleware.StaticFileMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -124,6 +129,17 @@ SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "portal.pages.errors.csrf_failure"
+
+# Lines to standard error: text for people, json for what collects them.
+LOG_FORMAT = env.str("PKB_LOG_FORMAT", default="text")
+try:
+    LOGGING = logs.configuration(LOG_FORMAT)
+except ValueError as _error:
+    raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
+# Where this process tells Prometheus its metrics, as host:port; nowhere while it is empty.
+METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
+if METRICS_LISTEN and not METRICS_LISTEN.rpartition(":")[2].isdecimal():
+    raise ImproperlyConfigured(f"PKB_METRICS_LISTEN={METRICS_LISTEN} is no address; write it as 127.0.0.1:9101")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

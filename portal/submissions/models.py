@@ -140,6 +140,14 @@ class Evaluation(models.Model):
         help_text="When it was judged elsewhere; empty for what this site judged.",
     )
     recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 4 H200.")
+    request_id = models.CharField(
+        max_length=32,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Of the web request that asked for it; log lines of site and node carry it.",
+    )
 
     class Meta:
         ordering = ("-queued_at",)
@@ -163,6 +171,15 @@ class Evaluation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} ({self.state})"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What log lines about it carry."""
+        return {
+            "request_id": self.request_id,
+            "submission": str(self.submission_id),
+            "evaluation": str(self.pk),
+        }
 
     @property
     def recorded(self) -> str:

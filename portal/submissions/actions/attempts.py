@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from evaluator import logs
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
@@ -68,6 +69,7 @@ def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: s
                 profile=profile,
                 mode=attempt.mode,
                 priority=priority,
+                request_id=logs.current("request_id"),
             )
             for submission, attempt in zip(submissions, wanted, strict=True)
         )
@@ -100,6 +102,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
                 profile=evaluation.profile,
                 mode=evaluation.mode,
                 priority=REJUDGE_PRIORITY,
+                request_id=logs.current("request_id"),
             )
             for key, evaluation in chosen.items()
             if key not in waiting

@@ -1,6 +1,7 @@
 """What authors do: submit, queue again, cancel, publish."""
 
 import json
+import logging
 from typing import NoReturn
 
 from django.conf import settings
@@ -8,10 +9,12 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluator import logs
 from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
+from portal import metrics
 from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.nodes import messages
@@ -23,6 +26,8 @@ from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.schema import Problem
+
+logger = logging.getLogger(__name__)
 
 
 def create_submission(
@@ -84,7 +89,9 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
-        _queue(submission, profile=chosen.name, mode=Mode(mode), priority=0)
+        queued = _queue(submission, profile=chosen.name, mode=Mode(mode), priority=0)
+    with logs.about(**queued.facts):
+        logger.info("submitted to %s on %s", problem, chosen.name)
     return submission
 
 
@@ -338,10 +345,13 @@ def _stored(files: SourceBundle) -> Source:
 
 
 def _queue(submission: Submission, *, profile: str, mode: Mode, priority: int) -> Evaluation:
-    return Evaluation.objects.create(
+    queued = Evaluation.objects.create(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
         mode=mode.value,
         priority=priority,
+        request_id=logs.current("request_id"),
     )
+    transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
+    return queued
