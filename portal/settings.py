@@ -132,7 +132,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("PKB_EMAIL_FROM", default="ParallelK
 EMAIL_TIMEOUT = 10
 
 
-def _client(name: str, **more: Any) -> dict[str, Any]:
+def _client(name: str, /, **more: Any) -> dict[str, Any]:
     """One registration of this site at a provider, from PKB_<name>_CLIENT_ID and PKB_<name>_CLIENT_SECRET."""
     return {"client_id": env.str(f"PKB_{name}_CLIENT_ID"), "secret": env.str(f"PKB_{name}_CLIENT_SECRET"), **more}
 

@@ -88,6 +88,8 @@ class SignUpForm(RefusableForm):
 class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
     """The public name of somebody who comes from an account elsewhere, and their invitation."""
 
+    fields: dict[str, forms.Field]
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         proposed = self.fields["username"].initial

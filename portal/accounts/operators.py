@@ -10,7 +10,7 @@ _FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 
 def has_second_factor(user: User) -> bool:
     """Whether `user` has set up an authenticator app or a passkey; signing in then asks for it."""
-    return Authenticator.objects.filter(user=user, type__in=_FACTORS).exists()
+    return bool(Authenticator.objects.filter(user=user, type__in=_FACTORS).exists())
 
 
 def as_proven(user: User) -> User:

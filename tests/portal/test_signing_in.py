@@ -1,7 +1,10 @@
 """The ways in beside a password: another site's account, a code of an app, a link by mail, an invitation."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -329,3 +332,25 @@ def test_a_closed_site_takes_nobody(client, lab, settings):
     with pytest.raises(Refusal):
         actions.sign_up(username="jane", password=PASSWORD)
     assert not User.objects.exists()
+
+
+def test_providers_and_mail_are_configured_from_the_environment():
+    said = {
+        "PKB_OIDC": "lab",
+        "PKB_OIDC_LAB_URL": "https://id.example.org",
+        "PKB_OIDC_LAB_CLIENT_ID": "site",
+        "PKB_OIDC_LAB_CLIENT_SECRET": "secret",
+        "PKB_OIDC_LAB_NAME": "Example Lab",
+        "PKB_GITHUB_CLIENT_ID": "id",
+        "PKB_GITHUB_CLIENT_SECRET": "secret",
+        "PKB_EMAIL_URL": "smtp+tls://user:password@mail.example.org:587",
+    }
+    program = (
+        "import json; from portal import settings as s;"
+        "print(json.dumps([s.SOCIALACCOUNT_PROVIDERS, s.EMAIL_HOST, s.EMAIL_PORT, s.EMAIL_USE_TLS]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | said, capture_output=True, check=True)
+    providers, *mail = json.loads(done.stdout)
+    assert sorted(providers) == ["github", "openid_connect"]
+    assert [app["name"] for app in providers["openid_connect"]["APPS"]] == ["Example Lab"]
+    assert mail == ["mail.example.org", 587, True]
