@@ -10,6 +10,7 @@ wsgi_app = "portal.asgi:application"
 worker_class = "asgi"
 asgi_lifespan = "off"  # Django has nothing to do at start and end
 accesslog = "-"
+logger_class = "portal.access_log.AccessLog"
 limit_request_line = 8190  # addresses with many filters
 control_socket_disable = True
 timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause
