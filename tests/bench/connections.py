@@ -11,13 +11,16 @@ through their stages and leave the queue, and one visitor asks for pages. Half o
 
 import argparse
 import asyncio
+import html
+import multiprocessing
 import os
 import re
 import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,23 +105,27 @@ def asked(client: httpx.Client, path: str) -> float:
     return time.perf_counter() - start
 
 
-@dataclass
-class Site:
-    """A running site as one of its visitors sees it."""
+@dataclass(frozen=True)
+class Address:
+    """Where the site is, and the authority that vouches for it."""
 
     base: str
     port: int
-    tls: ssl.SSLContext | None
-    stack: Stack
+    authority: str | None = None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What a client needs to believe it."""
+        return ssl.create_default_context(cafile=self.authority) if self.authority else None
 
     def client(self) -> httpx.Client:
         """A visitor whose every request opens a connection."""
         limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.Client(base_url=self.base, verify=self.tls or True, timeout=60, limits=limits)
+        return httpx.Client(base_url=self.base, verify=self.tls() or True, timeout=60, limits=limits)
 
 
-def measure_silence(site: Site, *, number: int) -> None:
+def measure_silence(site: Address, *, number: int) -> None:
     """Ask while others say nothing."""
+    tls = site.tls()
     with site.client() as client:
         for path in ASKED:
             asked(client, path)
@@ -127,7 +134,7 @@ def measure_silence(site: Site, *, number: int) -> None:
         for name, visitors in cases.items():
             with ExitStack() as stack:
                 for said, count in visitors:
-                    stack.enter_context(held(site.port, said, number=count, tls=site.tls))
+                    stack.enter_context(held(site.port, said, number=count, tls=tls))
                 for path in ASKED:
                     taken = [asked(client, path) for _ in range(20)]
                     print(f"{number if visitors else 0:5} x {name:18} {path:15} {described(taken)}", flush=True)
@@ -139,113 +146,128 @@ class Readers:
 
     opened: int = 0
     closed: int = 0
-    fetched: int = 0
     failures: list[str] = field(default_factory=list)
     fetch_s: list[float] = field(default_factory=list)
 
 
-async def read(client: httpx.AsyncClient, path: str, readers: Readers, gate: asyncio.Semaphore) -> None:
-    """One open page: fetched, followed, and asked for what is new each time the stream says so."""
-    try:
-        async with gate:
-            page = (await client.get(path)).raise_for_status().text
-        found = re.search(r'data-etag="([^"]*)"[^>]*hx-get="([^"]*)"[^>]*data-stream="([^"]*)"', page)
-        if found is None:
-            readers.failures.append("a page without a stream")
-            return
-        etag, live, stream = (part.replace("&quot;", '"').replace("&amp;", "&") for part in found.groups())
-        async with client.stream("GET", stream, timeout=httpx.Timeout(60, read=None)) as events:
-            readers.opened += 1
-            async for line in events.aiter_lines():
-                if line == "event: changed":
-                    etag = await _fetch(client, live, etag, readers)
-                if line == "event: end":
+class Reader:
+    """Opens live pages with one cookie, or none: fetches, follows, and asks for what is new when the stream says so."""
+
+    def __init__(self, site: Address, readers: Readers, *, cookie: str = "") -> None:
+        self._site, self._readers, self._tls = site, readers, site.tls()
+        self._cookies = {("__Host-sessionid" if site.authority else "sessionid"): cookie} if cookie else {}
+        self._client = httpx.AsyncClient(
+            base_url=site.base, verify=self._tls or True, timeout=60, cookies=self._cookies
+        )
+
+    async def read(self, path: str, gate: asyncio.Semaphore) -> None:
+        """One open page, until its evaluation has ended."""
+        try:
+            async with gate:
+                page = (await self._client.get(path)).raise_for_status().text
+            found = re.search(r'data-etag="([^"]*)"[^>]*hx-get="([^"]*)"[^>]*data-stream="([^"]*)"', page)
+            if found is None:
+                raise ValueError("a page without a stream")  # noqa: TRY301 - counted like any other failure
+            etag, live, stream = (html.unescape(part) for part in found.groups())
+            async for event in self._events(stream):
+                if event == "event: changed":
+                    etag = await self._fetch(live, etag)
+                if event == "event: end":
                     return
-        readers.closed += 1
-    except httpx.HTTPError as error:
-        readers.failures.append(repr(error))
+            self._readers.closed += 1
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            self._readers.failures.append(repr(error))
 
+    async def _events(self, stream: str) -> AsyncIterator[str]:
+        """The lines of an event stream, over a bare connection: a pool with a thousand of them measures itself."""
+        receive, send = await asyncio.open_connection("localhost", self._site.port, ssl=self._tls)
+        send.write(f"GET {stream} HTTP/1.1\r\nHost: localhost:{self._site.port}\r\n\r\n".encode())
+        if b" 200 " not in (status := await receive.readline()):
+            raise ValueError(f"a stream that is answered {status!r}")
+        self._readers.opened += 1
+        try:
+            while line := await receive.readline():
+                yield line.decode().strip()
+        finally:
+            send.close()
 
-async def _fetch(client: httpx.AsyncClient, live: str, etag: str, readers: Readers) -> str:
-    start = time.perf_counter()
-    answer = await client.get(live, headers={"If-None-Match": etag, "HX-Request": "true"})
-    readers.fetch_s.append(time.perf_counter() - start)
-    readers.fetched += 1
-    if answer.status_code not in {200, 304}:
-        readers.failures.append(f"{answer.status_code} for a live part")
-    return answer.headers.get("ETag", etag)
-
-
-async def measure_pages(site: Site, *, paths: list[str], pages: int, seconds: float, cookie: str) -> None:
-    """Open the pages, let evaluations go through their stages, and ask meanwhile."""
-    readers, gate = Readers(), asyncio.Semaphore(20)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-    options = {"base_url": site.base, "verify": site.tls or True, "timeout": 60, "limits": limits}
-    name = "__Host-sessionid" if site.tls else "sessionid"
-    async with (
-        httpx.AsyncClient(**options) as stranger,
-        httpx.AsyncClient(cookies={"sessionid": cookie, name: cookie}, **options) as known,
-    ):
+    async def _fetch(self, live: str, etag: str) -> str:
         start = time.perf_counter()
-        tasks = [
-            asyncio.create_task(read((stranger, known)[at % 2], paths[at % len(paths)], readers, gate))
-            for at in range(pages)
-        ]
-        # Two counters are watched, and the clock.
-        while readers.opened + len(readers.failures) < pages and time.perf_counter() - start < 300:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
-        print(f"{readers.opened} of {pages} live pages open after {time.perf_counter() - start:.1f} s", flush=True)
-        spent = processor_seconds(site.stack.pid("web"))
-        judging = asyncio.create_task(asyncio.to_thread(_judged, site, seconds))
-        taken = await _ask(site, until=judging.done)
-        used = processor_seconds(site.stack.pid("web")) - spent
-        print(f"meanwhile {await judging}; {readers.fetched} answers fetched; {_memory(site)}; processor {used:.1f} s")
-        for path, times in taken.items():
-            cut = quantiles(times, n=20)[18]
-            print(f"{pages:5} live pages {path:20} {described(times)}, 95th percentile {cut * 1000:.0f} ms")
-        if readers.fetch_s:
-            print(f"{pages:5} live pages {'what is new':20} {described(readers.fetch_s)}")
-        print(f"closed by the site: {readers.closed}; failed: {len(readers.failures)} {readers.failures[:3]}")
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        answer = await self._client.get(live, headers={"If-None-Match": etag, "HX-Request": "true"})
+        self._readers.fetch_s.append(time.perf_counter() - start)
+        if answer.status_code not in {200, 304}:
+            raise ValueError(f"{answer.status_code} for a live part")
+        return answer.headers.get("ETag", etag)
 
 
-def _judged(site: Site, seconds: float) -> str:
-    return site.stack.manage("shell", "--no-imports", "-c", _JUDGE.format(seconds=seconds)).strip().splitlines()[-1]
+async def measure_pages(
+    site: Address, stack: Stack, *, paths: list[str], pages: int, seconds: float, cookie: str
+) -> None:
+    """Open the pages, let evaluations go through their stages, and ask meanwhile from a process of its own."""
+    readers, gate = Readers(), asyncio.Semaphore(20)
+    kinds = Reader(site, readers), Reader(site, readers, cookie=cookie)
+    start = time.perf_counter()
+    tasks = [asyncio.create_task(kinds[at % 2].read(paths[at % len(paths)], gate)) for at in range(pages)]
+    # Two counters are watched, and the clock.
+    while readers.opened + len(readers.failures) < pages and time.perf_counter() - start < 300:  # noqa: ASYNC110
+        await asyncio.sleep(0.2)
+    print(f"{readers.opened} of {pages} live pages open after {time.perf_counter() - start:.1f} s", flush=True)
+    spent, before = processor_seconds(stack.pid("web")), len(readers.fetch_s)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
+        visiting = asyncio.get_running_loop().run_in_executor(apart, visit, site, seconds)
+        changes = await asyncio.to_thread(_judged, stack, seconds)
+        taken = await visiting
+    used = processor_seconds(stack.pid("web")) - spent
+    fetched = len(readers.fetch_s) - before
+    print(
+        f"in {seconds:.0f} s {changes}; {fetched} answers fetched; {_memory(stack)}; their processor time {used:.1f} s"
+    )
+    for path, times in taken.items():
+        print(f"{pages:5} live pages {path:20} {described(times)}, 95th percentile {quantiles(times, n=20)[18]:.3f} s")
+    print(f"{pages:5} live pages {'what is new':20} {described(readers.fetch_s[before:])}")
+    print(f"closed by the site: {readers.closed}; failed: {len(readers.failures)} {readers.failures[:3]}")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ask(site: Site, *, until: Callable[[], bool]) -> dict[str, list[float]]:
+def visit(site: Address, seconds: float) -> dict[str, list[float]]:
+    """Ask for pages again and again, as one visitor does who has none open."""
     taken: dict[str, list[float]] = {path: [] for path in ASKED}
+    end = time.monotonic() + seconds
     with site.client() as client:
-        while not until():
+        while time.monotonic() < end:
             for path, times in taken.items():
-                times.append(await asyncio.to_thread(asked, client, path))
-            await asyncio.sleep(0.1)
+                times.append(asked(client, path))
+            time.sleep(0.1)
     return taken
 
 
-def _memory(site: Site) -> str:
-    family = {process.pid for process in site.stack.descendants("web")}
+def _judged(stack: Stack, seconds: float) -> str:
+    return stack.manage("shell", "--no-imports", "-c", _JUDGE.format(seconds=seconds)).strip().splitlines()[-1]
+
+
+def _memory(stack: Stack) -> str:
+    family = {process.pid for process in stack.descendants("web")}
     statuses = [Path(f"/proc/{pid}/status").read_text() for pid in family]
     kib = [int(found[1]) for text in statuses if (found := re.search(r"VmRSS:\s+(\d+)", text))]
     return f"web processes hold {' + '.join(f'{each / 1024:.0f}' for each in kib)} MB"
 
 
 @contextmanager
-def served(where: str, folder: Path) -> Iterator[Site]:
+def served(where: str, folder: Path) -> Iterator[tuple[Address, Stack]]:
     """The site, embedded or behind the proxy."""
     if where == "embedded":
         with Stack(folder / "site") as stack:
             stack.migrate()
-            yield Site(stack.start_web(), stack.port, None, stack)
+            yield Address(stack.start_web(), stack.port), stack
         return
     with servers.postgresql() as database:
         url = database.create_database("connections")
         with Stack(folder / "migrating", database_url=url) as stack:
             stack.migrate()
         with behind_proxy(folder, database_url=url) as (visitor, stack):
-            yield Site(f"https://localhost:{visitor.https_port}", visitor.https_port, visitor.tls(), stack)
+            yield Address(f"https://localhost:{visitor.https_port}", visitor.https_port, str(visitor.root)), stack
 
 
 def main() -> None:
@@ -259,14 +281,16 @@ def main() -> None:
     chosen = parser.parse_args()
     for where in chosen.where or ("embedded", "proxy"):
         print(f"-- {where}")
-        with tempfile.TemporaryDirectory(prefix="pkb-connections-") as folder, served(where, Path(folder)) as site:
+        with tempfile.TemporaryDirectory(prefix="pkb-connections-") as folder, served(where, Path(folder)) as served_at:
+            site, stack = served_at
             measure_silence(site, number=chosen.silent)
-            site.stack.environment["PKB_MAX_QUEUED_PER_AUTHOR"] = str(chosen.evaluations)
+            stack.environment["PKB_MAX_QUEUED_PER_AUTHOR"] = str(chosen.evaluations)
             code = _PREPARE.format(evaluations=chosen.evaluations)
-            lines = [line.split() for line in site.stack.manage("shell", "--no-imports", "-c", code).splitlines()]
+            lines = [line.split() for line in stack.manage("shell", "--no-imports", "-c", code).splitlines()]
             paths = [f"/submissions/{value}/" for word, value in lines if word == "submission"]
             cookie = next(value for word, value in lines if word == "cookie")
-            asyncio.run(measure_pages(site, paths=paths, pages=chosen.pages, seconds=chosen.seconds, cookie=cookie))
+            options = {"paths": paths, "pages": chosen.pages, "seconds": chosen.seconds, "cookie": cookie}
+            asyncio.run(measure_pages(site, stack, **options))
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
