@@ -94,6 +94,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
         "board": board[:BOARD_PREVIEW],
+        "earlier": () if board else ranking.earlier_entries_of(slug)[:BOARD_PREVIEW],
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)

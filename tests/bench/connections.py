@@ -156,8 +156,10 @@ class Reader:
     def __init__(self, site: Address, readers: Readers, *, cookie: str = "") -> None:
         self._site, self._readers, self._tls = site, readers, site.tls()
         self._cookies = {("__Host-sessionid" if site.authority else "sessionid"): cookie} if cookie else {}
+        # The site closes idle connections after two seconds; a browser sends again what meets that moment.
+        limits = httpx.Limits(keepalive_expiry=1)
         self._client = httpx.AsyncClient(
-            base_url=site.base, verify=self._tls or True, timeout=60, cookies=self._cookies
+            base_url=site.base, verify=self._tls or True, timeout=60, cookies=self._cookies, limits=limits
         )
 
     async def read(self, path: str, gate: asyncio.Semaphore) -> None:
