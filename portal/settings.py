@@ -108,6 +108,8 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+# A connection outlives its request, in the thread that the next request borrows. One that broke is opened again.
+DATABASES["default"] |= {"CONN_MAX_AGE": env.int("PKB_CONNECTION_SECONDS", default=600), "CONN_HEALTH_CHECKS": True}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {

@@ -183,6 +183,12 @@ def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
     return tuple(_earlier(standing) for standing in ordered[:EARLIER_SHOWN])
 
 
+def earlier_entries_of(problem_slug: str) -> tuple[EarlierEntry, ...]:
+    """The entries of the problem as it is that earlier rules scored, on all profiles, the last judged first."""
+    revision = registry.revision(problem_slug)
+    return read_earlier(Standing.objects.filter(problem=problem_slug, problem_revision=revision))
+
+
 def earlier_records_of(problem_slug: str, *, profile: str) -> tuple[EarlierEntry, ...]:
     """The records of a board under earlier rules, the last one first, up to `EARLIER_SHOWN`."""
     found = Record.objects.filter(
