@@ -14,7 +14,15 @@ from django.urls import URLPattern, path
 from evaluator.hardware.profiles import profiles
 from portal.submissions import actions, queries
 from portal.submissions.gpu_time import expected_gpu_s
-from portal.submissions.models import Evaluation, ProfileSwitch, Report, Submission
+from portal.submissions.models import (
+    AllowanceLimit,
+    Evaluation,
+    GpuUse,
+    LimitScope,
+    ProfileSwitch,
+    Report,
+    Submission,
+)
 
 REJUDGED_SHOWN = 200
 
@@ -139,6 +147,53 @@ class EvaluationAdmin(ReadOnly):
             "opts": self.opts,
         }
         return render(request, "admin/rejudged.html", context)
+
+
+@admin.register(GpuUse)
+class GpuUseAdmin(ReadOnly):
+    """What evaluations cost accounts and organisations."""
+
+    list_display = ("account", "organisation", "evaluation", "profile", "reserved_gpu_s", "used_gpu_s", "at")
+    list_select_related = ("account", "organisation", "evaluation")
+    search_fields = ("account__username", "organisation__slug")
+    ordering = ("-id",)
+
+    @admin.display(ordering="evaluation__profile")
+    def profile(self, use: GpuUse) -> str:
+        """Where it was judged."""
+        return use.evaluation.profile
+
+
+class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A limit names whom its scope names, and a profile that there is."""
+
+    profile = forms.ChoiceField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        named = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+        self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a scope beside somebody whom it does not name."""
+        cleaned = super().clean() or self.cleaned_data
+        for name in ("account", "organisation"):
+            if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
+                said = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
+                self.add_error(name, f"{said}: the scope is {LimitScope(cleaned['scope']).label!r}.")
+        return cleaned
+
+
+@admin.register(AllowanceLimit)
+class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What accounts and organisations may use in a day; the settings say it where there is no row."""
+
+    form = AllowanceLimitForm
+    list_display = ("scope", "account", "organisation", "profile", "gpu_seconds_per_day", "queued_at_most", "reason")
+    list_filter = ("scope",)
+    list_select_related = ("account", "organisation")
+    raw_id_fields = ("account", "organisation")
+    search_fields = ("account__username", "organisation__slug")
 
 
 @admin.register(ProfileSwitch)

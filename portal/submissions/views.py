@@ -41,7 +41,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    data = submit_data(problem, profiles=chosen)
+    data = submit_data(problem, profiles=chosen, author=author)
     on_desk = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)

@@ -8,13 +8,12 @@ from django.db import transaction
 
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
+from portal.submissions.allowances import Payer, reserve
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from portal.submissions.priorities import REJUDGE_PRIORITY
+from portal.submissions.turns import first_turn
 from problems import registry
-
-BULK_PRIORITY = -1
-"""Runs wait for people: a person's submission goes before hundreds of attempts."""
-REJUDGE_PRIORITY = -2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +43,15 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
     return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
 
 
-def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int) -> list[Evaluation]:
-    """Store a submission for each attempt and queue its evaluation, in the given order.
+def submit_attempts(
+    author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int, payer: Payer
+) -> list[Evaluation]:
+    """Store a submission for each attempt and queue its evaluation, in the given order, at the expense of `payer`.
 
-    What may be judged at all was decided by the caller; nothing is refused here.
+    What may be judged at all was decided by the caller, who holds the payer's lock; nothing is refused here.
     """
     with transaction.atomic():
+        turn = first_turn(payer=payer.key, profile=profile, priority=priority)
         sources = store_sources(attempt.files for attempt in wanted)
         submissions = Submission.objects.bulk_create(
             Submission(
@@ -61,16 +63,20 @@ def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: s
             )
             for attempt in wanted
         )
-        return Evaluation.objects.bulk_create(
+        evaluations = Evaluation.objects.bulk_create(
             Evaluation(
                 submission=submission,
                 problem_revision=registry.revision(attempt.problem),
                 profile=profile,
                 mode=attempt.mode,
                 priority=priority,
+                payer=payer.key,
+                turn=turn + number,
             )
-            for submission, attempt in zip(submissions, wanted, strict=True)
+            for number, (submission, attempt) in enumerate(zip(submissions, wanted, strict=True))
         )
+        reserve(payer, evaluations)
+        return evaluations
 
 
 def publish_sources(submission_ids: Iterable[object]) -> None:
@@ -93,6 +99,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         waiting = set(
             Evaluation.objects.exclude(state__in=State.ended()).values_list("submission_id", "profile", "mode")
         )
+        turns: dict[tuple[str, str], int] = {}
         return Evaluation.objects.bulk_create(
             Evaluation(
                 submission=evaluation.submission,
@@ -100,10 +107,21 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
                 profile=evaluation.profile,
                 mode=evaluation.mode,
                 priority=REJUDGE_PRIORITY,
+                payer=evaluation.payer,
+                turn=_take_turn(turns, evaluation),
             )
             for key, evaluation in chosen.items()
             if key not in waiting
         )
+
+
+def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int:
+    """The next turn of the payer of `evaluation` among what is judged again; `turns` remembers those given out."""
+    place = (evaluation.payer, evaluation.profile)
+    if place not in turns:
+        turns[place] = first_turn(payer=evaluation.payer, profile=evaluation.profile, priority=REJUDGE_PRIORITY)
+    turns[place] += 1
+    return turns[place] - 1
 
 
 def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:

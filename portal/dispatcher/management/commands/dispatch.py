@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.serving import end_unserved, note_served_profiles
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 from portal.webhooks.sender import WebhookSender
@@ -57,6 +58,8 @@ class Command(BaseCommand):
                 sweep(timezone.now())
                 renew_revisions()
                 release_built(timezone.now())
+                note_served_profiles(timezone.now())
+                end_unserved(timezone.now())
                 since_sweep = 0.0
             dispatch_once(timezone.now())
             build_once(timezone.now())
