@@ -223,6 +223,16 @@ class EarlierEntryOutput(serializers.Serializer[Any]):
     )
 
 
+class QuarantinedEntryOutput(serializers.Serializer[Any]):
+    """An entry that operators took off the board: it has no place, and its page stays."""
+
+    author = serializers.CharField()
+    submission_id = serializers.UUIDField()
+    is_source_public = serializers.BooleanField()
+    reason = serializers.CharField()
+    at = serializers.DateTimeField(help_text="Since when.")
+
+
 class BoardOutput(serializers.Serializer[Any]):
     """A part of a problem's board on a profile."""
 
@@ -241,6 +251,7 @@ class BoardOutput(serializers.Serializer[Any]):
         many=True,
         help_text="Entries that earlier rules scored, the last judged first, at most 50; in no order by speed.",
     )
+    quarantined = QuarantinedEntryOutput(many=True, help_text="What operators took off it, the last first, at most 50.")
 
 
 class SlotOutput(serializers.Serializer[Any]):

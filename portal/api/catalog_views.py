@@ -26,7 +26,7 @@ from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import NodeView, node_views, online_slots
-from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries
+from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries, quarantined_entries
 from portal.refusals import Refusal
 from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
@@ -96,6 +96,7 @@ class Leaderboard(Endpoint):
             "previous": _part(request, before=page.before),
             "entries": page.rows,
             "earlier": earlier_entries(key),
+            "quarantined": quarantined_entries(key),
         }
 
 

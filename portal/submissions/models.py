@@ -145,6 +145,9 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    queued_because = models.CharField(
+        max_length=300, blank=True, default="", editable=False, help_text="Why an operator had it judged again; public."
+    )
     recorded_on = models.DateField(
         null=True,
         blank=True,
@@ -165,6 +168,11 @@ class Evaluation(models.Model):
             ),
             models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
+            models.Index(
+                fields=("problem_revision", "profile", "finished_at"),
+                condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
+                name="passed_of_a_board",
+            ),
         )
         constraints = (
             models.UniqueConstraint(
@@ -315,6 +323,60 @@ class AllowanceLimit(models.Model):
     def __str__(self) -> str:
         whose = self.account or self.organisation or self.get_scope_display()
         return f"{whose} on {self.profile or 'all profiles'}"
+
+
+class Quarantine(models.Model):
+    """An operator's decision that an entry stands on no board, with its public reason, and that it does again.
+
+    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None.
+    """
+
+    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="quarantines")
+    reason = models.CharField(max_length=500, help_text="Public: shown on the entry's page and on its boards.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+    lifted_at = models.DateTimeField(null=True, blank=True)
+    lifted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    lift_reason = models.CharField(max_length=500, blank=True, help_text="Public as well.")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("submission",), condition=models.Q(lifted_at=None), name="one_quarantine_in_force"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.submission_id}: {self.reason}"
+
+
+class Flag(models.Model):
+    """A reader's word to the operators that something is wrong with an entry. Only operators see it."""
+
+    submission = models.ForeignKey(Submission, on_delete=models.CASCADE, related_name="flags")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="flags")
+    reason = models.TextField()
+    at = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True, blank=True)
+    settled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    outcome = models.CharField(max_length=500, blank=True, help_text="What came of it; shown to whoever flagged it.")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("by", "-at"), name="flags_of_a_reader"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("submission", "by"), condition=models.Q(settled_at=None), name="one_open_flag_per_reader"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.submission_id} by {self.by}"
 
 
 class Report(models.Model):

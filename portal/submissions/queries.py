@@ -15,7 +15,16 @@ from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs, switch
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, Submission, Visibility
+from portal.submissions.models import (
+    Evaluation,
+    Flag,
+    ProfileSwitch,
+    Quarantine,
+    Report,
+    State,
+    Submission,
+    Visibility,
+)
 
 IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
@@ -67,6 +76,26 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     if problem is not None:
         submissions = submissions.filter(problem=problem)
     return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
+
+
+def quarantined() -> QuerySet[Quarantine]:
+    """The quarantines that are in force."""
+    return Quarantine.objects.filter(lifted_at=None)
+
+
+def quarantine_of(submission: Submission) -> Quarantine | None:
+    """The quarantine of `submission` that is in force; None where it is in none."""
+    return quarantined().filter(submission=submission).first()
+
+
+def may_flag(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may tell the operators that something is wrong with `submission`."""
+    return isinstance(viewer, User) and viewer.pk != submission.author_id
+
+
+def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
+    """The last flag that `viewer` put on `submission`, settled or not."""
+    return submission.flags.filter(by=viewer).first() if isinstance(viewer, User) else None
 
 
 def may_read_source(viewer: Viewer, submission: Submission) -> bool:
@@ -277,14 +306,18 @@ def live_view(evaluation: Evaluation) -> LiveView:
 
 
 def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
-    """Every finished PASSED evaluation in `mode` by an author whose account is open; attempts of runs are left out."""
-    return Evaluation.objects.filter(
-        state=State.FINISHED,
-        verdict="PASSED",
-        mode=mode.value,
-        submission__author__is_active=True,
-        submission__is_attempt=False,
-    ).select_related("submission", "submission__author")
+    """Every finished PASSED evaluation in `mode` of open accounts; attempts of runs and quarantines are left out."""
+    return (
+        Evaluation.objects.filter(
+            state=State.FINISHED,
+            verdict="PASSED",
+            mode=mode.value,
+            submission__author__is_active=True,
+            submission__is_attempt=False,
+        )
+        .exclude(submission__in=quarantined().values("submission"))
+        .select_related("submission", "submission__author")
+    )
 
 
 def rejudged_pairs() -> QuerySet[Evaluation]:

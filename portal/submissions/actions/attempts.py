@@ -84,11 +84,11 @@ def publish_sources(submission_ids: Iterable[object]) -> None:
     Submission.objects.filter(pk__in=list(submission_ids)).update(visibility=Visibility.PUBLIC)
 
 
-def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """Queue each submission once more at the problem's present revision, after everybody else's work.
 
     One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
-    found before stays beside what will be found.
+    found before stays beside what will be found, and `reason` is shown beside the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
     chosen: dict[tuple[object, str, str], Evaluation] = {}
@@ -109,6 +109,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
                 priority=REJUDGE_PRIORITY,
                 payer=evaluation.payer,
                 turn=_take_turn(turns, evaluation),
+                queued_because=reason.strip()[:300],
             )
             for key, evaluation in chosen.items()
             if key not in waiting
@@ -124,7 +125,7 @@ def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int
     return turns[place] - 1
 
 
-def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """As `rejudge`, and what the evaluations have cost is given back: for errors of ours under a submission.
 
     Those that have not ended are left out.
@@ -133,4 +134,4 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     with transaction.atomic():
         for evaluation in ended:
             evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
-        return rejudge(ended)
+        return rejudge(ended, reason=reason)

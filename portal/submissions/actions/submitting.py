@@ -76,6 +76,7 @@ def create_submission(
         if source is None:
             source = _stored(files)
         else:
+            _check_not_quarantined(author, problem=problem, source=source)
             _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, source=source)
         submission = Submission.objects.create(
             author=author,
@@ -100,6 +101,7 @@ def queue_evaluation(submission: Submission, *, profile: str, mode: str, priorit
     spec = catalog.get_problem(submission.problem)
     chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
     _refuse_attempt(submission, remedy="Ask the operator to judge it again; its run counts the newest result.")
+    _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
         payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
         _check_open(submission.problem)
@@ -234,6 +236,21 @@ def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
             message="This submission is an attempt of a model's run.",
             remedy=remedy,
             status=409,
+        )
+
+
+def _check_not_quarantined(author: User, *, problem: str, source: Source) -> None:
+    mine = queries.quarantined().filter(
+        submission__author=author, submission__problem=problem, submission__source=source
+    )
+    found = mine.first()
+    if found is not None:
+        raise Refusal(
+            field="file",
+            value=str(found.submission_id),
+            message=f"The same source is in quarantine: {found.reason}",
+            remedy="Submit another one, or ask the operators to lift the quarantine.",
+            status=403,
         )
 
 
