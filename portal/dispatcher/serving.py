@@ -1,8 +1,8 @@
 """Which profiles nodes serve, and the end of work that none of them will take."""
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -45,7 +45,7 @@ def end_unserved(now: datetime) -> int:
     return sum(_end(pk, now) for pk in _unserved(now))
 
 
-def _unserved(now: datetime) -> Iterable[object]:
+def _unserved(now: datetime) -> list[UUID]:
     since = now - timedelta(hours=settings.UNSERVED_HOURS)
     never_since = Q(served_at=None) | Q(served_at__lt=since)
     silent = ProfileQueue.objects.filter(never_since, watched_since__lt=since).exclude(profile__in=paused_profiles())
@@ -57,7 +57,7 @@ def _unserved(now: datetime) -> Iterable[object]:
     return list(open_ones.order_by("queued_at").values_list("pk", flat=True)[:ENDED_PER_LOOK])
 
 
-def _end(pk: object, now: datetime) -> bool:
+def _end(pk: UUID, now: datetime) -> bool:
     with transaction.atomic():
         # A node may have come back and taken it at this moment: only what still waits is ended.
         moved = Evaluation.objects.filter(pk=pk, state=State.QUEUED).update(

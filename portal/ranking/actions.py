@@ -222,32 +222,30 @@ def _passed() -> QuerySet[Evaluation]:
 def _renew_records(place: Mapping[str, Any]) -> None:
     """Derive the records of a board anew: who was first, had nobody stood there whose entry counts no more."""
     board = {name: place[name] for name in ("problem_revision", "profile", "score_rule")}
-    counted = submissions.accepted().filter(**board, submission__problem=place["problem"]).exclude(score_low=None)
+    counted = submissions.accepted().filter(**board, submission__problem=place["problem"])
     kept: list[Any] = []
     previous: float | None = None
-    for evaluation in counted.order_by("finished_at", "id").iterator():
-        assert evaluation.score_low is not None
-        if _is_record(evaluation.score_low, previous=previous, profile=place["profile"]):
+    for evaluation in counted.exclude(score_low=None).order_by("finished_at", "id").iterator():
+        low: float = evaluation.score_low  # type: ignore[assignment]  # those without were left out
+        if _is_record(low, previous=previous, profile=place["profile"]):
             _write_record(evaluation, place, previous=previous)
             kept.append(evaluation.pk)
-            previous = evaluation.score_low
+            previous = low
     Record.objects.filter(**place).exclude(evaluation__in=kept).delete()
 
 
 def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float | None) -> None:
-    Record.objects.update_or_create(
-        evaluation=evaluation,
-        defaults={
-            **place,
-            "author_id": evaluation.submission.author_id,
-            "backend": evaluation.submission.backend,
-            "score": evaluation.score,
-            "score_low": evaluation.score_low,
-            "score_high": evaluation.score_high,
-            "previous_low": previous,
-            "reached_at": evaluation.finished_at or evaluation.submission.created_at,
-        },
-    )
+    values: dict[str, Any] = {
+        **place,
+        "author_id": evaluation.submission.author_id,
+        "backend": evaluation.submission.backend,
+        "score": evaluation.score,
+        "score_low": evaluation.score_low,
+        "score_high": evaluation.score_high,
+        "previous_low": previous,
+        "reached_at": evaluation.finished_at or evaluation.submission.created_at,
+    }
+    Record.objects.update_or_create(evaluation=evaluation, defaults=values)
 
 
 def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:

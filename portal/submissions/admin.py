@@ -112,7 +112,8 @@ class SubmissionAdmin(ReadOnly, LargeList):
         state = Subquery(newest.values("state")[:1])
         held = Exists(queries.quarantined().filter(submission=OuterRef("pk")))
         verdict = Subquery(newest.values("verdict")[:1])
-        return super().get_queryset(request).annotate(newest_state=state, newest_verdict=verdict, is_held=held)
+        found: QuerySet[Submission] = super().get_queryset(request)
+        return found.annotate(newest_state=state, newest_verdict=verdict, is_held=held)
 
     @admin.display(description="submission", ordering="id")
     def short(self, submission: Submission) -> str:
