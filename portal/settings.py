@@ -274,7 +274,7 @@ SPECTACULAR_SETTINGS = {
     # These come from the judge's contract and keep its names.
     "ENUM_NAME_OVERRIDES": {
         "Backend": [member.value for member in Backend],
-        "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled"],
+        "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled", "unserved"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
         "RunMode": ["single_shot", "best_of_k", "agentic"],
@@ -319,6 +319,17 @@ RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 # How many requests one web process works on at a time; the others wait, and hold a socket alone while they do.
 WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
+# What an account, a new account and the runs of an organisation may use in any 24 hours (GPU-seconds: seconds times
+# GPUs) and have in the queue; rows under "Allowance limits" in the admin go before these. The users of an embedded
+# installation own it, so that nobody is new there.
+GPU_SECONDS_PER_DAY = env.float("PKB_GPU_SECONDS_PER_DAY", default=20_000.0)
+ORGANISATION_GPU_SECONDS_PER_DAY = env.float("PKB_ORGANISATION_GPU_SECONDS_PER_DAY", default=250_000.0)
+MAX_QUEUED_PER_ORGANISATION = env.int("PKB_MAX_QUEUED_PER_ORGANISATION", default=10_000)
+NEW_ACCOUNT_DAYS = env.float("PKB_NEW_ACCOUNT_DAYS", default=0 if IS_EMBEDDED else 7)
+NEW_ACCOUNT_GPU_SECONDS_PER_DAY = env.float("PKB_NEW_ACCOUNT_GPU_SECONDS_PER_DAY", default=4_000.0)
+NEW_ACCOUNT_MAX_QUEUED = env.int("PKB_NEW_ACCOUNT_MAX_QUEUED", default=5)
+# Work for a profile that no node has served for so long ends unjudged.
+UNSERVED_HOURS = env.float("PKB_UNSERVED_HOURS", default=24.0)
 # What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
 GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)
 # What one waiting evaluation holds of it until it is settled: seconds on every GPU of its profile.

@@ -46,7 +46,7 @@ def headline(evaluation: Evaluation) -> str:
     if not evaluation.has_ended:
         return _whereabouts(evaluation)
     if evaluation.verdict is None:
-        return "CANCELLED"
+        return "NOT JUDGED: no node" if evaluation.state == "unserved" else "CANCELLED"
     title = f" ({evaluation.facts.title})" if evaluation.facts else ""
     score = ""
     if evaluation.score is not None:

@@ -25,8 +25,28 @@ class Me(Result, frozen=True, kw_only=True):
 
     username: str
     queued: int
-    queued_limit: int
+    queued_limit: int | None
     token: Token | None = None
+
+
+class Price(Result, frozen=True, kw_only=True):
+    """What one evaluation on a profile costs, in GPU-seconds."""
+
+    gpus: int
+    usual_gpu_s: float
+    reserved_gpu_s: float
+    at_most_gpu_s: float
+
+
+class Forecast(Result, frozen=True, kw_only=True):
+    """What one more evaluation on a profile would cost, and what is left for it; None where nothing limits it."""
+
+    profile: str
+    price: Price
+    judgements: int | None
+    remaining_gpu_s: float | None
+    renews_at: datetime | None
+    words: str
 
 
 class ProblemBrief(Result, frozen=True, kw_only=True):
@@ -285,7 +305,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether it will not change any more."""
-        return self.state in {"finished", "cancelled"}
+        return self.state in {"finished", "cancelled", "unserved"}
 
     @property
     def has_passed(self) -> bool:

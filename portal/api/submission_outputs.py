@@ -14,6 +14,7 @@ from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, 
 from portal.submissions import timelines
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
+from portal.submissions.queries import quarantine_of
 
 
 class EvaluationBrief(serializers.Serializer[Evaluation]):
@@ -175,6 +176,13 @@ class EvaluationDetail(EvaluationBrief):
         }
 
 
+class QuarantineOutput(serializers.Serializer[Any]):
+    """Why an entry stands on no board."""
+
+    reason = serializers.CharField()
+    at = serializers.DateTimeField(help_text="Since when.")
+
+
 class SubmissionBrief(serializers.Serializer[Submission]):
     """A submission as a list shows it."""
 
@@ -193,7 +201,15 @@ class SubmissionBrief(serializers.Serializer[Submission]):
 class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
+    quarantine = serializers.SerializerMethodField(help_text="Null unless operators took it off the boards.")
+
     evaluation = serializers.SerializerMethodField(help_text="The newest judging in full.")
+
+    @extend_schema_field(QuarantineOutput(allow_null=True))
+    def get_quarantine(self, submission: Submission) -> Any:
+        """The quarantine in force."""
+        found = quarantine_of(submission)
+        return QuarantineOutput(found).data if found else None
 
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:

@@ -60,6 +60,7 @@ _organisation: list[URLPattern | URLResolver] = [
     path("", Organisations.as_view(_RETRIEVE), name="organisation"),
     path("members/", Organisations.as_view({"post": "change_role"}), name="members"),
     path("members/remove/", Organisations.as_view({"post": "remove_member"}), name="remove-member"),
+    path("allowance/", Organisations.as_view({"get": "allowance"}), name="organisation-allowance"),
     path("quota/", Organisations.as_view({"get": "quota"}), name="quota"),
     path("invitations/", SentInvitations.as_view(_LIST_AND_CREATE), name="sent-invitations"),
     path(
@@ -79,6 +80,7 @@ urlpatterns = [
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
     path("nodes/use/", catalog_views.NodeUse.as_view(_LIST), name="node-use"),
     path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
+    path("me/allowance/", catalog_views.MyAllowance.as_view(_LIST), name="my-allowance"),
     path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),
     path("submissions/<uuid:submission_id>/", include(_submission)),
     path("leaderboards/models/", ModelBoard.as_view(_RETRIEVE), name="model-leaderboard"),

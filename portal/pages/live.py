@@ -36,7 +36,7 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_ENDED = (State.FINISHED, State.CANCELLED)
+_ENDED = State.ended()
 _log = logging.getLogger(__name__)
 
 

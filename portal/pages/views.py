@@ -93,6 +93,7 @@ def docs(request: HttpRequest) -> HttpResponse:
         "verdicts": [(verdict.value, facts) for verdict, facts in FACTS.items()],
         "profiles": profiles().values(),
         "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
         "citation": citation(timezone.now()),

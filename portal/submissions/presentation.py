@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from django.conf import settings
 from django.utils.safestring import SafeString
 
 from evaluator.contract import (
@@ -158,6 +159,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "stream": streams.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "paths": [file.path for file in live.evaluation.submission.source.files.files],
         **(_findings(report) if report else {}),

@@ -42,7 +42,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    data = submit_data(problem, profiles=chosen)
+    data = submit_data(problem, profiles=chosen, author=author)
     on_desk = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
@@ -162,6 +162,9 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "problem": problem,
         "sources": list(source_views(bundle, marks=parts["marks"])) if bundle else [],
         "previous": _previous(request, submission, evaluation),
+        "quarantines": list(submission.quarantines.all()),
+        "own_flag": (own_flag := queries.last_flag(request.user, submission)),
+        "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
         "form": EvaluateForm(
             profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
         ),
@@ -344,6 +347,16 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
     messages.success(request, "Everyone may read it now." if chosen == "public" else "Only you may read it now.")
+    return redirect("submissions:detail", submission.pk)
+
+
+@require_POST
+@login_required
+def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """Tell the operators that something is wrong with an entry."""
+    submission = queries.get_submission(request.user, submission_id)
+    actions.flag(submission, reason=request.POST.get("reason", ""), by=signed_in(request))
+    messages.success(request, "The operators will look at it.")
     return redirect("submissions:detail", submission.pk)
 
 
