@@ -9,6 +9,8 @@ from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
+from portal.api.season_views import SubmissionSeason
+from portal.seasons.queries import entries_from
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
 
@@ -135,11 +137,19 @@ class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
     evaluation = serializers.SerializerMethodField(help_text="The newest judging in full.")
+    seasons = serializers.SerializerMethodField(
+        help_text="The seasons that it was handed in for, and whether it counts."
+    )
 
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:
         """The newest evaluation, as the view looked it up."""
         return EvaluationDetail(self.context["live"].evaluation, context=self.context).data
+
+    @extend_schema_field(SubmissionSeason(many=True))
+    def get_seasons(self, submission: Submission) -> Any:
+        """Those in which its author is in a team."""
+        return SubmissionSeason(entries_from(submission), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):

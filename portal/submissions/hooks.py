@@ -7,6 +7,13 @@ from portal.submissions.models import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationQueued:
+    """An author has asked for an evaluation: its row, with its submission. What operators have judged again is not."""
+
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationEnded:
     """An evaluation has finished or was cancelled: its row as it is now, which nothing changes any more."""
 
@@ -19,6 +26,9 @@ class EvaluationRefunded:
 
     evaluation: Evaluation
 
+
+evaluation_queued: Hook[EvaluationQueued] = Hook()
+"""Told inside the transaction that stores what its author has asked for."""
 
 evaluation_ended: Hook[EvaluationEnded] = Hook()
 """Told inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""

@@ -11,6 +11,7 @@ from portal.submissions.actions.recording import record_delivery, record_progres
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
     create_submission,
+    open_sources,
     queue_evaluation,
     set_visibility,
 )
@@ -18,6 +19,7 @@ from portal.submissions.actions.submitting import (
 __all__ = [
     "cancel_evaluation",
     "create_submission",
+    "open_sources",
     "publish_sources",
     "queue_evaluation",
     "record_delivery",

@@ -1,6 +1,7 @@
 """What authors do: submit, queue again, cancel, publish."""
 
 import json
+from collections.abc import Iterable
 from typing import NoReturn
 
 from django.conf import settings
@@ -19,7 +20,7 @@ from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.submissions import queries
 from portal.submissions.actions.attempts import REJUDGE_PRIORITY
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluation_ended, evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.schema import Problem
@@ -159,8 +160,24 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             status=403,
         )
     _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
+    if submission.opened_by and visibility != Visibility.PUBLIC:
+        raise Refusal(
+            field="visibility",
+            value=visibility,
+            message=f"This source was opened by {submission.opened_by}, as its rules said beforehand.",
+            remedy="It stays public.",
+            status=409,
+        )
     submission.visibility = visibility
     submission.save(update_fields=["visibility"])
+
+
+def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
+    """Let everybody read these sources for good, because of `opened_by` (a season); returns how many were closed."""
+    chosen = Submission.objects.filter(pk__in=list(submission_ids))
+    closed = chosen.exclude(visibility=Visibility.PUBLIC).count()
+    chosen.update(visibility=Visibility.PUBLIC, opened_by=opened_by[:120])
+    return closed
 
 
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Profile:
@@ -338,10 +355,12 @@ def _stored(files: SourceBundle) -> Source:
 
 
 def _queue(submission: Submission, *, profile: str, mode: Mode, priority: int) -> Evaluation:
-    return Evaluation.objects.create(
+    evaluation = Evaluation.objects.create(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
         mode=mode.value,
         priority=priority,
     )
+    evaluation_queued.tell(EvaluationQueued(evaluation=evaluation))
+    return evaluation
