@@ -110,7 +110,8 @@ class SeasonDetail(SeasonBrief):
     @extend_schema_field(TeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
         """Best first."""
-        return TeamOutput(queries.standings(season), many=True).data
+        rows: Any = queries.standings(season)
+        return TeamOutput(rows, many=True).data
 
 
 class Seasons(Endpoint):
