@@ -64,6 +64,7 @@ INSTALLED_APPS = [
     "portal.runs",
     "portal.seasons",
     "portal.webhooks",
+    "portal.notices",
     "portal.exports",
     "portal.dispatcher",
     "portal.monitoring",

@@ -13,6 +13,7 @@ from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
+from portal.notices import actions as notices
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
 from portal.submissions.models import Submission
@@ -57,6 +58,7 @@ def make_world() -> World:
     invitation = memberships.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    channel = notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     _make_operators(op, ops)
     TOTP.activate(op, generate_totp_secret())
     shared = {
@@ -69,6 +71,7 @@ def make_world() -> World:
         "token_id": token.pk,
         "invitation_id": invitation.pk,
         "webhook_id": webhook.pk,
+        "channel_id": channel.pk,
         "organisation": acme.slug,
         "user": alice.pk,
     }
