@@ -25,6 +25,9 @@ from problems import registry
 
 def take_end(ended: EvaluationEnded) -> None:
     """Let an evaluation that has just ended become its author's standing, and tell `standing_raised` if it did."""
+    # An operator who puts the entry into quarantine locks the same row: of the two, the later sees what the other did.
+    # What is derived anew locks no submission: it holds standings, for which an evaluation that ends may wait.
+    Submission.objects.select_for_update().only("pk").get(pk=ended.evaluation.submission_id)
     raised = _raise_standing(ended.evaluation)
     if raised is not None:
         standing_raised.tell(raised)
@@ -47,9 +50,7 @@ def _raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     if evaluation.submission.is_attempt:
         return None  # it belongs to a model's run, never to a person's board
     with transaction.atomic():
-        # An operator who puts it into quarantine locks the same row: of the two, the later sees what the other did.
-        submission = Submission.objects.select_for_update().only("pk").get(pk=evaluation.submission_id)
-        if submissions.quarantine_of(submission) is not None:
+        if submissions.quarantine_of(evaluation.submission) is not None:
             return None
         standing, previous_low = _renewed(evaluation)
         if standing is None:

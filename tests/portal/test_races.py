@@ -9,7 +9,7 @@ from portal.accounts.models import User
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
-from portal.ranking.models import Standing
+from portal.ranking.models import Board, Standing
 from portal.refusals import Refusal
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, State, Submission
@@ -132,3 +132,29 @@ def test_of_two_reports_of_one_author_at_once_the_better_stands(alice, node, now
     low, high = delivery_of(first, low=1.0), delivery_of(second, low=2.0)
     at_once(lambda: actions.record_delivery(low, now), lambda: actions.record_delivery(high, now))
     assert Standing.objects.get().score_low == 2.0
+
+
+def test_the_last_gpu_seconds_of_a_day_are_given_once(alice, settings):
+    settings.GPU_SECONDS_PER_DAY = 300.0
+    results = at_once(*[lambda: submit(alice, profile="h200x8-nomc")] * 3)
+    assert sum(isinstance(result, Submission) for result in results) == 1
+    assert {result.status for result in results if isinstance(result, Refusal)} == {429}
+
+
+def test_an_entry_that_passes_while_it_is_put_into_quarantine_stands_on_no_board(alice, operator, node, now):
+    submission = submit(alice)
+    dispatch_once(now, send=lambda *_, **__: None)
+    delivery = delivery_of(evaluation_of(submission), low=2.0)
+    at_once(
+        lambda: actions.record_delivery(delivery, now),
+        lambda: actions.quarantine(submission, reason="It caches.", by=operator),
+    )
+    assert not Standing.objects.exists()
+    assert not Board.objects.filter(entries__gt=0).exists()
+
+
+def test_of_two_quarantines_at_once_one_is_refused_and_of_two_flags_too(alice, bob, operator):
+    submission = submit(alice, visibility="public")
+    for act, by in ((actions.quarantine, operator), (actions.flag, bob)):
+        results = at_once(*[lambda act=act, by=by: act(submission, reason="It caches.", by=by)] * 2)
+        assert [result.status for result in results if isinstance(result, Refusal)] == [409]

@@ -172,6 +172,14 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             status=403,
         )
     _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
+    if not by.is_staff and queries.quarantine_of(submission) is not None:
+        raise Refusal(
+            field="submission",
+            value=str(submission.pk),
+            message="The entry is in quarantine, and who reads it stays as it was.",
+            remedy="Ask the operators to lift the quarantine first.",
+            status=409,
+        )
     if submission.opened_by and visibility != Visibility.PUBLIC:
         raise Refusal(
             field="visibility",

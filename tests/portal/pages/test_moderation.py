@@ -140,6 +140,13 @@ def test_the_same_source_is_refused_with_the_reason(cheat, operator, alice):
         actions.queue_evaluation(cheat, profile=PROFILE, mode="ranked")
 
 
+def test_its_author_cannot_hide_the_evidence(cheat, operator, alice, client):
+    actions.quarantine(cheat, reason=REASON, by=operator)
+    with pytest.raises(Refusal, match="who reads it stays as it was"):
+        actions.set_visibility(cheat, visibility="private", by=alice)
+    assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 200
+
+
 def test_twice_without_reason_or_by_no_operator_is_refused(cheat, operator, bob):
     for reason, by, status in ((" ", operator, 422), (REASON, bob, 403)):
         with pytest.raises(Refusal) as caught:
