@@ -17,7 +17,9 @@ from evaluator.contract.node_messages import (
     Progress,
     SlotState,
     SlotStatus,
+    Stored,
     TaskName,
+    Upload,
     node_queue,
 )
 from evaluator.contract.record import (
@@ -100,10 +102,12 @@ __all__ = [
     "SourceFile",
     "Stage",
     "StageTime",
+    "Stored",
     "TaskName",
     "TimeSummary",
     "Timing",
     "TimingRules",
+    "Upload",
     "Verdict",
     "Wire",
     "Witness",
