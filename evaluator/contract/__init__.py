@@ -51,6 +51,7 @@ from evaluator.contract.report import (
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
+from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
     "PORTAL_QUEUE",
@@ -66,6 +67,7 @@ __all__ = [
     "BuildResult",
     "CallKind",
     "CallRecord",
+    "CallTimeline",
     "Canary",
     "Cancellation",
     "ClockKind",
@@ -87,6 +89,7 @@ __all__ = [
     "Primitive",
     "Progress",
     "RankState",
+    "RankTimeline",
     "Record",
     "ReferenceCall",
     "SandboxLevel",
@@ -100,11 +103,14 @@ __all__ = [
     "SlotStatus",
     "SourceBundle",
     "SourceFile",
+    "Span",
+    "SpanKind",
     "Stage",
     "StageTime",
     "Stored",
     "TaskName",
     "TimeSummary",
+    "Timeline",
     "Timing",
     "TimingRules",
     "Upload",
@@ -112,6 +118,7 @@ __all__ = [
     "Wire",
     "Witness",
     "WorkKind",
+    "WorkName",
     "is_faster",
     "node_queue",
 ]

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from evaluator import logs
 from evaluator.contract import BuildOrder
@@ -67,9 +68,8 @@ def _give_next(place: _Place, builder: int, now: datetime, send: messages.SendBu
 
 def _has_room(place: _Place, evaluation: Evaluation) -> bool:
     """Whether the node may have one more compiled. What goes behind the evaluation does not keep it from that."""
-    ahead = place.node.evaluations.filter(
-        state__in=(State.BUILDING, State.BUILT), profile=place.profile, priority__gte=evaluation.priority
-    )
+    goes_before = Q(priority__gt=evaluation.priority) | Q(priority=evaluation.priority, turn__lte=evaluation.turn)
+    ahead = place.node.evaluations.filter(goes_before, state__in=(State.BUILDING, State.BUILT), profile=place.profile)
     return ahead.count() < BUILT_PER_SLOT * place.slots
 
 

@@ -18,6 +18,7 @@ from portal.nodes.models import Node, Slot
 from portal.nodes.queries import online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
+from portal.submissions.turns import note_turn
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
             if claimed:
                 # Until the node's next heartbeat says otherwise; after a quick cancel the slot is still at work.
                 Slot.objects.filter(pk=slot.pk, state=SlotState.FREE).update(state=SlotState.BUSY)
+                note_turn(evaluation)
     except IntegrityError:
         return None
     return lease if claimed else None

@@ -21,7 +21,7 @@ def test_every_secret_of_an_installation_has_a_row_on_how_it_is_changed():
     secrets = {
         name
         for name in variables
-        if re.search(r"PASSWORD|SECRET|_KEY\b|TOKEN|BROKER_ADMIN_URL|BROKER_URL|DATABASE_URL|CACHE_URL", name)
+        if re.search(r"PASSWORD|SECRET|_KEY\b|TOKEN|BROKER_ADMIN_URL|BROKER_URL|DATABASE_URL|CACHE_URL|EMAIL_URL", name)
     }
     assert len(secrets) >= 9
     [table] = re.findall(r"## Rotation of secrets\n(.*?)\n## ", GUIDE, re.DOTALL)
