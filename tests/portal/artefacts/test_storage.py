@@ -1,8 +1,11 @@
 """Reports that go by a bucket or a folder: over moto's S3 server and over real processes."""
 
+import base64
 import hashlib
+import hmac
+import json
 import os
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import boto3
 import pytest
@@ -90,6 +93,27 @@ def test_a_permission_holds_neither_the_sites_key_nor_a_second_object(place):
     first, second = (storage.permission_for_report("e1") for _ in range(2))
     assert first.key != second.key
     assert KEYS["ARTEFACT_SECRET_KEY"] not in first.to_json()
+
+
+def test_a_form_is_signed_for_one_key_a_bounded_size_and_half_an_hour(s3, server, settings, now):
+    # Whoever runs the storage enforces it; moto does not, so what is signed is looked at.
+    settings.ARTEFACT_URL, settings.ARTEFACT_ENDPOINT = f"s3://{BUCKET}/site", server
+    for name, value in KEYS.items():
+        setattr(settings, name, value)
+    fields = storage.permission_for_report("e1").fields
+    policy = json.loads(base64.b64decode(fields["policy"]))
+    named = {}
+    for condition in policy["conditions"]:
+        named |= condition if isinstance(condition, dict) else {condition[0]: condition[1:]}
+    assert (named["bucket"], named["key"]) == (BUCKET, fields["key"])
+    assert named["content-length-range"] == [1, storage.MOST_BYTES]
+    ends = datetime.fromisoformat(policy["expiration"]) - now
+    assert timedelta(minutes=25) < ends < timedelta(minutes=40)
+    # RFC 2104 over the policy, with the key derived as AWS's Signature Version 4 says.
+    key = b"AWS4" + KEYS["ARTEFACT_SECRET_KEY"].encode()
+    for part in (fields["x-amz-date"][:8], "us-east-1", "s3", "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    assert hmac.digest(key, fields["policy"].encode(), "sha256").hex() == fields["x-amz-signature"]
 
 
 @pytest.mark.parametrize("change", [{"sha256": "0" * 64}, {"size_bytes": 5}, {"size_bytes": 7}])
