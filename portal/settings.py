@@ -209,7 +209,8 @@ except ValueError as _error:
     raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
 # Where this process tells Prometheus its metrics, as host:port; nowhere while it is empty.
 METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
-if METRICS_LISTEN and not METRICS_LISTEN.rpartition(":")[2].isdecimal():
+_port = METRICS_LISTEN.rpartition(":")[2]
+if METRICS_LISTEN and not (_port.isdecimal() and 0 < int(_port) < 65_536):
     raise ImproperlyConfigured(f"PKB_METRICS_LISTEN={METRICS_LISTEN} is no address; write it as 127.0.0.1:9101")
 
 LANGUAGE_CODE = "en"

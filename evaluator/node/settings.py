@@ -176,6 +176,7 @@ def _log_format(values: Mapping[str, str]) -> str:
 
 def _metrics_listen(values: Mapping[str, str]) -> str:
     text = values.get("PKB_NODE_METRICS_LISTEN", "")
-    if text and not text.rpartition(":")[2].isdecimal():
+    port = text.rpartition(":")[2]
+    if text and not (port.isdecimal() and 0 < int(port) < 65_536):
         raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is no address; write it as 127.0.0.1:9105")
     return text
