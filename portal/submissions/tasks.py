@@ -5,8 +5,9 @@ import logging
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from evaluator.contract import ContractError, Delivery, Progress, TaskName
+from evaluator.contract import ContractError, Delivery, Progress, Stored, TaskName
 from portal import metrics
+from portal.artefacts.storage import NotAsStored, StorageAway, remove, taken
 from portal.celery import app
 from portal.submissions import actions
 
@@ -42,6 +43,30 @@ def record_delivery(text: str) -> None:
         metrics.refused_messages.labels("report", "malformed").inc()
         return
     actions.record_delivery(delivery, timezone.now())
+
+
+@app.task(
+    name=TaskName.RECORD_STORED.value,
+    autoretry_for=(OperationalError, InterfaceError, StorageAway),
+    max_retries=None,
+    retry_backoff=1,
+    retry_backoff_max=30,
+)
+def record_stored(text: str) -> None:
+    """Take a report that its node has put into the storage, and remove it there."""
+    try:
+        stored = Stored.from_json(_without_nul(text))
+        delivery = Delivery.from_json(_without_nul(taken(stored).decode()))
+    except (ContractError, NotAsStored, UnicodeDecodeError) as error:
+        logger.warning("stored report refused: %s", error)
+        metrics.refused_messages.labels("report", "not as stored").inc()
+        return
+    if (delivery.lease, delivery.node) != (stored.lease, stored.node):
+        logger.warning("stored report refused: it is of another lease than its message")
+        metrics.refused_messages.labels("report", "not as stored").inc()
+        return
+    actions.record_delivery(delivery, timezone.now())
+    remove(stored)
 
 
 def _without_nul(text: str) -> str:
