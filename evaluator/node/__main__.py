@@ -73,7 +73,7 @@ def run(settings: NodeSettings) -> int:
     number = 0 if compiled_for is None else _builders(settings, compiled_for)
     node = Node(
         settings,
-        Outbox(app, settings.spool_dir),
+        Outbox(app, settings.spool_dir, key=settings.key),
         make_judge=lambda profile: Judge(judged_by(profile)),
         builders=Builders(number, make=lambda: BuildAhead(judged_by(str(compiled_for)))),
     )

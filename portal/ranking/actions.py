@@ -33,6 +33,8 @@ def update_standing(evaluation: Evaluation) -> bool:
         return False
     if evaluation.submission.is_attempt:
         return False  # it belongs to a model's run, never to a person's board
+    if evaluation.node_owner_id is not None:
+        return False  # somebody else's machine judged it: it stands on that owner's boards alone
     with transaction.atomic():
         standing, is_new = _renewed(evaluation)
         if standing is None:

@@ -50,7 +50,7 @@ class EvaluationAdmin(ReadOnly):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
-    actions = ("judge_again", "judge_again_and_refund")
+    actions = ("judge_again", "judge_again_and_refund", "confirm_here")
     date_hierarchy = "queued_at"
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
@@ -62,6 +62,7 @@ class EvaluationAdmin(ReadOnly):
         "submission__backend",
         "submission__is_attempt",
         "node",
+        "node_owner",
         "submission__problem",
     )
     search_fields = ("id", "submission__id", "problem_revision", "submission__author__username")
@@ -91,6 +92,11 @@ class EvaluationAdmin(ReadOnly):
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and what the evaluations have cost their organisations is given back."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
+
+    @admin.action(description="Judge on this site's own nodes what a guest's node has accepted")
+    def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
+        return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
 
     def _confirm(
         self,

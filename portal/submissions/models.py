@@ -13,6 +13,7 @@ from django.db import models
 from django.utils import timezone
 
 from evaluator.contract import Backend, EvaluationReport, Mode, SourceBundle, Verdict
+from portal.accounts.models import Organisation
 from portal.nodes.models import Node
 
 
@@ -136,6 +137,14 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    node_owner = models.ForeignKey(
+        Organisation,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="judged_evaluations",
+        help_text="Whose nodes judge it, for boards of their own; empty for the site's.",
+    )
     recorded_on = models.DateField(
         null=True,
         blank=True,

@@ -27,6 +27,7 @@ from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, Sour
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs, switch
+from portal.nodes.models import Node
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, Submission, Visibility
@@ -80,7 +81,9 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
-    return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
+    return submissions.prefetch_related(
+        Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
+    )
 
 
 def may_read_source(viewer: Viewer, submission: Submission) -> bool:
@@ -116,13 +119,14 @@ def _attempts_of_own_organisations(user: User) -> QuerySet[Submission]:
 
 def latest_evaluation(submission: Submission) -> Evaluation | None:
     """The newest evaluation of `submission`."""
-    return submission.evaluations.select_related("node").order_by("-queued_at").first()
+    return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
 
 
 def load_evaluations(submission: Submission) -> Evaluation:
     """Load the evaluations of `submission` and their nodes in one query, as serializers want them; the newest."""
     prefetch_related_objects(
-        [submission], Prefetch("evaluations", Evaluation.objects.select_related("node").order_by("-queued_at"))
+        [submission],
+        Prefetch("evaluations", Evaluation.objects.select_related("node", "node_owner").order_by("-queued_at")),
     )
     # An action stores a submission and its first evaluation together.
     return submission.evaluations.all()[0]
@@ -134,7 +138,7 @@ def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation
         key = evaluation_id if isinstance(evaluation_id, uuid.UUID) else uuid.UUID(evaluation_id)
     except ValueError:
         raise _not_found(str(evaluation_id)) from None
-    evaluation = Evaluation.objects.select_related("submission", "node").filter(pk=key).first()
+    evaluation = Evaluation.objects.select_related("submission", "node", "node_owner").filter(pk=key).first()
     if evaluation is None or not visible_submissions(viewer).filter(pk=evaluation.submission_id).exists():
         raise _not_found(str(evaluation_id))
     return evaluation
@@ -144,6 +148,16 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
     """The report that ended `evaluation`, or that of its last failed try; None before there is one."""
     row = evaluation.reports.order_by("-attempt").first()
     return row.report if row is not None else None
+
+
+def holder_of(evaluation_id: str, lease: str) -> Node | None:
+    """The node that holds an evaluation under `lease` now."""
+    try:
+        key = uuid.UUID(evaluation_id)
+    except ValueError:
+        return None
+    held = Evaluation.objects.filter(pk=key, lease=lease, state__in=HELD).select_related("node").first()
+    return held.node if held is not None else None
 
 
 def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
@@ -163,36 +177,36 @@ def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
     )
 
 
-def queue_order(profile: str) -> QuerySet[Evaluation]:
-    """What waits for a slot of `profile`, in the order in which it will be taken.
+def queue_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
+    """What waits for a slot of `profile` of the site's own nodes or of a guest's, in the order of being taken.
 
     Priority decides first; then an author without work in progress on the profile comes before one with; then the
     time of queueing. Paused problems are left out.
     """
-    return _in_order(profile, busy_in=IN_PROGRESS)
+    return _in_order(profile, owner_id, busy_in=IN_PROGRESS)
 
 
-def build_order(profile: str) -> QuerySet[Evaluation]:
+def build_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
     """What waits to be compiled ahead for `profile`, in the order in which it will be taken.
 
     As `queue_order`; there an author comes later while something of theirs is judged, here also while it is compiled.
     """
-    waiting = _in_order(profile, busy_in=(*HELD, State.BUILT)).filter(state=State.QUEUED)
+    waiting = _in_order(profile, owner_id, busy_in=(*HELD, State.BUILT)).filter(state=State.QUEUED)
     return waiting.exclude(submission__backend=Backend.PYTORCH.value)
 
 
-def _in_order(profile: str, *, busy_in: Collection[str]) -> QuerySet[Evaluation]:
+def _in_order(profile: str, owner_id: int | None, *, busy_in: Collection[str]) -> QuerySet[Evaluation]:
     busy = Q(submission__author__in=_busy_authors(profile, busy_in))
     return (
-        _waiting(profile)
+        _waiting(profile, owner_id)
         .annotate(waits_for_others=Case(When(busy, then=Value(1)), default=Value(0), output_field=IntegerField()))
         .order_by("-priority", "waits_for_others", "queued_at", "id")
     )
 
 
-def _waiting(profile: str) -> QuerySet[Evaluation]:
+def _waiting(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(profile=profile, state__in=WAITING)
+        Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=WAITING)
         .exclude(submission__problem__in=paused_slugs())
         .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
     )
@@ -240,12 +254,12 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
         return None
     before = _goes_before(evaluation, set(_busy_authors(evaluation.profile, IN_PROGRESS)))
     # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
-    counted = _waiting(evaluation.profile).aggregate(
+    counted = _waiting(evaluation.profile, evaluation.node_owner_id).aggregate(
         total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))
     )
     is_paused = not counted["itself"]
     ahead = counted["total" if is_paused else "ahead"]
-    slots = online_slots(profile=evaluation.profile).count()
+    slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
     return QueuePlace(
         ahead=ahead,
         total=counted["total"],

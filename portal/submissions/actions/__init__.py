@@ -1,6 +1,7 @@
 """Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
 
 from portal.submissions.actions.attempts import (
+    confirm_here,
     publish_sources,
     rejudge,
     rejudge_and_refund,
@@ -18,6 +19,7 @@ from portal.submissions.actions.submitting import (
 
 __all__ = [
     "cancel_evaluation",
+    "confirm_here",
     "create_submission",
     "open_sources",
     "publish_sources",

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
+from portal.nodes.queries import online_slots
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
@@ -85,13 +86,16 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     found before stays beside what will be found.
     """
     known = {problem.slug for problem in registry.problems()}
-    chosen: dict[tuple[object, str, str], Evaluation] = {}
+    chosen: dict[tuple[object, str, str, int | None], Evaluation] = {}
     for evaluation in evaluations:
         if evaluation.submission.problem in known:
-            chosen[evaluation.submission_id, evaluation.profile, evaluation.mode] = evaluation
+            key = (evaluation.submission_id, evaluation.profile, evaluation.mode, evaluation.node_owner_id)
+            chosen[key] = evaluation
     with transaction.atomic():
         waiting = set(
-            Evaluation.objects.exclude(state__in=State.ended()).values_list("submission_id", "profile", "mode")
+            Evaluation.objects.exclude(state__in=State.ended()).values_list(
+                "submission_id", "profile", "mode", "node_owner_id"
+            )
         )
         return Evaluation.objects.bulk_create(
             Evaluation(
@@ -99,6 +103,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
                 problem_revision=registry.revision(evaluation.submission.problem),
                 profile=evaluation.profile,
                 mode=evaluation.mode,
+                node_owner=evaluation.node_owner,
                 priority=REJUDGE_PRIORITY,
             )
             for key, evaluation in chosen.items()
@@ -116,3 +121,18 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         for evaluation in ended:
             evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
         return rejudge(ended)
+
+
+def confirm_here(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """Have what guests' nodes have accepted judged by the site's own, where those have the profile.
+
+    What is found stands on the site's own boards, and beside the guest's entry. What waits for that is left out.
+    """
+    own = set(online_slots().values_list("profile", flat=True))
+    chosen = {
+        (evaluation.submission_id, evaluation.profile): evaluation
+        for evaluation in evaluations
+        if evaluation.node_owner_id is not None and evaluation.verdict == "PASSED" and evaluation.profile in own
+    }
+    here = [Evaluation(submission=e.submission, profile=e.profile, mode=e.mode) for e in chosen.values()]
+    return rejudge(here)
