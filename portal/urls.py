@@ -1,16 +1,12 @@
 """Every address of the site, by app."""
 
 from django.contrib import admin
-from django.contrib.auth.decorators import login_required
 from django.urls import include, path
 
 from portal.pages import elsewhere, views
 from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.status import status
-
-# Operators sign in where everybody does: there the number of tries is limited.
-admin.site.login = login_required(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -24,6 +20,7 @@ urlpatterns = [
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),
+    path("accounts/", include("portal.accounts.sign_in_urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
     path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),

@@ -9,6 +9,7 @@ from typing import Self
 from .identifiers import identifier
 from .packing import Upload, upload_of, upload_of_text
 from .results import (
+    Forecast,
     Me,
     Problem,
     ProblemBrief,
@@ -71,6 +72,11 @@ class Client:
     def me(self) -> Me:
         """Who is calling, and how much of the queue is theirs."""
         return self.transport.get("me/", Me)
+
+    def allowance(self, *, organisation: str | None = None) -> list[Forecast]:
+        """What one more evaluation would cost on each profile: an own one, or one of an organisation's runs."""
+        path = f"organisations/{organisation}/allowance/" if organisation else "me/allowance/"
+        return self.transport.get(path, list[Forecast])
 
     def problems(self) -> list[ProblemBrief]:
         """Every problem by number."""

@@ -1,4 +1,4 @@
-"""`pkb login`, `logout`, `problems`, `seasons` and `prompt`."""
+"""`pkb login`, `logout`, `allowance`, `problems`, `seasons` and `prompt`."""
 
 import sys
 
@@ -9,7 +9,7 @@ from . import credentials, output
 from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
-from .results import Season, SeasonBrief
+from .results import Forecast, Season, SeasonBrief
 from .submission_commands import backend_option, only_profile, profile_option
 from .transport import site_address
 
@@ -45,6 +45,35 @@ def logout(context: Context) -> None:
         output.print_json({"site": site})
     else:
         output.print_text(f"Forgot the token of {site}.")
+
+
+@click.command()
+@click.option("--organisation", metavar="NAME", help="Of the runs of this organisation instead of one's own.")
+@click.option("--profile", help="Only this profile, in sentences.")
+@with_context
+def allowance(context: Context, *, organisation: str | None, profile: str | None) -> None:
+    """Say what one more evaluation costs on each profile, what is left of the day, and when it renews."""
+    with context.client() as pkb:
+        found = pkb.allowance(organisation=organisation)
+    chosen = [one for one in found if profile in (None, one.profile)]
+    if not chosen:
+        raise UsageError(f"There is no profile {profile}. Known are {', '.join(one.profile for one in found)}.")
+    if context.as_json:
+        output.print_json(chosen)
+    elif profile is not None:
+        output.print_text(f"{profile}: {chosen[0].words}")
+    else:
+        head = ("profile", "usual GPU-s", "at most", "left", "evaluations that fit", "first comes back")
+        output.print_table(head, [_allowance_row(one) for one in chosen])
+
+
+def _allowance_row(one: Forecast) -> tuple[str, ...]:
+    fit = "no limit" if one.judgements is None else str(one.judgements)
+    if not one.price.gpus:
+        return (one.profile, "none", "", "", fit, "")
+    left = "no limit" if one.remaining_gpu_s is None else f"{one.remaining_gpu_s:.0f}"
+    again = f"{one.renews_at:%Y-%m-%d %H:%M} UTC" if one.renews_at else ""
+    return (one.profile, f"{one.price.usual_gpu_s:.0f}", f"{one.price.at_most_gpu_s:.0f}", left, fit, again)
 
 
 @click.command()

@@ -12,6 +12,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import Organisation
 from portal.nodes.models import Node
 from portal.submissions.models import Evaluation, State, Visibility
+from portal.submissions.queries import quarantined
 from problems import registry
 
 
@@ -80,17 +81,21 @@ def boards_of(owner: Organisation) -> tuple[GuestBoard, ...]:
 
 def _accepted(owner: Organisation) -> QuerySet[Evaluation]:
     current = [registry.revision(problem.slug) for problem in registry.problems()]
-    return Evaluation.objects.filter(
-        node_owner=owner,
-        state=State.FINISHED,
-        verdict="PASSED",
-        mode="ranked",
-        score_rule=SCORE_RULE,
-        score_low__isnull=False,
-        problem_revision__in=current,
-        submission__is_attempt=False,
-        submission__author__is_active=True,
-    ).select_related("submission__author", "node")
+    return (
+        Evaluation.objects.filter(
+            node_owner=owner,
+            state=State.FINISHED,
+            verdict="PASSED",
+            mode="ranked",
+            score_rule=SCORE_RULE,
+            score_low__isnull=False,
+            problem_revision__in=current,
+            submission__is_attempt=False,
+            submission__author__is_active=True,
+        )
+        .exclude(submission__in=quarantined().values("submission"))
+        .select_related("submission__author", "node")
+    )
 
 
 def _best(evaluations: Iterable[Evaluation]) -> list[Evaluation]:

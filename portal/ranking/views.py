@@ -76,6 +76,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
         "earlier": queries.earlier_entries(key),
+        "quarantined": queries.quarantined_entries(key),
         "reference": _reference(problem, key),
     }
     return render(request, "ranking/board.html", context)
@@ -155,6 +156,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
         "totals": people.totals_of(found),
         "entries": people.entries_of(found),
         "earlier": people.earlier_entries_of(found),
+        "quarantined": queries.quarantined_entries_of(found),
         "own_name": request.user.get_username(),
         "titles": _titles(),
     }

@@ -12,7 +12,6 @@ from portal.runs import actions
 from portal.runs.models import (
     Decision,
     DecisionKind,
-    GpuUse,
     LanguageModel,
     Run,
 )
@@ -97,12 +96,3 @@ class LanguageModelAdmin(ReadOnly):
     list_display = ("slug", "name", "version", "provider", "organisation", "created_at")
     search_fields = ("slug", "name", "organisation__slug")
     list_select_related = ("organisation",)
-
-
-@admin.register(GpuUse)
-class GpuUseAdmin(ReadOnly):
-    """What evaluations cost organisations."""
-
-    list_display = ("organisation", "evaluation", "reserved_gpu_s", "used_gpu_s", "at")
-    list_filter = ("organisation",)
-    list_select_related = ("organisation", "evaluation")

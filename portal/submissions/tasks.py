@@ -6,6 +6,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from evaluator.contract import ContractError, Delivery, Progress, TaskName
+from portal import metrics
 from portal.celery import app
 from portal.nodes.actions import has_key
 from portal.submissions import actions, queries
@@ -20,6 +21,7 @@ def record_progress(text: str, key: str = "") -> None:
         progress = Progress.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("progress refused: %s", error)
+        metrics.refused_messages.labels("progress", "malformed").inc()
         return
     if _may_report(progress.evaluation_id, progress.lease, key):
         actions.record_progress(progress, timezone.now())
@@ -39,6 +41,7 @@ def record_delivery(text: str, key: str = "") -> None:
         delivery = Delivery.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("report refused: %s", error)
+        metrics.refused_messages.labels("report", "malformed").inc()
         return
     if _may_report(delivery.report.evaluation_id, delivery.lease, key):
         actions.record_delivery(delivery, timezone.now())

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("accounts", "0003_sponsors_and_invitations"),
-        ("submissions", "0011_opened_by"),
+        ("submissions", "0014_opened_by"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

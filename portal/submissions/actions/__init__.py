@@ -8,6 +8,7 @@ from portal.submissions.actions.attempts import (
     store_sources,
     submit_attempts,
 )
+from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, settle_flags
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
@@ -21,14 +22,18 @@ __all__ = [
     "cancel_evaluation",
     "confirm_here",
     "create_submission",
+    "flag",
+    "lift_quarantine",
     "open_sources",
     "publish_sources",
+    "quarantine",
     "queue_evaluation",
     "record_delivery",
     "record_progress",
     "rejudge",
     "rejudge_and_refund",
     "set_visibility",
+    "settle_flags",
     "store_sources",
     "submit_attempts",
 ]

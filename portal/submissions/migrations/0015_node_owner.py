@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0003_sponsors_and_invitations"),
-        ("submissions", "0011_opened_by"),
+        ("submissions", "0014_opened_by"),
     ]
 
     operations = [

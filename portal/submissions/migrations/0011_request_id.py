@@ -10,14 +10,15 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
-            model_name="submission",
-            name="opened_by",
+            model_name="evaluation",
+            name="request_id",
             field=models.CharField(
                 blank=True,
+                db_default="",
                 default="",
                 editable=False,
-                help_text="What made its source public for good.",
-                max_length=120,
+                help_text="Of the web request that asked for it; log lines of site and node carry it.",
+                max_length=32,
             ),
         ),
     ]
