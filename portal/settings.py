@@ -54,6 +54,7 @@ INSTALLED_APPS = [
     "portal.webhooks",
     "portal.exports",
     "portal.dispatcher",
+    "portal.audit",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

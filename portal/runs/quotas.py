@@ -122,7 +122,7 @@ def reservation_gpu_s(profile: str) -> float:
 
 def settle(evaluation: Evaluation) -> None:
     """Replace the reservation of an evaluation that has ended by what it took."""
-    GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=_charge(evaluation))
+    GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=charge(evaluation))
 
 
 def refund(evaluation: Evaluation) -> None:
@@ -130,7 +130,8 @@ def refund(evaluation: Evaluation) -> None:
     GpuUse.objects.filter(evaluation=evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 
-def _charge(evaluation: Evaluation) -> float:
+def charge(evaluation: Evaluation) -> float:
+    """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
     # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
     is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
     if not is_charged and evaluation.state != State.CANCELLED:
