@@ -168,8 +168,8 @@ class Me(Endpoint):
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
-        waiting = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False).exclude(
-            state__in=State.ended()
+        waiting = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False).filter(
+            state__in=State.unfinished()
         )
         return {
             "username": user.username,

@@ -45,7 +45,7 @@ def _ended_without_outcome(_now: datetime) -> Iterator[str]:
 
 
 def _outcome_before_the_end(_now: datetime) -> Iterator[str]:
-    unfinished = Evaluation.objects.exclude(state__in=State.ended())
+    unfinished = Evaluation.objects.filter(state__in=State.unfinished())
     return _ids(unfinished.filter(~Q(verdict="") | ~Q(finished_at=None) | ~Q(score=None)))
 
 

@@ -17,6 +17,7 @@ from portal.runs.models import (
     Run,
 )
 from portal.submissions.admin import ReadOnly
+from portal.submissions.admin_lists import LargeTable
 
 
 class DecisionForm(forms.Form):
@@ -100,9 +101,11 @@ class LanguageModelAdmin(ReadOnly):
 
 
 @admin.register(GpuUse)
-class GpuUseAdmin(ReadOnly):
-    """What evaluations cost organisations."""
+class GpuUseAdmin(ReadOnly, LargeTable):
+    """What evaluations cost organisations, the last one first."""
 
     list_display = ("organisation", "evaluation", "reserved_gpu_s", "used_gpu_s", "at")
     list_filter = ("organisation",)
     list_select_related = ("organisation", "evaluation")
+    ordering = ("-pk",)
+    found_by_id = ("evaluation", "evaluation__submission")

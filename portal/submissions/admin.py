@@ -13,6 +13,7 @@ from django.urls import URLPattern, path
 
 from evaluator.hardware.profiles import profiles
 from portal.submissions import actions, queries
+from portal.submissions.admin_lists import ByProblem, ByProblemOfSubmission, ByProfile, Created, LargeTable, Period
 from portal.submissions.gpu_time import expected_gpu_s
 from portal.submissions.models import Evaluation, ProfileSwitch, Report, Submission
 
@@ -36,35 +37,39 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Submission)
-class SubmissionAdmin(ReadOnly):
+class SubmissionAdmin(ReadOnly, LargeTable):
     """Submissions."""
 
     list_display = ("id", "author", "problem", "backend", "visibility", "created_at")
-    list_filter = ("backend", "problem")
-    search_fields = ("id", "author__username", "note")
+    list_filter = (Created, "backend", ByProblem)
     list_select_related = ("author",)
+    ordering = ("-created_at", "-id")
+    found_by_id = ("pk", "evaluations")
+    found_by_author = "author"
 
 
 @admin.register(Evaluation)
-class EvaluationAdmin(ReadOnly):
+class EvaluationAdmin(ReadOnly, LargeTable):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
     actions = ("judge_again", "judge_again_and_refund")
-    date_hierarchy = "queued_at"
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
     list_filter = (
+        Period,
         "state",
         "verdict",
-        "profile",
+        ByProfile,
         "mode",
         "submission__backend",
         "submission__is_attempt",
         "node",
-        "submission__problem",
+        ByProblemOfSubmission,
     )
-    search_fields = ("id", "submission__id", "problem_revision", "submission__author__username")
+    ordering = ("-queued_at", "-id")
+    found_by_id = ("pk", "submission")
+    found_by_author = "submission__author"
     list_select_related = ("submission__author", "node")
 
     @admin.display(description="evaluation", ordering="id")
@@ -157,8 +162,11 @@ class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Report)
-class ReportAdmin(ReadOnly):
-    """Reports."""
+class ReportAdmin(ReadOnly, LargeTable):
+    """Reports, the last one first. A node's are found through its evaluations."""
 
     list_display = ("evaluation", "attempt", "node_name", "received_at")
-    list_filter = ("node_name",)
+    list_select_related = ("evaluation",)
+    ordering = ("-pk",)
+    found_by_id = ("evaluation", "evaluation__submission")
+    found_by_author = "evaluation__submission__author"

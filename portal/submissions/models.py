@@ -66,6 +66,7 @@ class Submission(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("author", "idempotency_key"), name="one_submission_per_idempotency_key"),
         )
+        indexes = (models.Index(fields=("author", "-created_at", "-id"), name="newest_of_an_author"),)
 
     def __str__(self) -> str:
         return str(self.id)
@@ -89,6 +90,11 @@ class State(models.TextChoices):
     def ended(cls) -> tuple["State", "State"]:
         """The states that nothing leaves."""
         return (cls.FINISHED, cls.CANCELLED)
+
+    @classmethod
+    def unfinished(cls) -> tuple["State", ...]:
+        """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
+        return tuple(state for state in cls if state not in cls.ended())
 
 
 def recorded_mark(on: date | None, where: str) -> str:
@@ -147,6 +153,8 @@ class Evaluation(models.Model):
             models.Index(fields=("state", "profile", "-priority", "queued_at"), name="queue_order"),
             models.Index(fields=("submission", "-queued_at"), name="evaluations_of_submission"),
             models.Index(fields=("node", "finished_at"), name="use_of_a_node"),
+            models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
+            models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
         )
         constraints = (
             models.UniqueConstraint(

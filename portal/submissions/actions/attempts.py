@@ -91,7 +91,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
             chosen[evaluation.submission_id, evaluation.profile, evaluation.mode] = evaluation
     with transaction.atomic():
         waiting = set(
-            Evaluation.objects.exclude(state__in=State.ended()).values_list("submission_id", "profile", "mode")
+            Evaluation.objects.filter(state__in=State.unfinished()).values_list("submission_id", "profile", "mode")
         )
         return Evaluation.objects.bulk_create(
             Evaluation(

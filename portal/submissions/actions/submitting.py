@@ -101,7 +101,7 @@ def queue_evaluation(submission: Submission, *, profile: str, mode: str, priorit
         author = User.objects.select_for_update().get(pk=submission.author_id)
         _check_open(submission.problem)
         _check_room(author)
-        waiting = submission.evaluations.exclude(state__in=State.ended()).filter(profile=profile, mode=mode).first()
+        waiting = submission.evaluations.filter(state__in=State.unfinished(), profile=profile, mode=mode).first()
         if waiting is not None:
             _refuse_double(waiting)
         return _queue(submission, profile=chosen.name, mode=Mode(mode), priority=priority)
@@ -236,7 +236,7 @@ def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
 
 def _check_room(author: User) -> None:
     own = Evaluation.objects.filter(submission__author=author, submission__is_attempt=False)
-    queued = own.exclude(state__in=State.ended()).count()
+    queued = own.filter(state__in=State.unfinished()).count()
     if queued >= settings.MAX_QUEUED_PER_AUTHOR:
         raise Refusal(
             field="",
@@ -250,7 +250,7 @@ def _check_room(author: User) -> None:
 def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
         # What an operator has judged again goes last and is not what the author asked for: it is in nobody's way.
-        Evaluation.objects.exclude(state__in=State.ended())
+        Evaluation.objects.filter(state__in=State.unfinished())
         .exclude(priority=REJUDGE_PRIORITY)
         .filter(
             submission__author=author,
