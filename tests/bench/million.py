@@ -10,6 +10,7 @@ import argparse
 import http.client
 import json
 import os
+import platform
 import random
 import re
 import shutil
@@ -31,7 +32,8 @@ from evaluator.contract import Backend, Mode, Primitive, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.statistics import quantile
 from problems import registry
-from tests.bench.boards import ROOT, boards_in, cpu_seconds, manage, postmaster, wait_until_ready
+from tests.bench.boards import ROOT, boards_in, manage, postmaster, wait_until_ready
+from tests.bench.intake import Load, processor_seconds
 from tests.servers import free_ports, postgresql
 
 PROMISE_MS = 50.0
@@ -55,6 +57,28 @@ def session(user):
     return store.session_key
 _, token = actions.create_token(busiest, name="bench", scopes=["read", "submit", "runs:read"], lifetime_days=1)
 print(busiest.username, session(busiest), session(operator), token)
+"""
+INTAKE_MS = 10.0
+_WARM_UP = 40
+_MAKE_SENDERS = """
+from portal.accounts import actions
+for number in range(10):
+    user = actions.sign_up(username=f"bench-sender-{number}", password="a long pass phrase")
+    print(actions.create_token(user, name="bench", scopes=["submit", "read"], lifetime_days=1)[1])
+"""
+_COUNT_SENT = """
+from portal.submissions.models import Evaluation
+print(Evaluation.objects.filter(submission__author__username__startswith="bench-sender-").count())
+"""
+_REMOVE_SENT = """
+from portal.accounts.models import User
+from portal.submissions.models import Evaluation, Source, Submission
+sent = Submission.objects.filter(author__username__startswith="bench-sender-")
+sources = list(sent.values_list("source", flat=True))
+Evaluation.objects.filter(submission__in=sent).delete()
+sent.delete()
+Source.objects.filter(pk__in=sources, submissions=None).delete()
+User.objects.filter(username__startswith="bench-sender-").delete()
 """
 _WORST_PEOPLE = """
 SELECT u.username FROM accounts_user u JOIN ranking_standing s ON s.author_id = u.id
@@ -379,6 +403,14 @@ def served(environment: Mapping[str, str], folder: Path) -> Iterator[Served]:
             server.terminate()
 
 
+def server_version(url: str) -> str:
+    """The database server and its version."""
+    connection = psycopg2.connect(url)
+    version = connection.server_version
+    connection.close()
+    return f"PostgreSQL {version // 10_000}.{version % 10_000}"
+
+
 def data_of(url: str, *, author: str) -> Data:
     """What the database holds."""
     connection = psycopg2.connect(url)
@@ -415,9 +447,9 @@ def measure(
     wanted = [next(source) for _ in range(requests)]
     for address in warm:
         visitor.get(address)
-    before, seen = cpu_seconds(processes), len(site.lines())
+    before, seen = _spent(processes), len(site.lines())
     statuses = [visitor.get(address)[0] for address in wanted]
-    spent_ms = (cpu_seconds(processes) - before) * 1e3 / requests
+    spent_ms = (_spent(processes) - before) * 1e3 / requests
     time.sleep(0.05)  # the last line is written after the last byte
     lines = site.lines()[seen:]
     times = sorted(line["ms"] for line in lines)
@@ -431,6 +463,11 @@ def measure(
         flush=True,
     )
     return p95
+
+
+def _spent(processes: Sequence[int]) -> float:
+    """Seconds of processor time of these processes and all below them."""
+    return sum(map(processor_seconds, processes))
 
 
 def pages(url: str, environment: Mapping[str, str], folder: Path, *, requests: int, only: str) -> int:
@@ -456,6 +493,46 @@ def pages(url: str, environment: Mapping[str, str], folder: Path, *, requests: i
     return len(over)
 
 
+def intake(url: str, environment: Mapping[str, str], folder: Path, *, submissions: int) -> None:
+    """What one submission costs web and database, and whether all are there; they are removed again."""
+    tokens = manage(environment, "shell", "--no-imports", "-c", _MAKE_SENDERS).split()
+    try:
+        with served(environment, folder) as site:
+            address = f"http://{site.address}"
+            Load(address, tokens, submissions=_WARM_UP, clients=2).run()
+            processes = {"web": site.process, "PostgreSQL": postmaster(url)}
+            before = {name: processor_seconds(process) for name, process in processes.items()}
+            load = Load(address, tokens, submissions=submissions, clients=2, first=_WARM_UP)
+            seconds = load.run()
+            spent = {name: processor_seconds(process) - before[name] for name, process in processes.items()}
+        taken = submissions - len(load.refused)
+        kept = int(manage(environment, "shell", "--no-imports", "-c", _COUNT_SENT)) - _WARM_UP
+    finally:
+        manage(environment, "shell", "--no-imports", "-c", _REMOVE_SENT)
+    each = {name: 1e3 * used / max(taken, 1) for name, used in spent.items()}
+    parts = " + ".join(f"{name} {ms:.1f} ms" for name, ms in each.items())
+    over = "" if sum(each.values()) <= INTAKE_MS else f"  OVER {INTAKE_MS:.0f} ms"
+    print(f"intake: {taken} of {submissions} accepted, {kept} in the database, {taken - kept} lost; ", end="")
+    print(f"{taken / seconds:.0f} a second; {parts} = {sum(each.values()):.1f} ms for each{over}", flush=True)
+
+
+def exports(environment: Mapping[str, str], folder: Path) -> None:
+    """The peak of memory while all public data are written, and how much that was."""
+    place = folder / "exports"
+    began = time.monotonic()
+    command = [sys.executable, str(ROOT / "manage.py"), "make_exports"]
+    child = subprocess.Popen(command, cwd=ROOT, env={**environment, "PKB_EXPORT_DIR": str(place)})
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    written = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    print(
+        f"exports: {written / 2**20:.0f} MiB written, at most {usage.ru_maxrss / 1024:.0f} MiB of memory, "
+        f"{usage.ru_utime + usage.ru_stime:.0f} s of processor time, {time.monotonic() - began:.0f} s; "
+        f"status {child.returncode}",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Fill where asked, serve, measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -463,6 +540,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=100, help="of each kind")
     parser.add_argument("--database-url", default="", help="a PostgreSQL on this machine, filled by demo_data")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
+    parser.add_argument("--sent", type=int, default=500, help="submissions of the intake")
+    parser.add_argument("--parts", default="pages,intake,exports", help="what is measured (pages, intake, exports)")
     chosen = parser.parse_args()
     if chosen.database_url:
         run(chosen.database_url, chosen)
@@ -479,13 +558,21 @@ def run(url: str, chosen: argparse.Namespace, *, fill: Sequence[str] = ()) -> No
         "PKB_DATA_DIR": str(folder),
         "PKB_DATABASE_URL": url,
         "PKB_API_ANONYMOUS_RATE": "1000000/min",
+        "PKB_MAX_QUEUED_PER_AUTHOR": "1000000",
     }
     try:
         manage(environment, "migrate", "--verbosity", "0")
         manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
         if fill:
             print(manage(environment, "demo_data", *fill))
-        pages(url, environment, folder, requests=chosen.requests, only=chosen.only)
+        print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, {server_version(url)}")
+        parts = chosen.parts.split(",")
+        if "pages" in parts:
+            pages(url, environment, folder, requests=chosen.requests, only=chosen.only)
+        if "intake" in parts:
+            intake(url, environment, folder, submissions=chosen.sent)
+        if "exports" in parts:
+            exports(environment, folder)
     finally:
         shutil.rmtree(folder)
 
