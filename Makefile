@@ -27,7 +27,7 @@ run: setup ## set up what is missing and serve; HOST and PORT from the environme
 test: setup-tests ## install what the tests need and run them; ARGS="-k word" for some of them
 	@$(VENV)/python -m pytest -m "not slow" $(ARGS)
 
-check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema, compose, Dockerfiles, scripts
+check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema, compose, alerts, Dockerfiles, scripts
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(CHECK_ENV) $(VENV)/mypy
@@ -37,6 +37,8 @@ check: setup-tests ## format, lint, types, import contracts, templates, migratio
 	$(CHECK_ENV) $(VENV)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
 	$(CHECK_ENV) $(VENV)/python manage.py check --fail-level WARNING
 	sh deploy/check-compose.sh
+	promtool check config deploy/monitoring/prometheus.yml
+	promtool test rules deploy/monitoring/alerts_test.yml
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node
 	$(VENV)/shellcheck deploy/*.sh
 
@@ -65,9 +67,9 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 # million: every page, list and search, intake, exports and live pages over a million submissions, in one table.
 # judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
 # in PostgreSQL. pages: weight, paint and queries in Chromium. intake: submissions a second. runs, client: an 870-attempt
-# run, exports, the agent loop. links: bytes of the references on NVLink.
+# run, exports, the agent loop. links: bytes of the references on NVLink. connections: silent visitors, open live pages.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, runs, client or links; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, runs, client, links or connections; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 MINUTES ?= 20

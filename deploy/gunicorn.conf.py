@@ -4,12 +4,18 @@ gunicorn's own ASGI worker: an event loop holds connections, and a request costs
 (docs/decisions/0026-one-event-loop-per-web-process.md).
 """
 
+import os
 import resource
+import tempfile
+from typing import Any
 
 wsgi_app = "portal.asgi:application"
 worker_class = "asgi"
 asgi_lifespan = "off"  # Django has nothing to do at start and end
-accesslog = "-"
+# A line per request, which ends with the request's identifier; JSON lines of requests are the site's own.
+accesslog = None if os.environ.get("PKB_LOG_FORMAT") == "json" else "-"
+access_log_format = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" %({x-request-id}o)s'
+logger_class = "portal.access_log.AccessLog"
 limit_request_line = 8190  # addresses with many filters
 control_socket_disable = True
 timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause
@@ -19,3 +25,21 @@ graceful_timeout = 20  # uploads get to their end; streams of live pages are ope
 _, _most = resource.getrlimit(resource.RLIMIT_NOFILE)
 _wanted = 65_536 if _most == resource.RLIM_INFINITY else min(_most, 65_536)
 resource.setrlimit(resource.RLIMIT_NOFILE, (_wanted, _most))
+
+# All workers count into one folder, so that any of them can tell the sum. It is theirs alone, and small.
+if os.environ.get("PKB_METRICS_LISTEN") and not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="pkb-web-metrics-")
+if os.environ.get("PKB_LOG_FORMAT") == "json":
+    from evaluator import logs
+
+    logconfig_dict = logs.configuration("json") | {
+        "loggers": {"gunicorn.error": {"propagate": True, "handlers": []}},
+    }
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """What a worker counted stays; gauges of what it had open go."""
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)

@@ -32,6 +32,7 @@ PROGRAMS = {
         "initdb": "postgresql",
         "caddy": "caddy",
         "docker-compose": "docker-compose",
+        "promtool": "prometheus",
     },
 }
 WITHOUT_PROGRAM = {
@@ -42,6 +43,7 @@ WITHOUT_PROGRAM = {
     "initdb": "the tests on PostgreSQL cannot run",
     "caddy": "the tests of the production proxy cannot run",
     "docker-compose": "`make check` cannot read deploy/compose.yaml",
+    "promtool": "`make check` cannot try the alerts, and the tests of metrics cannot run",
 }
 
 

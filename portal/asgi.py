@@ -1,12 +1,11 @@
 """The ASGI entry point: Django for pages and API, and what streams beside it.
 
 A connection costs the server a socket until its request is complete, however slowly it comes. Only then does the
-request take one of `settings.WEB_REQUESTS` places and a thread; so neither silent visitors nor many readers of event
+request take one of `settings.WEB_REQUESTS` threads; so neither silent visitors nor many readers of event
 streams keep others waiting. Streams that stay open do not go through Django's handler, which would keep a thread and
 a database connection for each of them: `_BESIDE` names what answers below which path instead.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import IO, Any
@@ -16,6 +15,9 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+
+from portal.access_log import VISITOR_LEFT, answered
+from portal.request_threads import RequestThreads
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -40,7 +42,7 @@ class Handler(ASGIHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places = asyncio.Semaphore(settings.WEB_REQUESTS)
+        self._threads = RequestThreads(settings.WEB_REQUESTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; 413 to a body without end, 408 to one that stops before it."""
@@ -52,8 +54,8 @@ class Handler(ASGIHandler):
             await _refuse(send, status=408, text="The body did not come to its end. Send the request again.\n")
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """The response, once there is a place: the whole request has been read by now."""
-        async with self._places:
+        """The response, once there is a thread for it: the whole request has been read by now."""
+        async with self._threads.one():
             return await super().run_get_response(request)
 
     async def read_body(self, receive: Receive) -> IO[bytes]:
@@ -90,10 +92,12 @@ async def _refuse(send: Send, *, status: int, text: str) -> None:
 
 
 def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -> Application:
-    """What answers by path: `beside` below its prefixes, `pages` everywhere else."""
+    """What answers by path: `beside` below its prefixes, `pages` everywhere else; metrics on a port of their own."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
+        if scope["type"] == "http" and serving.is_for_metrics(scope):
+            return await serving.application(scope, receive, send)
         for prefix, other in beside:
             if scope["type"] == "http" and path.startswith(prefix):
                 return await other(scope, receive, send)
@@ -102,13 +106,39 @@ def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -
     return application
 
 
+def _noted(application: Application) -> Application:
+    """The same, and the status of its answer where the access log finds it."""
+
+    async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+        given: int | None = None
+        has_left = False
+
+        async def heard() -> Message:
+            nonlocal has_left
+            message = await receive()
+            has_left = has_left or message["type"] == "http.disconnect"
+            return message
+
+        async def said(message: Message) -> None:
+            nonlocal given
+            given = message.get("status", given)
+            await send(message)
+
+        answered.set(None)
+        await application(scope, heard, said)
+        answered.set(given or (VISITOR_LEFT if has_left else None))
+
+    return noted
+
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
 from portal import streams  # noqa: E402 - models can be imported from here on
+from portal.monitoring import serving  # noqa: E402
 from portal.pages import live  # noqa: E402
 
 _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)
 """Path prefixes and what streams below them."""
 
-application = _choosing(Handler(), _BESIDE)
+application = _noted(_choosing(Handler(), _BESIDE))

@@ -3,6 +3,7 @@
 import os
 
 from celery import Celery
+from celery.signals import setup_logging
 
 from evaluator.broker import site_config
 
@@ -16,6 +17,11 @@ def _configure(sender: Celery, **_: object) -> None:
     from django.conf import settings  # noqa: PLC0415 - importing this module must not read the settings
 
     sender.conf.update(site_config(settings.BROKER_URL, settings.BROKER_DIR))
+
+
+@setup_logging.connect
+def _leave_logging(**_: object) -> None:
+    """The site's settings say how lines look; with a receiver here Celery keeps its hands off."""
 
 
 app.autodiscover_tasks(["portal.submissions", "portal.dispatcher"])

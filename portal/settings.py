@@ -5,11 +5,13 @@ The defaults are the embedded installation: SQLite, a broker in the file system,
 """
 
 from pathlib import Path
+from typing import Any
 
 import environ
 from csp.constants import NONCE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -27,6 +29,8 @@ DEBUG = env.bool("PKB_DEBUG", default=False)
 SECRET_KEY = env.str("PKB_SECRET_KEY", default="")
 if not SECRET_KEY:
     raise ImproperlyConfigured("PKB_SECRET_KEY is not set; run `make run` once, or put it into the environment")
+# Keys that signed earlier: what they signed stays good until they are taken out of the list.
+SECRET_KEY_FALLBACKS = env.list("PKB_SECRET_KEY_FALLBACKS", default=[])
 SITE_URL = env.str("PKB_SITE_URL", default="http://127.0.0.1:8000").rstrip("/")
 ALLOWED_HOSTS = env.list("PKB_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"] if IS_EMBEDDED else [])
 if not IS_EMBEDDED and not ALLOWED_HOSTS:
@@ -34,7 +38,7 @@ if not IS_EMBEDDED and not ALLOWED_HOSTS:
 CSRF_TRUSTED_ORIGINS = env.list("PKB_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "portal.accounts.apps.OperatorsAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -42,6 +46,13 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_htmx",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.github",
+    "allauth.socialaccount.providers.google",
+    "allauth.socialaccount.providers.openid_connect",
     "rest_framework",
     "drf_spectacular",
     "portal.pages",
@@ -51,12 +62,15 @@ INSTALLED_APPS = [
     "portal.submissions",
     "portal.ranking",
     "portal.runs",
+    "portal.seasons",
     "portal.webhooks",
     "portal.exports",
     "portal.dispatcher",
     "portal.audit",
+    "portal.monitoring",
 ]
 MIDDLEWARE = [
+    "portal.monitoring.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.pages.middleware.StaticFileMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -67,6 +81,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
@@ -95,6 +110,8 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+# A connection outlives its request, in the thread that the next request borrows. One that broke is opened again.
+DATABASES["default"] |= {"CONN_MAX_AGE": env.int("PKB_CONNECTION_SECONDS", default=600), "CONN_HEALTH_CHECKS": True}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
@@ -110,6 +127,64 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+AUTHENTICATION_BACKENDS = ["portal.accounts.backends.AccountBackend"]
+# Who may make an account: open, invitation (with an operator's code) or closed.
+SIGN_UP = env.str("PKB_SIGN_UP", default="open")
+if SIGN_UP not in {"open", "invitation", "closed"}:
+    raise ImproperlyConfigured(f"PKB_SIGN_UP is {SIGN_UP!r}; it is open, invitation or closed")
+# Operators act as such only with an authenticator app or a passkey; on one's own machine that is one's own choice.
+OPERATORS_NEED_SECOND_FACTOR = env.bool("PKB_OPERATORS_NEED_SECOND_FACTOR", default=not IS_EMBEDDED)
+# Where mail goes out, for example smtp+tls://user:password@mail.example.org:587; empty: the site sends none.
+EMAIL_URL = env.str("PKB_EMAIL_URL", default="")
+vars().update(env.email_url_config(EMAIL_URL) if EMAIL_URL else {})
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("PKB_EMAIL_FROM", default="ParallelKernelBench <noreply@localhost>")
+EMAIL_TIMEOUT = 10
+
+
+def _client(name: str, /, **more: Any) -> dict[str, Any]:
+    """One registration of this site at a provider, from PKB_<name>_CLIENT_ID and PKB_<name>_CLIENT_SECRET."""
+    return {"client_id": env.str(f"PKB_{name}_CLIENT_ID"), "secret": env.str(f"PKB_{name}_CLIENT_SECRET"), **more}
+
+
+# Accounts elsewhere that people may sign in with: a provider has its button where its client is configured.
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
+    **{
+        provider: {"APPS": [_client(provider.upper())], "SCOPE": scope, "OAUTH_PKCE_ENABLED": True}
+        for provider, scope in (("github", []), ("google", ["openid", "profile"]))
+        if env.str(f"PKB_{provider.upper()}_CLIENT_ID", default="")
+    },
+    "openid_connect": {
+        "APPS": [
+            _client(
+                f"OIDC_{name.upper()}",
+                provider_id=name,
+                name=env.str(f"PKB_OIDC_{name.upper()}_NAME", default=name),
+                settings={"server_url": env.str(f"PKB_OIDC_{name.upper()}_URL"), "oauth_pkce_enabled": True},
+            )
+            for name in env.list("PKB_OIDC", default=[])
+        ],
+        "SCOPE": ["openid", "profile"],
+    },
+}
+SOCIALACCOUNT_ADAPTER = "portal.accounts.adapters.SocialAccountAdapter"
+SOCIALACCOUNT_AUTO_SIGNUP = False  # everybody chooses their public name
+SOCIALACCOUNT_FORMS = {"signup": "portal.accounts.forms.SocialSignUpForm"}
+ACCOUNT_ADAPTER = "portal.accounts.adapters.AccountAdapter"
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email"]  # our forms ask for no address
+ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL else "none"
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_NOTIFICATIONS = bool(EMAIL_URL)
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[ParallelKernelBench] "
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "http" if SITE_URL.startswith("http://") else "https"
+ACCOUNT_MAX_EMAIL_ADDRESSES = 2
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+MFA_ADAPTER = "portal.accounts.adapters.MFAAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_TOTP_ISSUER = "ParallelKernelBench"
+# Browsers know passkeys for http://localhost, which stands for one's own machine.
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = IS_EMBEDDED
 LOGIN_URL = "accounts:sign-in"
 LOGIN_REDIRECT_URL = "submissions:mine"
 LOGOUT_REDIRECT_URL = "home"
@@ -125,6 +200,17 @@ SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "portal.pages.errors.csrf_failure"
+
+# Lines to standard error: text for people, json for what collects them.
+LOG_FORMAT = env.str("PKB_LOG_FORMAT", default="text")
+try:
+    LOGGING = logs.configuration(LOG_FORMAT)
+except ValueError as _error:
+    raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
+# Where this process tells Prometheus its metrics, as host:port; nowhere while it is empty.
+METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
+if METRICS_LISTEN and not METRICS_LISTEN.rpartition(":")[2].isdecimal():
+    raise ImproperlyConfigured(f"PKB_METRICS_LISTEN={METRICS_LISTEN} is no address; write it as 127.0.0.1:9101")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -190,7 +276,7 @@ SPECTACULAR_SETTINGS = {
     # These come from the judge's contract and keep its names.
     "ENUM_NAME_OVERRIDES": {
         "Backend": [member.value for member in Backend],
-        "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled"],
+        "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled", "unserved"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
         "RunMode": ["single_shot", "best_of_k", "agentic"],
@@ -235,6 +321,17 @@ RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 # How many requests one web process works on at a time; the others wait, and hold a socket alone while they do.
 WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
+# What an account, a new account and the runs of an organisation may use in any 24 hours (GPU-seconds: seconds times
+# GPUs) and have in the queue; rows under "Allowance limits" in the admin go before these. The users of an embedded
+# installation own it, so that nobody is new there.
+GPU_SECONDS_PER_DAY = env.float("PKB_GPU_SECONDS_PER_DAY", default=20_000.0)
+ORGANISATION_GPU_SECONDS_PER_DAY = env.float("PKB_ORGANISATION_GPU_SECONDS_PER_DAY", default=250_000.0)
+MAX_QUEUED_PER_ORGANISATION = env.int("PKB_MAX_QUEUED_PER_ORGANISATION", default=10_000)
+NEW_ACCOUNT_DAYS = env.float("PKB_NEW_ACCOUNT_DAYS", default=0 if IS_EMBEDDED else 7)
+NEW_ACCOUNT_GPU_SECONDS_PER_DAY = env.float("PKB_NEW_ACCOUNT_GPU_SECONDS_PER_DAY", default=4_000.0)
+NEW_ACCOUNT_MAX_QUEUED = env.int("PKB_NEW_ACCOUNT_MAX_QUEUED", default=5)
+# Work for a profile that no node has served for so long ends unjudged.
+UNSERVED_HOURS = env.float("PKB_UNSERVED_HOURS", default=24.0)
 # What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
 GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)
 # What one waiting evaluation holds of it until it is settled: seconds on every GPU of its profile.

@@ -1,10 +1,15 @@
 """Fixtures that every part of the tests may use, and the choice of one problem's tests."""
 
+import hypothesis
 import pytest
 from django.conf import settings
 
 from problems import registry
 from tests.stack import stack  # noqa: F401 - a fixture for all
+
+# A machine that does other work besides is slow in drawing values, which says nothing of the values.
+hypothesis.settings.register_profile("any load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("any load")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Real servers for tests: PostgreSQL, Redis and RabbitMQ, each in a folder of its own on a free port, ended whole.
+"""Real servers for tests, each in a folder of its own on a free port: PostgreSQL, Redis, RabbitMQ, Prometheus.
 
     with postgresql() as database, redis() as broker:
         ...
@@ -8,6 +8,7 @@ root every server runs as the user that its Debian package made.
 """
 
 import base64
+import json
 import os
 import pwd
 import shutil
@@ -17,6 +18,7 @@ import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -351,6 +353,47 @@ class RabbitMQ(TLSServer):
         password = base64.b64encode(b"admin:admin-secret").decode()
         request = urllib.request.Request(address, method="DELETE", headers={"Authorization": f"Basic {password}"})
         urllib.request.urlopen(request, timeout=30).close()
+
+
+class Prometheus(Server):
+    """A Prometheus with the configuration and the rules given as text; it scrapes and evaluates every second."""
+
+    user = "prometheus"
+
+    def __init__(self, port: int, *, configuration: str, rules: str) -> None:
+        super().__init__(port)
+        self.write("alerts.yml", rules)
+        self.configuration = self.write("prometheus.yml", configuration)
+
+    def command(self) -> list[str]:
+        options = {
+            "config.file": str(self.configuration),
+            "storage.tsdb.path": str(self.folder / "data"),
+            "web.listen-address": f"127.0.0.1:{self.port}",
+        }
+        return [str(_program("prometheus")), *(f"--{name}={value}" for name, value in options.items())]
+
+    def is_ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=30).close()
+        except OSError:
+            return False
+        return True
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """The data that its API answers with; raises AssertionError with its error where it refuses."""
+        address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(address, timeout=30) as response:
+                return json.load(response)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+
+@contextmanager
+def prometheus(*, configuration: str, rules: str) -> Iterator[Prometheus]:
+    """A running Prometheus."""
+    yield from _running(Prometheus(*free_ports(1), configuration=configuration, rules=rules))
 
 
 @contextmanager

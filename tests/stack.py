@@ -80,12 +80,14 @@ class Stack:
         database_url: str = "",
         broker_url: str = "filesystem://",
         environment: dict[str, str] | None = None,
+        node_keys: dict[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self.node_keys: dict[str, str] = dict(node_keys or {})
+        """Keys by node; those of a database that was restored can be given."""
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._node_keys: dict[str, str] = {}
         data_dir.mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PKB_", "DJANGO_"))}
         self.environment = kept | {
@@ -132,14 +134,16 @@ class Stack:
         self.start_dispatcher()
         self.start_node("alpha")
 
-    def start_worker(self, name: str = "worker") -> None:
+    def start_worker(self, name: str = "worker", *, environment: dict[str, str] | None = None) -> None:
         """The process that hears what nodes tell."""
         options = ["--queues", "portal", "--pool", "solo", "--loglevel", "info", "--without-gossip", "--without-mingle"]
-        self._start(name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options])
+        self._start(
+            name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options], environment
+        )
 
-    def start_dispatcher(self, name: str = "dispatcher") -> None:
+    def start_dispatcher(self, name: str = "dispatcher", *, environment: dict[str, str] | None = None) -> None:
         """The process that hands out work."""
-        self._start(name, ["manage.py", "dispatch", "--interval", "0.1"])
+        self._start(name, ["manage.py", "dispatch", "--interval", "0.1"], environment)
 
     def start_node(
         self,
@@ -150,17 +154,19 @@ class Stack:
         environment: dict[str, str] | None = None,
     ) -> None:
         """A node's process; the node is registered the first time."""
-        if name not in self._node_keys:
+        if name not in self.node_keys:
             printed = dict(line.split("=", 1) for line in self.manage("node_add", name).splitlines())
-            self._node_keys[name] = printed["PKB_NODE_KEY"]
-        node = {"PKB_NODE_NAME": name, "PKB_NODE_KEY": self._node_keys[name], "PKB_NODE_PROFILES": profiles}
+            self.node_keys[name] = printed["PKB_NODE_KEY"]
+        node = {"PKB_NODE_NAME": name, "PKB_NODE_KEY": self.node_keys[name], "PKB_NODE_PROFILES": profiles}
         self._start(name, ["-m", module], node | (environment or {}))
 
-    def start_web(self, *, workers: int = 1, is_awaited: bool = True) -> str:
+    def start_web(self, *, workers: int = 1, metrics_port: int | None = None, is_awaited: bool = True) -> str:
         """The web server; the address, once it answers where it `is_awaited`. Static files are collected first."""
         if not (self.data_dir / "static").is_dir():
             self.manage("collectstatic", "--noinput", "--verbosity", "0")
         options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers)]
+        if metrics_port is not None:
+            options += ["--bind", f"127.0.0.1:{metrics_port}"]
         self._start("web", ["-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", *options])
         if is_awaited:
             wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
@@ -185,7 +191,7 @@ class Stack:
         printed = self.manage(
             "shell", "--no-imports", "-c", code + f"for name in {list(names)}: print(register_node(name))"
         )
-        self._node_keys |= dict(zip(names, printed.split(), strict=True))
+        self.node_keys |= dict(zip(names, printed.split(), strict=True))
 
     def stop(self, name: str, *, seconds: float = 30) -> int:
         """Ask a process to end (SIGTERM) and wait for it; its exit status."""

@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_the_program(self) -> bool:
         """Whether the program is answerable for it, and not the judge or whoever cancelled."""
-        return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED"}
+        return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED", "UNSERVED"}
 
 
 class NotJudged(PkbError):

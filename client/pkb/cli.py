@@ -25,7 +25,9 @@ def pkb() -> None:
 for _command in (
     site_commands.login,
     site_commands.logout,
+    site_commands.allowance,
     site_commands.problems,
+    site_commands.seasons,
     site_commands.prompt,
     local_commands.init,
     local_commands.judge,

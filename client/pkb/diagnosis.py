@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming
+from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits
 
 _HOSTS_CLOCK = 2
 """From this rule on the judge's clock takes the times; before, the ranks' own did."""
@@ -35,6 +35,8 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield from _ranks(report)
     else:
         yield from _times(report)
+    if evaluation.split:
+        yield from _inside(evaluation.split)
     if report.build and not report.build.succeeded:
         yield f"\nThe compiler's words:\n{report.build.log}"
 
@@ -44,7 +46,7 @@ def headline(evaluation: Evaluation) -> str:
     if not evaluation.has_ended:
         return _whereabouts(evaluation)
     if evaluation.verdict is None:
-        return "CANCELLED"
+        return "NOT JUDGED: no node" if evaluation.state == "unserved" else "CANCELLED"
     title = f" ({evaluation.facts.title})" if evaluation.facts else ""
     score = ""
     if evaluation.score is not None:
@@ -137,6 +139,18 @@ def _beside_times(size: SizeTiming) -> Iterator[str]:
     if size.looped_us is not None and size.baseline_looped_us is not None:
         looped = f"submission {size.looped_us:.1f} us, reference {size.baseline_looped_us:.1f} us"
         yield f"  back to back on unchanging inputs: {looped}; ranks nothing"
+
+
+def _inside(splits: Splits) -> Iterator[str]:
+    """Where the time of a recorded call went: a claim of the ranks that ranks nothing."""
+    yield f"\nInside one recorded call at size {splits.size} (us of each rank):"
+    yield splits.submission.advice
+    for title, split in (("submission", splits.submission), ("reference", splits.reference)):
+        for rank in split.ranks if split is not None else ():
+            mixed = f", kernels that reach peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
+            parts = f"compute {rank.compute_us:.1f}, wire {rank.wire_us:.1f}, both at once {rank.both_us:.1f}"
+            parts += f", waiting for the last rank {rank.wait_us:.1f}{mixed}, neither {rank.idle_us:.1f}"
+            yield f"- {title}, rank {rank.rank}: {rank.call_us:.1f} in all; {parts}"
 
 
 def _indented(text: str) -> str:

@@ -87,5 +87,7 @@ class OwnJudge:
 def _waited(site: Client, submission_id: str) -> Verdict:
     evaluation = site.wait(submission_id).evaluation
     return Verdict(
-        verdict=evaluation.verdict or "CANCELLED", diagnosis=diagnosis(evaluation), score_low=evaluation.score_low
+        verdict=evaluation.verdict or evaluation.state.upper(),
+        diagnosis=diagnosis(evaluation),
+        score_low=evaluation.score_low,
     )

@@ -25,8 +25,28 @@ class Me(Result, frozen=True, kw_only=True):
 
     username: str
     queued: int
-    queued_limit: int
+    queued_limit: int | None
     token: Token | None = None
+
+
+class Price(Result, frozen=True, kw_only=True):
+    """What one evaluation on a profile costs, in GPU-seconds."""
+
+    gpus: int
+    usual_gpu_s: float
+    reserved_gpu_s: float
+    at_most_gpu_s: float
+
+
+class Forecast(Result, frozen=True, kw_only=True):
+    """What one more evaluation on a profile would cost, and what is left for it; None where nothing limits it."""
+
+    profile: str
+    price: Price
+    judgements: int | None
+    remaining_gpu_s: float | None
+    renews_at: datetime | None
+    words: str
 
 
 class ProblemBrief(Result, frozen=True, kw_only=True):
@@ -233,6 +253,37 @@ class Place(Result, frozen=True, kw_only=True):
     has_node: bool
 
 
+class RankSplit(Result, frozen=True, kw_only=True):
+    """Where the time of one rank's recorded call went, in microseconds."""
+
+    rank: int
+    call_us: float
+    compute_us: float
+    wire_us: float
+    both_us: float
+    wait_us: float
+    mixed_us: float
+    idle_us: float
+
+
+class Split(Result, frozen=True, kw_only=True):
+    """Where the time of a recorded call went, and the largest gap to the floor as a sentence to act on."""
+
+    advice: str
+    largest_gap: str
+    gaps_us: dict[str, float] = {}
+    ranks: tuple[RankSplit, ...] = ()
+
+
+class Splits(Result, frozen=True, kw_only=True):
+    """The recorded call of a submission, and that of the reference where it was recorded."""
+
+    size: str
+    trace_url: str
+    submission: Split
+    reference: Split | None = None
+
+
 class EvaluationBrief(Result, frozen=True, kw_only=True):
     """One judging of a submission on a profile."""
 
@@ -254,7 +305,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether it will not change any more."""
-        return self.state in {"finished", "cancelled"}
+        return self.state in {"finished", "cancelled", "unserved"}
 
     @property
     def has_passed(self) -> bool:
@@ -271,6 +322,7 @@ class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
     poll_after_s: int | None = None
     facts: VerdictFacts | None = None
     report: Report | None = None
+    split: Splits | None = None
 
 
 class SubmissionBrief(Result, frozen=True, kw_only=True):
@@ -292,6 +344,64 @@ class Submission(SubmissionBrief, frozen=True, kw_only=True):
     """A submission with its newest evaluation in full."""
 
     evaluation: Evaluation
+    seasons: tuple["SeasonEntry", ...] = ()
+
+
+class SeasonEntry(Result, frozen=True, kw_only=True):
+    """What a submission is to a season; `message` says why it does not count."""
+
+    season: str
+    team: str
+    counts: bool
+    message: str
+    page: str
+
+
+class SeasonBrief(Result, frozen=True, kw_only=True):
+    """A season as a list shows it; `example` is not empty where nobody competed."""
+
+    slug: str
+    title: str
+    profile: str
+    problems: tuple[str, ...]
+    opens_at: datetime
+    closes_at: datetime
+    phase: str
+    seconds_left: float
+    example: str
+    page: str
+
+
+class SeasonResult(Result, frozen=True, kw_only=True):
+    """A team's best entry for a problem; `counts` goes into its score."""
+
+    problem: str
+    score: float
+    score_low: float
+    score_high: float
+    counts: float
+    is_rejudged: bool
+
+
+class SeasonTeam(Result, frozen=True, kw_only=True):
+    """A team's line of the standings."""
+
+    place: int
+    team: str
+    members: tuple[str, ...]
+    score: float
+    solved: int
+    results: tuple[SeasonResult, ...]
+
+
+class Season(SeasonBrief, frozen=True, kw_only=True):
+    """A season with its rules and standings."""
+
+    rules: str
+    is_ranked_by_speed: bool
+    entries: int
+    entries_pending: int
+    standings: tuple[SeasonTeam, ...]
 
 
 class SubmissionPage(Result, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`pkb login`, `logout`, `problems` and `prompt`."""
+"""`pkb login`, `logout`, `allowance`, `problems`, `seasons` and `prompt`."""
 
 import sys
 
@@ -9,6 +9,7 @@ from . import credentials, output
 from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
+from .results import Forecast, Season, SeasonBrief
 from .submission_commands import backend_option, only_profile, profile_option
 from .transport import site_address
 
@@ -47,6 +48,35 @@ def logout(context: Context) -> None:
 
 
 @click.command()
+@click.option("--organisation", metavar="NAME", help="Of the runs of this organisation instead of one's own.")
+@click.option("--profile", help="Only this profile, in sentences.")
+@with_context
+def allowance(context: Context, *, organisation: str | None, profile: str | None) -> None:
+    """Say what one more evaluation costs on each profile, what is left of the day, and when it renews."""
+    with context.client() as pkb:
+        found = pkb.allowance(organisation=organisation)
+    chosen = [one for one in found if profile in (None, one.profile)]
+    if not chosen:
+        raise UsageError(f"There is no profile {profile}. Known are {', '.join(one.profile for one in found)}.")
+    if context.as_json:
+        output.print_json(chosen)
+    elif profile is not None:
+        output.print_text(f"{profile}: {chosen[0].words}")
+    else:
+        head = ("profile", "usual GPU-s", "at most", "left", "evaluations that fit", "first comes back")
+        output.print_table(head, [_allowance_row(one) for one in chosen])
+
+
+def _allowance_row(one: Forecast) -> tuple[str, ...]:
+    fit = "no limit" if one.judgements is None else str(one.judgements)
+    if not one.price.gpus:
+        return (one.profile, "none", "", "", fit, "")
+    left = "no limit" if one.remaining_gpu_s is None else f"{one.remaining_gpu_s:.0f}"
+    again = f"{one.renews_at:%Y-%m-%d %H:%M} UTC" if one.renews_at else ""
+    return (one.profile, f"{one.price.usual_gpu_s:.0f}", f"{one.price.at_most_gpu_s:.0f}", left, fit, again)
+
+
+@click.command()
 @click.argument("slug", required=False)
 @with_context
 def problems(context: Context, slug: str | None) -> None:
@@ -65,6 +95,41 @@ def problems(context: Context, slug: str | None) -> None:
         return
     rows = [(str(entry.number), entry.slug, entry.block, "open" if entry.is_open else "paused") for entry in every]
     output.print_table(("number", "slug", "block", "state"), rows)
+
+
+@click.command()
+@click.argument("slug", required=False)
+@with_context
+def seasons(context: Context, slug: str | None) -> None:
+    """List the seasons; with SLUG show one with its standings."""
+    with context.client() as pkb:
+        if slug is None:
+            _print_seasons(context, pkb.seasons())
+        else:
+            _print_season(context, pkb.season(slug))
+
+
+def _print_seasons(context: Context, every: list[SeasonBrief]) -> None:
+    if context.as_json:
+        output.print_json(every)
+        return
+    rows = [(each.slug, each.phase, each.profile, f"{each.closes_at:%Y-%m-%d %H:%M}", each.title) for each in every]
+    output.print_table(("slug", "phase", "profile", "closes (UTC)", "title"), rows)
+
+
+def _print_season(context: Context, season: Season) -> None:
+    if context.as_json:
+        output.print_json(season)
+        return
+    left = f", {season.seconds_left / 3600:.1f} h left" if season.seconds_left else ""
+    output.print_text(f"{season.title}: {season.phase}{left}\n{season.page}")
+    if season.example:
+        output.print_text(f"An example: {season.example}")
+    rows = [
+        (str(each.place) if each.solved else "", each.team, f"{each.score:.3f}", str(each.solved))
+        for each in season.standings
+    ]
+    output.print_table(("place", "team", "score", "solved"), rows)
 
 
 @click.command()

@@ -49,6 +49,7 @@ from evaluator.contract.report import (
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
+from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
     "PORTAL_QUEUE",
@@ -64,6 +65,7 @@ __all__ = [
     "BuildResult",
     "CallKind",
     "CallRecord",
+    "CallTimeline",
     "Canary",
     "Cancellation",
     "ClockKind",
@@ -85,6 +87,7 @@ __all__ = [
     "Primitive",
     "Progress",
     "RankState",
+    "RankTimeline",
     "Record",
     "ReferenceCall",
     "SandboxLevel",
@@ -98,16 +101,20 @@ __all__ = [
     "SlotStatus",
     "SourceBundle",
     "SourceFile",
+    "Span",
+    "SpanKind",
     "Stage",
     "StageTime",
     "TaskName",
     "TimeSummary",
+    "Timeline",
     "Timing",
     "TimingRules",
     "Verdict",
     "Wire",
     "Witness",
     "WorkKind",
+    "WorkName",
     "is_faster",
     "node_queue",
 ]

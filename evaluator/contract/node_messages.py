@@ -28,22 +28,25 @@ class TaskName(StrEnum):
     RECORD_NODE_STATUS = "portal.record_node_status"
 
 
-class Assignment(Message, frozen=True, kw_only=True):
+class Assignment(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
 
-    `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else.
+    `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else. `request_id` is of the
+    web request that asked for the evaluation, for log lines alone.
     """
 
     lease: str
     slot: int
     request: EvaluationRequest
+    request_id: str = ""
 
 
-class BuildOrder(Message, frozen=True, kw_only=True):
+class BuildOrder(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What the dispatcher sends to a node's builders: an evaluation to compile before a slot is free, under a lease."""
 
     lease: str
     request: EvaluationRequest
+    request_id: str = ""
 
 
 class Cancellation(Message, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
 from evaluator.contract.score import Timing
+from evaluator.contract.timeline import Timeline
 
 SCHEMA_VERSION = 2
 """Of a report's JSON; those of the first are read as well (`evaluator.contract.earlier`)."""
@@ -122,13 +123,13 @@ class DriverFault(Message, frozen=True, kw_only=True):
 class EvaluationReport(Message, frozen=True, kw_only=True):
     """What the judge says of an evaluation. Append-only once recorded.
 
-    `commitment` is the SHA-256 of the evaluation's secret. `environment` names judge, torch, driver, hardware and node
-    in plain strings. `message` is the verdict in one sentence for the author. `warnings` is what would have spoken
-    against the submission in ranked mode. `record` holds every call but those of bursts, which it counts. `canaries`
-    are the last one before the evaluation, those of new oracle ranks, and the one after it. `driver_faults` is None
-    where the node cannot tell. `alarms` are what a person should look at, in sentences, and no verdict. `earlier` are
-    the tries of this evaluation before the one reported here. `world_sizes` lists the numbers of ranks on which it was
-    right where more than one was tried.
+    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `audit` sums up, as it went on
+    every rank. `environment` names judge, torch, driver, hardware and node in plain strings. `message` is the verdict
+    in one sentence for the author. `warnings` is what would have spoken against the submission in ranked mode.
+    `record` holds every call but those of bursts, which it counts. `canaries` are the last one before the evaluation,
+    those of new oracle ranks, and the one after it. `driver_faults` is None where the node cannot tell. `alarms` are
+    what a person should look at, in sentences, and no verdict. `earlier` are the tries of this evaluation before the
+    one reported here. `world_sizes` lists the numbers of ranks on which it was right where more than one was tried.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -153,6 +154,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     build: BuildResult | None = None
     primitives: tuple[Sighting, ...] = ()
     audit: Audit | None = None
+    timeline: Timeline | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None
     alarms: tuple[str, ...] = ()

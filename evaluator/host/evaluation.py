@@ -27,6 +27,7 @@ from evaluator.contract import (
     SizeRecord,
     SlotKind,
     Stage,
+    Timeline,
     Timing,
     Verdict,
 )
@@ -40,7 +41,7 @@ from evaluator.host.measure.evidence import Ended, Evidence, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import Conduct
-from evaluator.host.measure.references import ReferenceClock, new_opening
+from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.process.aside import Aside, AsideLimitExceeded
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -111,6 +112,7 @@ class Evaluation:
         plan: SlotPlan,
         builder: Builder,
         aside: Aside,
+        references: RecordedReferences,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
@@ -119,6 +121,7 @@ class Evaluation:
         self._plan = plan
         self._builder = builder
         self._aside = aside
+        self._references = references
         self._work_dir = work_dir
         self._built: Built | None = None
         self._settings = plan.settings
@@ -140,6 +143,8 @@ class Evaluation:
         self._slots = SlotKind.HOST_MEMORY
         self._primitives: tuple[Sighting, ...] = ()
         self._audit: Audit | None = None
+        self._timeline: Timeline | None = None
+        self.has_worn_ranks = False
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
@@ -180,6 +185,7 @@ class Evaluation:
             self._time_reference_alone()
             self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
             self._run_second_gang()
+            self._record_reference()
             self._conclude()
         except Ended:
             pass
@@ -415,11 +421,34 @@ class Evaluation:
                     run.count_links()
                     if size == self._sizes[-1]:
                         # Last of all: a recorder that once ran may slow what comes after.
-                        self._look_at_work(run.record_work())
+                        audit, recorded = run.record_work()
+                        if recorded is not None:
+                            self._timeline = Timeline(size=size, submission=recorded)
+                        self._look_at_work(audit)
         finally:
             # What ended early is evidence too.
             self._records.append(msgspec.structs.replace(run.record(), reference_alone_ns=self._alone.get(size, ())))
         self._known[size] = run.known()
+
+    def _record_reference(self) -> None:
+        """The reference's call beside the submission's. Nothing rests on it, so that nothing fails for it.
+
+        It comes after everything that is timed: a recorder that once ran may slow what its ranks run later.
+        """
+        if self._timeline is None or not self._request.mode.is_timed:
+            return
+        size = self._timeline.size
+        with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
+            try:
+                recorded, is_new = self._references.take(
+                    self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
+                )
+            except EvaluatorError as error:
+                logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
+                self.has_worn_ranks = True
+                return
+        self.has_worn_ranks = is_new and self._plan.profile.device == "cuda"
+        self._timeline = msgspec.structs.replace(self._timeline, reference=recorded)
 
     def _look_at_work(self, audit: Audit) -> None:
         """What the recorded call shows: primitives, and library collectives past torch's."""
@@ -588,6 +617,7 @@ class Evaluation:
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
             audit=self._audit,
+            timeline=self._timeline,
             alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,

@@ -22,6 +22,7 @@ from evaluator.host.evaluation import Evaluation
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
+from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.aside import Aside
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
@@ -80,6 +81,7 @@ class Judge:
         self._builder = Builder(settings)
         self._spawner = Spawner()
         self._aside = Aside(self._spawner)
+        self._references = RecordedReferences()
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)
         self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
@@ -162,6 +164,7 @@ class Judge:
                 plan=self._plan,
                 builder=self._builder,
                 aside=self._aside,
+                references=self._references,
                 work_dir=self._work_dir,
                 progress=progress,
                 cancelled=cancelled,
@@ -288,7 +291,7 @@ class Judge:
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
 
-    def _keep_waiting(self, step: Callable[[], None]) -> None:
+    def _keep_waiting(self, step: Callable[[], object]) -> None:
         """Whatever becomes of this step, the present evaluation has its verdict; the next is told if it fails too."""
         try:
             step()
@@ -306,6 +309,9 @@ class Judge:
             self._rehearse(evaluation)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation)
+        if evaluation.has_worn_ranks and not self.quarantine:
+            self._trusted.drop()
+            self._keep_waiting(self._trusted.start)
         if self.settings.warm and not self.quarantine:
             self._keep_waiting(self._waiting.refill)
 

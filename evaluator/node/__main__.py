@@ -1,14 +1,15 @@
 """`python -m evaluator.node`: judge for a site until told to end."""
 
 import argparse
-import logging
+import logging.config
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from celery.signals import worker_init, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_shutting_down
 
+from evaluator import logs
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.build_ahead import BuildAhead, builders_here
@@ -25,12 +26,12 @@ def main() -> int:
     """Run the node; returns 2 where it cannot start as it is configured."""
     parser = argparse.ArgumentParser(prog="python -m evaluator.node", description=__doc__)
     parser.add_argument("--profile", action="append", default=[], help="one per slot; default: PKB_NODE_PROFILES")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = NodeSettings.from_environment(os.environ, profiles_override=tuple(parser.parse_args().profile))
     except Misconfigured as error:
         sys.stderr.write(f"node: {error}\n")
         return 2
+    logging.config.dictConfig(logs.configuration(settings.log_format))
     kept = without_secrets(os.environ)
     os.environ.clear()
     os.environ.update(kept)
@@ -71,13 +72,20 @@ def run(settings: NodeSettings) -> int:
     # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.
     compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
     number = 0 if compiled_for is None else _builders(settings, compiled_for)
+    outbox = Outbox(app, settings.spool_dir)
     node = Node(
         settings,
-        Outbox(app, settings.spool_dir),
+        outbox,
         make_judge=lambda profile: Judge(judged_by(profile)),
         builders=Builders(number, make=lambda: BuildAhead(judged_by(str(compiled_for)))),
     )
     add_tasks(app, node)
+    if settings.metrics_listen:
+        from evaluator.node import metrics  # noqa: PLC0415 - a node that tells none needs no library for them
+
+        metrics.serve(settings.metrics_listen, node, outbox)
+    # With a receiver Celery leaves logging as it is.
+    setup_logging.connect(lambda **_: None, weak=False)
     worker_init.connect(lambda **_: node.start(), weak=False)
     worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
     # More threads than slots and builders, so that a cancellation never waits behind the work that it wants to end.

@@ -1,9 +1,11 @@
 """The node's Celery application: the tasks that the site may send."""
 
 import logging
+from contextlib import AbstractContextManager
 
 from celery import Celery
 
+from evaluator import logs
 from evaluator.broker import node_config
 from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, TaskName
 from evaluator.node.settings import NodeSettings
@@ -20,6 +22,12 @@ def make_app(settings: NodeSettings) -> Celery:
     return app
 
 
+def _about(work: Assignment | BuildOrder) -> AbstractContextManager[None]:
+    """Lines about the work carry the identifiers that the site's own lines about it have."""
+    mark = logs.lease_mark(work.lease)
+    return logs.about(request_id=work.request_id, evaluation=work.request.evaluation_id, lease=mark)
+
+
 def add_tasks(app: Celery, node: Node) -> None:
     """Let messages reach `node`. A message that is not what the contract says is logged and dropped."""
 
@@ -30,7 +38,8 @@ def add_tasks(app: Celery, node: Node) -> None:
         except ContractError as error:
             logger.warning("assignment refused: %s", error)
             return
-        node.judge(assignment)
+        with _about(assignment):
+            node.judge(assignment)
 
     @app.task(name=TaskName.BUILD.value)
     def build(text: str) -> None:
@@ -39,7 +48,8 @@ def add_tasks(app: Celery, node: Node) -> None:
         except ContractError as error:
             logger.warning("build order refused: %s", error)
             return
-        node.build(order)
+        with _about(order):
+            node.build(order)
 
     @app.task(name=TaskName.CANCEL.value)
     def cancel(text: str) -> None:

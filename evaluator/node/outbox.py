@@ -63,6 +63,14 @@ class Outbox:
         """
         self._keep(fitted(delivery).to_json())
 
+    def waiting(self) -> list[float]:
+        """When each report that is not sent yet was written, in seconds since the epoch."""
+        return [at for path in self._folder.glob("*.json") if (at := _written_at(path)) is not None]
+
+    def refused(self) -> int:
+        """How many reports were set aside for the operator."""
+        return sum(1 for _ in self._folder.glob("*.refused"))
+
     def _keep(self, text: str) -> None:
         path = self._folder / f"{uuid.uuid4().hex}.json"
         draft = path.with_suffix(".draft")
@@ -129,3 +137,11 @@ class Outbox:
             return False
         self._taken_at_s = time.monotonic()
         return True
+
+
+def _written_at(path: Path) -> float | None:
+    """None where it was sent at this moment."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return None

@@ -64,6 +64,10 @@ def _short_findings(report: EvaluationReport) -> EvaluationReport:
     )
 
 
+def _without_timeline(report: EvaluationReport) -> EvaluationReport:
+    return msgspec.structs.replace(report, timeline=None)
+
+
 def _without_records(report: EvaluationReport) -> EvaluationReport:
     return msgspec.structs.replace(report, record=None, audit=None)
 
@@ -75,6 +79,7 @@ def _bare(report: EvaluationReport) -> EvaluationReport:
 
 
 _CUTS: tuple[tuple[str, Callable[[EvaluationReport], EvaluationReport]], ...] = (
+    ("the timeline of the recorded call", _without_timeline),
     ("most of what ranks printed", _short_ranks),
     ("most of the build's log", _short_log),
     ("further findings", _short_findings),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from evaluator import logs
 from evaluator.hardware import profiles
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
@@ -34,6 +35,8 @@ class NodeSettings:
         builders: how many evaluations to compile beside the judging; None for as many as the processors allow that
             no timed rank uses.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
+        log_format: how lines to standard error look: text, or json.
+        metrics_listen: where the node tells Prometheus its metrics, as host:port; empty for nowhere.
     """
 
     name: str
@@ -48,6 +51,8 @@ class NodeSettings:
     gpus: str = ""
     builders: int | None = None
     users: tuple[int, int] = DEFAULT_USERS
+    log_format: str = "text"
+    metrics_listen: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
@@ -72,6 +77,8 @@ class NodeSettings:
             gpus=_gpus(values),
             builders=_builders(values),
             users=_users(values),
+            log_format=_log_format(values),
+            metrics_listen=_metrics_listen(values),
         )
 
 
@@ -155,3 +162,17 @@ def _users(values: Mapping[str, str]) -> tuple[int, int]:
             "1900000000-1900000063"
         )
     return int(first), int(last)
+
+
+def _log_format(values: Mapping[str, str]) -> str:
+    text = values.get("PKB_NODE_LOG_FORMAT", "text")
+    if text not in logs.FORMATS:
+        raise Misconfigured(f"PKB_NODE_LOG_FORMAT={text} is no format of log lines; use {' or '.join(logs.FORMATS)}")
+    return text
+
+
+def _metrics_listen(values: Mapping[str, str]) -> str:
+    text = values.get("PKB_NODE_METRICS_LISTEN", "")
+    if text and not text.rpartition(":")[2].isdecimal():
+        raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is no address; write it as 127.0.0.1:9105")
+    return text

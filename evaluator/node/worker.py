@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
 from platform import node as host_name
@@ -55,6 +56,8 @@ class Node:
     ) -> None:
         self._builders = builders
         self._built: dict[str, float] = {}
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """Reports written, by profile and verdict."""
         self._settings = settings
         self._outbox = outbox
         self._beat = threading.Event()
@@ -96,6 +99,7 @@ class Node:
             logger.warning("assignment for evaluation %s dropped", request.evaluation_id)
             return
         self._running[lease] = assignment
+        logger.info("judging %s in slot %d", request.problem, assignment.slot)
         try:
             self._tell(assignment, Stage.PREPARING, "the node has taken the work")
             judged = self._slots[assignment.slot].judge(
@@ -124,6 +128,8 @@ class Node:
 
     def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
         """Deliver; a report that cannot be written down is our error under this submission."""
+        self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
+        logger.info("ended as %s", delivery.report.verdict.value)
         try:
             self._outbox.deliver(delivery)
         except (ValueError, TypeError, OverflowError) as error:
@@ -139,6 +145,7 @@ class Node:
             logger.warning("build for evaluation %s dropped", request.evaluation_id)
             return
         self._running[lease] = order
+        logger.info("compiling %s", request.problem)
         try:
             self._tell(order, Stage.BUILDING, "compiling before a slot is free")
             report = self._builders.build(request, cancelled=lambda: self._must_end(lease))

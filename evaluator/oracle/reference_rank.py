@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from evaluator.arena import profiler
 from evaluator.arena.call_slot import CallSlot
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
 from evaluator.arena.gate import Gate, Sealer
@@ -75,6 +76,7 @@ class ReferenceRank(TrustedRank):
             "open": self._open,
             "load": self._load,
             "go": self._go,
+            "record": self._record,
             "empty": self._empty,
             "bare": self._bare,
             "loop": self._loop,
@@ -116,6 +118,13 @@ class ReferenceRank(TrustedRank):
         self._likenesses = tuple(map(Likeness.of, tensors))
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
+
+    def _record(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """One call of the reference on what was loaded; the last descriptor takes what ran when."""
+        *inputs, file = descriptors
+        function = profiler.recorded(self._current(), descriptor=file, device=self._device, line_up=self._barrier.wait)
+        self._runner.run(function, self._call(inputs), number=message["number"])
+        return {}, []
 
     def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """A call like the reference's in which nothing is computed."""

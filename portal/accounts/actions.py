@@ -10,51 +10,36 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
+from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
+from portal.accounts.operators import as_proven
 from portal.refusals import Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
 MAX_LIVE_TOKENS = 20
-OWN_AUTHOR = "pkb"
-MAX_NAME = 40
-"""Characters of a name: it stands in tables, addresses and folders."""
-_RESERVED_NAMES = frozenset(
-    f"""{OWN_AUTHOR} admin administrator anonymous api everybody help me moderator nobody none null operator
-    reference root site staff support system you""".split()
-)
-"""Names that readers would take for the site's own, or for nobody's."""
 
 
-def sign_up(*, username: str, password: str, email: str = "") -> User:
-    """Create an account that can sign in at once.
+def sign_up(*, username: str, password: str, email: str = "", code: str = "") -> User:
+    """Create an account that can sign in at once; `code` is an operator's invitation, where the site asks for one.
 
     Raises:
-        Refusal: the name is malformed or taken (409), or the password is too weak.
+        Refusal: nobody signs up here (403), the code opens nothing, the name is malformed or taken (409), or the
+            password is too weak.
     """
+    sign_up_codes.check(code)
     user = User(username=User.normalize_username(username), email=User.objects.normalize_email(email))
-    _check_name(user.username)
+    check_name(user.username)
     _validated(user, password)
     user.set_password(password)
     try:
         with transaction.atomic():
             user.save()
+            sign_up_codes.use(code, by=user)
     except IntegrityError as error:
-        raise _name_taken(username) from error
+        raise name_taken(username) from error
     return user
-
-
-def _check_name(username: str) -> None:
-    """Refuse a name that makes no address, or that is the site's own; what else is wrong with it Django finds."""
-    if len(username) > MAX_NAME:
-        message, remedy = f"The name has {len(username)} characters.", f"Use at most {MAX_NAME}."
-    elif username and not username[0].isalnum() and username[0] != "_":
-        message, remedy = "The name begins with a sign.", "Begin it with a letter, a digit or an underscore."
-    elif username.lower() in _RESERVED_NAMES:
-        message, remedy = "This name is kept for the site itself.", "Choose another one."
-    else:
-        return
-    raise Refusal(field="username", value=username, message=message, remedy=remedy)
 
 
 def own_author() -> User:
@@ -171,6 +156,7 @@ def authenticate(secret: str) -> ApiToken:
     # Once a minute is enough for "last used", and spares a write on most requests.
     if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    as_proven(token.user)
     return token
 
 
@@ -196,20 +182,7 @@ def _known_scopes(scopes: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _name_taken(username: str) -> Refusal:
-    return Refusal(
-        field="username",
-        value=username,
-        message="This name is taken.",
-        remedy="Choose another name, or sign in if it is yours.",
-        status=409,
-    )
-
-
 def _validated(user: User, password: str) -> None:
-    # Two names that differ by case only would be mistaken for each other on the boards.
-    if User.objects.filter(username__iexact=user.username).exists():
-        raise _name_taken(user.username)
     try:
         user.clean_fields(exclude=["password"])
     except ValidationError as error:

@@ -1,5 +1,6 @@
 """Where an operator looks after accounts and organisations."""
 
+from allauth.socialaccount.models import SocialApp, SocialToken
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
@@ -9,9 +10,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from portal.accounts import actions
+from portal.accounts import actions, sign_up_codes
 from portal.accounts.identity import signed_in
-from portal.accounts.models import Membership, Organisation, User
+from portal.accounts.models import Membership, Organisation, SignUpCode, User
 
 
 class ReasonForm(forms.Form):
@@ -81,3 +82,28 @@ class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     autocomplete_fields = ("sponsor",)
     search_fields = ("slug", "name")
     inlines = (MembershipInline,)
+
+
+@admin.register(SignUpCode)
+class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Invitations to the site: a new one's code is shown once, in the message after it was made."""
+
+    list_display = ("note", "made_by", "created_at", "expires_at", "used_by", "used_at")
+    list_select_related = ("made_by", "used_by")
+    readonly_fields = ("made_by", "created_at", "used_by", "used_at")
+    search_fields = ("note", "used_by__username")
+
+    def has_change_permission(self, request: HttpRequest, obj: SignUpCode | None = None) -> bool:  # noqa: ARG002
+        """A code is made or removed, never changed."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: SignUpCode, form: forms.ModelForm, change: bool) -> None:  # type: ignore[type-arg]  # noqa: ARG002, FBT001
+        """Make the code and show it."""
+        row, code = sign_up_codes.make_code(note=obj.note, expires_at=obj.expires_at, by=signed_in(request))
+        obj.pk = row.pk
+        messages.warning(request, f"The code is {code}. It is not shown again: copy it now.")
+
+
+# Clients of providers come from the environment, and no tokens of theirs are kept.
+for _unwanted in (SocialApp, SocialToken):
+    admin.site.unregister(_unwanted)

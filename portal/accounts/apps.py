@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.admin import apps as admin_apps
 from django.core.management import call_command
 from django.db.models.signals import post_migrate
 
@@ -10,12 +11,20 @@ from django.db.models.signals import post_migrate
 class AccountsConfig(AppConfig):
     """The label is the app's name in migrations and permissions."""
 
+    default = True  # beside OperatorsAdminConfig
     name = "portal.accounts"
     label = "accounts"
 
     def ready(self) -> None:
         """Make the table that counts failed sign-ins whenever the other tables are brought up to date."""
         post_migrate.connect(_make_cache_table, sender=self, dispatch_uid="accounts.cache_table")
+
+
+class OperatorsAdminConfig(admin_apps.AdminConfig):
+    """Django's admin with our way in."""
+
+    default = False
+    default_site = "portal.accounts.operators_site.OperatorsSite"
 
 
 def _make_cache_table(**_sent: Any) -> None:

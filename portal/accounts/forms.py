@@ -2,11 +2,16 @@
 
 from typing import Any
 
+from allauth.socialaccount.forms import SignupForm
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.db import transaction
+from django.http import HttpRequest
 
-from portal.accounts import actions
+from portal.accounts import actions, sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
+from portal.accounts.names import MAX_NAME
+from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.refusals import Refusal
 
 LIFETIMES = ((30, "30 days"), (90, "90 days"), (180, "180 days"), (365, "1 year"))
@@ -23,15 +28,28 @@ class RefusableForm(forms.Form):
         self.add_error(refusal.field if refusal.field in self.fields else None, f"{refusal.message} {refusal.remedy}")
 
 
-class SignUpForm(RefusableForm):
-    """A public name and a password."""
-
-    username = forms.CharField(
+def _name_field() -> forms.CharField:
+    return forms.CharField(
         label="Name",
-        max_length=actions.MAX_NAME,
-        help_text="Public: it stands on the boards. Letters, digits and @ . + - _, a letter or digit first.",
+        max_length=MAX_NAME,
+        help_text="Public: it stands on the boards. Letters a to z, digits and @ . + - _, a letter or digit first.",
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "spellcheck": "false"}),
     )
+
+
+def _code_field() -> forms.CharField:
+    return forms.CharField(
+        label="Invitation code",
+        max_length=60,
+        help_text="From the operator of this site. It makes one account.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+    )
+
+
+class SignUpForm(RefusableForm):
+    """A public name and a password, and an invitation where the site asks for one."""
+
+    username = _name_field()
     password = forms.CharField(
         label="Password",
         strip=False,
@@ -41,6 +59,11 @@ class SignUpForm(RefusableForm):
     repeated = forms.CharField(
         label="Password again", strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
     )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if sign_up_is() is SignUp.INVITATION:
+            self.fields["code"] = _code_field()
 
     def clean(self) -> dict[str, Any]:
         """Refuse two different passwords."""
@@ -52,10 +75,44 @@ class SignUpForm(RefusableForm):
     def sign_up(self) -> User | None:
         """The new account, or None after showing why there is none."""
         try:
-            return actions.sign_up(username=self.cleaned_data["username"], password=self.cleaned_data["password"])
+            return actions.sign_up(
+                username=self.cleaned_data["username"],
+                password=self.cleaned_data["password"],
+                code=self.cleaned_data.get("code", ""),
+            )
         except Refusal as refusal:
             self.refuse(refusal)
         return None
+
+
+class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
+    """The public name of somebody who comes from an account elsewhere, and their invitation."""
+
+    fields: dict[str, forms.Field]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        proposed = self.fields["username"].initial
+        self.fields = {"username": _name_field()}
+        self.fields["username"].initial = proposed
+        if sign_up_is() is SignUp.INVITATION:
+            self.fields["code"] = _code_field()
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a code that opens nothing."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        try:
+            sign_up_codes.check(cleaned.get("code", ""))
+        except Refusal as refusal:
+            self.add_error("code" if "code" in self.fields else None, f"{refusal.message} {refusal.remedy}")
+        return cleaned
+
+    def save(self, request: HttpRequest) -> User:
+        """The new account; raises Refusal where somebody else was faster with the name or the code."""
+        with transaction.atomic():
+            user: User = super().save(request)
+            sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
+        return user
 
 
 class SignInForm(AuthenticationForm):
@@ -73,6 +130,14 @@ class SignInForm(AuthenticationForm):
 
 class NewPasswordForm(PasswordChangeForm):
     """Django's form with its lists of rules left to the error messages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
+
+
+class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
+    """For an account that so far signs in elsewhere."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

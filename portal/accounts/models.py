@@ -1,18 +1,50 @@
 """People and the tokens that their programs sign in with."""
 
+import re
+import unicodedata
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.utils import timezone
 
+_ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "3": "e", "5": "s"})
+
+
+def look_of(username: str) -> str:
+    """What is left of a name for a hurried reader: names with the same look would be mistaken for each other."""
+    folded = unicodedata.normalize("NFKC", username).casefold().translate(_ALIKE)
+    return re.sub(r"[@.+_-]", "", folded).replace("rn", "m").replace("vv", "w")
+
 
 class User(AbstractUser):
-    """A person or robot that submits; `username` is public and stands on the boards."""
+    """A person or robot that submits; `username` is public and stands on the boards.
+
+    An operator without a second factor is loaded with `is_unproven` set and without an operator's rights, which saving
+    such an object leaves as they are in the database.
+    """
+
+    look = models.CharField(max_length=150, blank=True, editable=False, db_index=True)
+    left_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When its owner deleted the account; nobody can sign in to it."
+    )
+    is_unproven = False
 
     def __str__(self) -> str:
         return self.username
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Keep `look` with the name, and the stored rights of who is not proven."""
+        self.look = look_of(self.username)
+        wanted = kwargs.get("update_fields")
+        if wanted is not None and "username" in wanted:
+            kwargs["update_fields"] = {*wanted, "look"}
+        if self.is_unproven:
+            names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+            kwargs["update_fields"] = (names if wanted is None else set(wanted)) - {"is_staff", "is_superuser"}
+        super().save(*args, **kwargs)
 
 
 class TokenScope(models.TextChoices):
@@ -140,3 +172,23 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.invited} to {self.organisation} ({self.state})"
+
+
+class SignUpCode(models.Model):
+    """An operator's word that whoever brings the code may make one account. Only its SHA-256 is kept."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    note = models.CharField(max_length=200, help_text="For whom, for example: Jane Doe, Example University.")
+    made_by = models.ForeignKey(User, null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(help_text="After this moment the code opens nothing.")
+    used_by = models.OneToOneField(
+        User, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="sign_up_code"
+    )
+    used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return self.note

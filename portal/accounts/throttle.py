@@ -1,4 +1,4 @@
-"""How often somebody may try a password.
+"""How often somebody may try a password, and send the other forms that strangers may send.
 
 Failures are counted per account and address, per address and per account, each within a window that begins with the
 first of them. An account has by far the largest allowance of its own, so that a stranger cannot lock its owner out by
@@ -9,11 +9,17 @@ import hashlib
 import ipaddress
 import time
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from django.conf import settings
 from django.core.cache import caches
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+
+from portal.accounts.models import User
+from portal.refusals import Refusal
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,12 @@ class Limit:
 PAIR = Limit(failures=6, window_s=5 * 60)
 ADDRESS = Limit(failures=30, window_s=15 * 60)
 ACCOUNT = Limit(failures=100, window_s=60 * 60)
+SIGN_UPS = Limit(failures=60, window_s=60 * 60)
+"""Sign-up forms from one address, refused ones among them: a classroom behind one address still gets in."""
+MAILS = Limit(failures=10, window_s=60 * 60)
+"""Forms that send a mail, from one address or account."""
+CODES = Limit(failures=10, window_s=5 * 60)
+"""Codes of a second factor, recovery codes and passwords asked for again, by one account or from one address."""
 
 
 def seconds_to_wait(username: str, address: str) -> int:
@@ -54,6 +66,50 @@ def forget(username: str, address: str) -> None:
     """The right password was given: this address and account start anew."""
     (pair, _), *_ = _keys(username, address)
     caches["attempts"].delete(pair)
+
+
+View = Callable[..., HttpResponse]
+
+
+def limited(name: str, limit: Limit) -> Callable[[View], View]:
+    """A decorator: at most `limit` POSTs of the view from one address, and of one account; then Refusal (429)."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def counted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if request.method == "POST":
+                _take(name, limit, request)
+            return view(request, *args, **kwargs)
+
+        return counted
+
+    return decorate
+
+
+def _take(name: str, limit: Limit, request: HttpRequest) -> None:
+    now, cache = time.time(), caches["attempts"]
+    keys = [_key(name, "address", _household(client_address(request)))]
+    # At the second factor nobody is signed in yet: allauth's session says whose password was right.
+    pending = request.session.get("account_login") or {}
+    account = request.user.pk if isinstance(request.user, User) else pending.get("user_pk")
+    if account is not None:
+        keys.append(_key(name, "account", str(account)))
+    for key in keys:
+        count, since = cache.get(key, (0, now))
+        if count >= limit.failures:
+            raise _too_many(int(since + limit.window_s - now) + 1)
+        cache.set(key, (count + 1, since), timeout=max(1, since + limit.window_s - now))
+
+
+def _too_many(wait_s: int) -> Refusal:
+    return Refusal(
+        field="",
+        value="",
+        message="This form was sent too often from here.",
+        remedy=f"Try again in about {max(1, round(wait_s / 60))} minutes.",
+        status=429,
+        retry_after_s=wait_s,
+    )
 
 
 def client_address(request: HttpRequest) -> str:

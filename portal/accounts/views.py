@@ -1,23 +1,40 @@
-"""Signing up, and the account page with its tokens. Signing in and out and new passwords are Django's own views."""
+"""Signing up and in with a name and a password, new passwords, and the account page with its tokens.
+
+What is asked after the password (a second factor), and every other way in, is allauth's: `sign_in_urls.py`.
+"""
 
 from typing import Any
 
+from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.login import perform_password_login
+from allauth.account.models import Login
+from allauth.socialaccount.adapter import get_adapter
+from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse, reverse_lazy
 from django.utils import timezone
+from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts import actions, memberships, queries, throttle
-from portal.accounts.forms import SignInForm, SignUpForm, TokenForm
+from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import signed_in
+from portal.accounts.operators import has_second_factor
+from portal.accounts.sign_up_codes import SignUp, sign_up_is
+
+
+def ways_in(request: HttpRequest) -> dict[str, Any]:
+    """What sign-in and sign-up pages offer beside a password."""
+    providers = get_adapter().list_providers(request)
+    return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
 
 
 class SignIn(LoginView):
@@ -27,6 +44,10 @@ class SignIn(LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """The form, and the other ways in."""
+        return super().get_context_data(**kwargs) | ways_in(self.request)
+
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Sign in, or say when to try again: 429 with Retry-After, without looking at the password."""
         username = request.POST.get("username", "")
@@ -35,7 +56,7 @@ class SignIn(LoginView):
             return super().post(request, *args, **kwargs)
         # The name stays in its field, the password does not; a bound form would look at the password.
         form = self.authentication_form(request, initial={"username": username})
-        context = {"form": form, "next": self.get_redirect_url(), "wait_s": wait_s}
+        context = {"form": form, "next": self.get_redirect_url(), "wait_s": wait_s, **ways_in(request)}
         response = render(request, "accounts/sign_in.html", context, status=429)
         response["Retry-After"] = str(wait_s)
         return response
@@ -46,14 +67,39 @@ class SignIn(LoginView):
         return super().form_invalid(form)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Sign in."""
+        """Sign in, or ask for the second factor first."""
         throttle.forget(self.request.POST.get("username", ""), throttle.client_address(self.request))
-        return super().form_valid(form)
+        user = form.get_user()
+        onwards = Login(user=user, redirect_url=self.get_success_url())
+        response: HttpResponse = perform_password_login(self.request, {"username": user.username}, onwards)
+        return response
+
+
+class NewPassword(PasswordChangeView):
+    """Django's view; who has no password yet makes the first one, after showing again who they are."""
+
+    template_name = "accounts/password.html"
+    success_url = reverse_lazy("accounts:profile")
+
+    def get_form_class(self) -> Any:
+        """Whether the old password is asked for."""
+        return NewPasswordForm if signed_in(self.request).has_usable_password() else FirstPasswordForm
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """A session that was left open may not give an account a password that it never had."""
+        if request.user.is_authenticated and not request.user.has_usable_password():
+            again = method_decorator(reauthentication_required)
+            return again(type(self)._checked)(self, request, *args, **kwargs)  # noqa: SLF001 - our own
+        return super().dispatch(request, *args, **kwargs)
+
+    def _checked(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().dispatch(request, *args, **kwargs)
 
 
 @sensitive_post_parameters("password", "repeated")
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
+@throttle.limited("sign-up", throttle.SIGN_UPS)
 def sign_up(request: HttpRequest) -> HttpResponse:
     """Create an account and sign it in; `next` leads on to where the reader came from."""
     if request.user.is_authenticated:
@@ -63,10 +109,13 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     form = SignUpForm(request.POST or None)
     user = form.sign_up() if form.is_valid() else None
     if user is not None:
-        login(request, user)
         messages.success(request, f"Welcome, {user.username}. Choose a problem: its editor opens with a starter.")
-        return redirect(wanted if is_ours else "explorer:problems")
-    context = {"form": form, "next": wanted if is_ours else ""}
+        onwards = Login(user=user, redirect_url=wanted if is_ours else reverse("explorer:problems"))
+        response: HttpResponse = perform_password_login(request, {"username": user.username}, onwards)
+        return response
+    context = {"form": form, "next": wanted if is_ours else "", **ways_in(request)}
+    if sign_up_is() is SignUp.CLOSED:
+        return render(request, "account/signup_closed.html", status=403)
     return render(request, "accounts/sign_up.html", context, status=form.status if form.errors else 200)
 
 
@@ -83,8 +132,10 @@ def profile(request: HttpRequest) -> HttpResponse:
         "form": TokenForm() if token else form,
         "tokens": [(row, row.is_live(now=timezone.now())) for row in queries.own_tokens(user)],
         "invitations": list(memberships.open_invitations(user)),
+        "has_second_factor": has_second_factor(user),
         "new_token": token,
         "secret": secret,
+        **ways_in(request),
     }
     return render(request, "accounts/profile.html", context, status=form.status if form.errors else 200)
 

@@ -223,6 +223,16 @@ class EarlierEntryOutput(serializers.Serializer[Any]):
     )
 
 
+class QuarantinedEntryOutput(serializers.Serializer[Any]):
+    """An entry that operators took off the board: it has no place, and its page stays."""
+
+    author = serializers.CharField()
+    submission_id = serializers.UUIDField()
+    is_source_public = serializers.BooleanField()
+    reason = serializers.CharField()
+    at = serializers.DateTimeField(help_text="Since when.")
+
+
 class BoardOutput(serializers.Serializer[Any]):
     """A part of a problem's board on a profile."""
 
@@ -241,6 +251,7 @@ class BoardOutput(serializers.Serializer[Any]):
         many=True,
         help_text="Entries that earlier rules scored, the last judged first, at most 50; in no order by speed.",
     )
+    quarantined = QuarantinedEntryOutput(many=True, help_text="What operators took off it, the last first, at most 50.")
 
 
 class SlotOutput(serializers.Serializer[Any]):
@@ -290,10 +301,48 @@ class TokenOutput(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
+class PriceOutput(serializers.Serializer[Any]):
+    """What one evaluation on a profile costs, in GPU-seconds: seconds of judging times GPUs."""
+
+    gpus = serializers.IntegerField(help_text="GPUs that it occupies; 0 on a practice profile, which costs nothing.")
+    usual_gpu_s = serializers.FloatField(help_text="Mean of what was judged there lately.")
+    reserved_gpu_s = serializers.FloatField(help_text="Set aside while it waits.")
+    at_most_gpu_s = serializers.FloatField(help_text="What it costs if it runs until the site ends it.")
+
+
+class LimitOutput(serializers.Serializer[Any]):
+    """One limit, what of it is used, and what is left."""
+
+    profile = serializers.CharField(allow_blank=True, help_text="Empty: all profiles together.")
+    limit_gpu_s = serializers.FloatField(allow_null=True, help_text="In any 24 hours; null: no limit.")
+    used_gpu_s = serializers.FloatField(help_text="Charged in the last 24 hours.")
+    reserved_gpu_s = serializers.FloatField(help_text="Held by what has not ended.")
+    remaining_gpu_s = serializers.FloatField(allow_null=True)
+    next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the first of what was used is back.")
+    queued = serializers.IntegerField(help_text="Evaluations that have not ended.")
+    queued_at_most = serializers.IntegerField(allow_null=True)
+    new_until = serializers.DateTimeField(allow_null=True, help_text="Until when the account is new and has less.")
+    reason = serializers.CharField(allow_blank=True, help_text="What the operator says of it.")
+
+
+class ForecastOutput(serializers.Serializer[Any]):
+    """What one more evaluation on a profile would cost, and what is left for it: before anything is spent."""
+
+    profile = serializers.CharField(source="price.profile")
+    price = PriceOutput()
+    judgements = serializers.IntegerField(
+        allow_null=True, help_text="How many more fit now; null: nothing limits them."
+    )
+    remaining_gpu_s = serializers.FloatField(allow_null=True, help_text="Null: no limit, or it costs no GPU time.")
+    renews_at = serializers.DateTimeField(allow_null=True, help_text="When the first of what was used comes back.")
+    words = serializers.CharField(help_text="The same in sentences, as the submit page says it.")
+    allowances = LimitOutput(many=True, help_text="Every limit that it has to keep.")
+
+
 class MeOutput(serializers.Serializer[Any]):
     """Who is calling, by which token, and what of the queue is theirs."""
 
     username = serializers.CharField()
     token = TokenOutput(allow_null=True, help_text="Null with a browser's session.")
     queued = serializers.IntegerField(help_text="Own evaluations that have not ended.")
-    queued_limit = serializers.IntegerField()
+    queued_limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from django.conf import settings
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.utils.urls import remove_query_param, replace_query_param
@@ -12,6 +12,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api.catalog_outputs import (
     BoardOutput,
+    ForecastOutput,
     MeOutput,
     NodeOutput,
     ProblemBrief,
@@ -25,9 +26,9 @@ from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import NodeView, node_views, online_slots
-from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries
+from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries, quarantined_entries
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, State
+from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.schema import Problem
@@ -95,6 +96,7 @@ class Leaderboard(Endpoint):
             "previous": _part(request, before=page.before),
             "entries": page.rows,
             "earlier": earlier_entries(key),
+            "quarantined": quarantined_entries(key),
         }
 
 
@@ -168,12 +170,26 @@ class Me(Endpoint):
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
-        waiting = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False).filter(
-            state__in=State.unfinished()
-        )
+        together = allowances_of(payer_of_author(user), now=timezone.now())[0]
         return {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,
-            "queued": waiting.count(),
-            "queued_limit": settings.MAX_QUEUED_PER_AUTHOR,
+            "queued": together.queued,
+            "queued_limit": together.queued_at_most,
         }
+
+
+class MyAllowance(Endpoint):
+    """What the caller may use."""
+
+    tag = "Account"
+    read_scope = TokenScope.READ
+    is_private = True
+
+    @operation("readAllowance", "Read what a submission would cost, and what is left", Listed(ForecastOutput))
+    def list(self, request: Request) -> list[Forecast]:
+        """For every profile what one more own evaluation costs at most, what is left of this day, and when it renews.
+
+        Runs of models draw on their organisation's allowance, which is read there (`readQuota`).
+        """
+        return forecasts(payer_of_author(caller(request)), profiles.profiles(), now=timezone.now())

@@ -1,6 +1,7 @@
 """Organisations: members, quota and webhooks."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
@@ -8,9 +9,11 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
+from evaluator.hardware import profiles
 from portal.accounts import memberships, organisations
 from portal.accounts.models import Invitation, Organisation, TokenScope
 from portal.api import run_inputs
+from portal.api.catalog_outputs import ForecastOutput
 from portal.api.endpoint import Endpoint, caller
 from portal.api.operations import Listed, One, operation
 from portal.api.run_outputs import (
@@ -23,6 +26,7 @@ from portal.api.run_outputs import (
 )
 from portal.api.schema import NUMBER
 from portal.runs import quotas
+from portal.submissions.allowances import Forecast, forecasts, payer_of_runs
 from portal.webhooks import actions, queries
 from portal.webhooks.models import Webhook, WebhookDelivery
 
@@ -89,6 +93,16 @@ class Organisations(_Organisations):
     def remove_member(self, request: Request, slug: str) -> None:
         """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
         memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
+
+    @operation("readOrganisationAllowance", "Read what a run's evaluations would cost", Listed(ForecastOutput))
+    def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
+        """For every profile what one more evaluation costs at most, what is left of this day, and when it renews.
+
+        It is the allowance of the sponsor's organisations together, or the organisation's own. The quota of 30 days
+        counts beside it.
+        """
+        payer = payer_of_runs(_organisation(request, slug))
+        return forecasts(payer, profiles.profiles(), now=timezone.now())
 
     @operation("readQuota", "Read what is left of the quota", One(QuotaOutput))
     def quota(self, request: Request, slug: str) -> quotas.Quota:

@@ -1,7 +1,8 @@
 """Every error of the API as application/problem+json (RFC 9457), from one exception handler.
 
-A body has `type`, `title`, `status`, `detail` and `errors`: one entry per input at fault, with its field, the value
-that came, what is wrong with it and what to do instead.
+A body has `type`, `title`, `status`, `detail`, `request_id` (by which an operator finds the request in the logs) and
+`errors`: one entry per input at fault, with its field, the value that came, what is wrong with it and what to do
+instead.
 """
 
 import logging
@@ -18,6 +19,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from evaluator import logs
 from portal.api.faults import ScopeMissing, TokenRefused
 from portal.refusals import Refusal
 
@@ -148,6 +150,7 @@ class ProblemDetails:
             "title": kind.title,
             "status": self.status,
             "detail": _writable(self.detail),
+            "request_id": logs.current("request_id"),
             "errors": [{name: _writable(text) for name, text in asdict(error).items()} for error in self.errors],
         }
 

@@ -50,6 +50,7 @@ class ProblemDetailsOutput(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField()
+    request_id = serializers.CharField(allow_blank=True, help_text="By it the operator finds the request in the logs.")
     errors = FieldErrorOutput(many=True)  # type: ignore[assignment]  # the metaclass takes it out of the class
 
 
@@ -88,6 +89,7 @@ def _example(kind: Kind) -> OpenApiExample:
         "title": kind.title,
         "status": kind.status,
         "detail": detail,
+        "request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c",
         "errors": [dict(zip(names, entry, strict=True))] if entry else [],
     }
     return OpenApiExample(

@@ -3,14 +3,20 @@
 import json
 from typing import Any
 
+import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage
+from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
+from portal.api.season_views import SubmissionSeason
+from portal.seasons.queries import entries_from
+from portal.submissions import timelines
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
+from portal.submissions.queries import quarantine_of
 
 
 class EvaluationBrief(serializers.Serializer[Evaluation]):
@@ -72,6 +78,44 @@ class VerdictFactsOutput(serializers.Serializer[Any]):
     advice = serializers.CharField(help_text="What to try next.")
 
 
+class RankSplitOutput(serializers.Serializer[Any]):
+    """Where the time of one rank's recorded call went, in microseconds."""
+
+    rank = serializers.IntegerField()
+    call_us = serializers.FloatField(help_text="From the first work on any rank to the last.")
+    compute_us = serializers.FloatField(help_text="Something computes, and no data moves.")
+    wire_us = serializers.FloatField(help_text="Data moves between ranks, and nothing computes.")
+    both_us = serializers.FloatField(help_text="Compute and wire at once.")
+    wait_us = serializers.FloatField(help_text="In collectives that another rank has not entered yet.")
+    mixed_us = serializers.FloatField(help_text="In the submission's own kernels that reach peers themselves.")
+    idle_us = serializers.FloatField(help_text="None of these.")
+    overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time beside which something computes.")
+    launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
+    host_waits = serializers.IntegerField(help_text="How often the host waited for the device.")
+
+
+class SplitOutput(serializers.Serializer[Any]):
+    """Where the time of a recorded call went. A claim of the ranks, so that it enters no score."""
+
+    advice = serializers.CharField(help_text="The largest gap to the floor, as a sentence to act on.")
+    largest_gap = serializers.ChoiceField(choices=values_of(Gap))
+    gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="What a perfect call would not take.")
+    accounted = serializers.FloatField(help_text="Share of the call in which something is known to run.")
+    uncertainty_us = serializers.FloatField(help_text="By how much ranks may lie wrong beside each other.")
+    wire_bytes_s = serializers.FloatField(allow_null=True, help_text="Least bytes of the cost model over wire time.")
+    flops_s = serializers.FloatField(allow_null=True, help_text="Operations of the cost model over compute time.")
+    ranks = RankSplitOutput(many=True)
+
+
+class SplitsOutput(serializers.Serializer[Any]):
+    """The recorded call of the submission, and that of the reference where it was recorded."""
+
+    size = serializers.CharField()
+    trace_url = serializers.CharField(help_text="All ranks as a trace that Perfetto opens.")
+    submission = SplitOutput()
+    reference = SplitOutput(allow_null=True)
+
+
 class EvaluationDetail(EvaluationBrief):
     """An evaluation with its stage or place while it lasts, and its report afterwards. Takes a LiveView as context."""
 
@@ -80,7 +124,10 @@ class EvaluationDetail(EvaluationBrief):
     queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
     poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to look again; null at the end.")
     facts = serializers.SerializerMethodField(help_text="The verdict in words; null until there is one.")
-    report = serializers.SerializerMethodField(help_text="Findings, timing, ranks; null until it has ended.")
+    report = serializers.SerializerMethodField(
+        help_text="Findings, timing, ranks; null until it has ended. Its `timeline` is null here: see `split`."
+    )
+    split = serializers.SerializerMethodField(help_text="Where a call's time went; null where none was recorded.")
 
     def get_node(self, evaluation: Evaluation) -> str | None:
         """Its name."""
@@ -113,7 +160,29 @@ class EvaluationDetail(EvaluationBrief):
     def get_report(self, _evaluation: Evaluation) -> Any:
         """The judge's own record, as it came."""
         report = self.context["live"].report
-        return json.loads(report.to_json()) if report else None
+        return json.loads(msgspec.structs.replace(report, timeline=None).to_json()) if report else None
+
+    @extend_schema_field(SplitsOutput(allow_null=True))
+    def get_split(self, evaluation: Evaluation) -> Any:
+        """Where the time of the recorded call went."""
+        report = self.context["live"].report
+        calls = {one.title: timelines.split_data(one) for one in timelines.recorded_calls(report)} if report else {}
+        if "Submission" not in calls:
+            return None
+        address = {"submission_id": evaluation.submission_id, "evaluation_id": evaluation.pk}
+        return {
+            "size": report.timeline.size,
+            "trace_url": reverse("api:trace", kwargs=address, request=self.context["request"]),
+            "submission": calls["Submission"],
+            "reference": calls.get("Reference"),
+        }
+
+
+class QuarantineOutput(serializers.Serializer[Any]):
+    """Why an entry stands on no board."""
+
+    reason = serializers.CharField()
+    at = serializers.DateTimeField(help_text="Since when.")
 
 
 class SubmissionBrief(serializers.Serializer[Submission]):
@@ -134,12 +203,28 @@ class SubmissionBrief(serializers.Serializer[Submission]):
 class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
+    quarantine = serializers.SerializerMethodField(help_text="Null unless operators took it off the boards.")
+
     evaluation = serializers.SerializerMethodField(help_text="The newest judging in full.")
+    seasons = serializers.SerializerMethodField(
+        help_text="The seasons that it was handed in for, and whether it counts."
+    )
+
+    @extend_schema_field(QuarantineOutput(allow_null=True))
+    def get_quarantine(self, submission: Submission) -> Any:
+        """The quarantine in force."""
+        found = quarantine_of(submission)
+        return QuarantineOutput(found).data if found else None
 
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:
         """The newest evaluation, as the view looked it up."""
         return EvaluationDetail(self.context["live"].evaluation, context=self.context).data
+
+    @extend_schema_field(SubmissionSeason(many=True))
+    def get_seasons(self, submission: Submission) -> Any:
+        """Those in which its author is in a team."""
+        return SubmissionSeason(entries_from(submission), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):

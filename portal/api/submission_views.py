@@ -1,13 +1,14 @@
 """Submitting, following, reading, cancelling and judging again."""
 
 import hashlib
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
-from django.http import Http404
+from django.http import Http404, HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework.request import Request
@@ -18,12 +19,12 @@ from portal.accounts.models import ApiToken, TokenScope
 from portal.api import inputs
 from portal.api.endpoint import Endpoint, caller, viewer
 from portal.api.faults import ScopeMissing
-from portal.api.operations import Conditional, One, Paged, operation
+from portal.api.operations import Conditional, Files, One, Paged, operation
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.refusals import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import actions, queries, timelines
 from portal.submissions.models import Evaluation, Submission, Visibility
 
 _ETAG = OpenApiParameter("ETag", str, "header", response=[200, 304], description="Send it back as If-None-Match.")
@@ -227,6 +228,18 @@ class Evaluations(SubmissionEndpoint):
         require_readable(request, evaluation.submission)
         live = queries.live_view(evaluation)
         return _unless_held(request, _tag(evaluation.submission, live), lambda: _evaluation_detail(request, live))
+
+    @operation("readTrace", "Read the timeline of a recorded call", Files("application/json"))
+    def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
+        """All ranks of the submission and the reference as a trace that Perfetto opens; 404 where none was recorded."""
+        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+        if evaluation.submission_id != submission_id:
+            raise Http404
+        require_readable(request, evaluation.submission)
+        report = queries.latest_report(evaluation)
+        if report is None or not timelines.recorded_calls(report):
+            raise Http404
+        return HttpResponse(json.dumps(timelines.trace(report)), content_type="application/json")
 
 
 def _someone_elses(submission: Submission) -> Refusal:

@@ -17,6 +17,7 @@ from portal.api.run_views import (
     Runs,
     TreePreviews,
 )
+from portal.api.season_views import Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
 app_name = "api"
@@ -37,6 +38,7 @@ _submission = [
     path("cancel/", SingleSubmission.as_view({"post": "cancel"}), name="cancel"),
     path("evaluations/", Evaluations.as_view(_CREATE), name="evaluations"),
     path("evaluations/<uuid:evaluation_id>/", Evaluations.as_view(_RETRIEVE), name="evaluation"),
+    path("evaluations/<uuid:evaluation_id>/trace/", Evaluations.as_view({"get": "trace"}), name="trace"),
     path("evaluations/<uuid:evaluation_id>/bundle/", EvaluationBundle.as_view(_RETRIEVE), name="bundle"),
 ]
 _run = [
@@ -59,6 +61,7 @@ _organisation: list[URLPattern | URLResolver] = [
     path("", Organisations.as_view(_RETRIEVE), name="organisation"),
     path("members/", Organisations.as_view({"post": "change_role"}), name="members"),
     path("members/remove/", Organisations.as_view({"post": "remove_member"}), name="remove-member"),
+    path("allowance/", Organisations.as_view({"get": "allowance"}), name="organisation-allowance"),
     path("quota/", Organisations.as_view({"get": "quota"}), name="quota"),
     path("invitations/", SentInvitations.as_view(_LIST_AND_CREATE), name="sent-invitations"),
     path(
@@ -78,6 +81,7 @@ urlpatterns = [
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
     path("nodes/use/", catalog_views.NodeUse.as_view(_LIST), name="node-use"),
     path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
+    path("me/allowance/", catalog_views.MyAllowance.as_view(_LIST), name="my-allowance"),
     path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),
     path("submissions/<uuid:submission_id>/", include(_submission)),
     path("leaderboards/models/", ModelBoard.as_view(_RETRIEVE), name="model-leaderboard"),
@@ -94,6 +98,8 @@ urlpatterns = [
     path(
         "invitations/<int:invitation_id>/decline/", Invitations.as_view({"post": "decline"}), name="decline-invitation"
     ),
+    path("seasons/", Seasons.as_view(_LIST), name="seasons"),
+    path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
     re_path(r"^", reference.Nowhere.as_view(_RETRIEVE), name="nowhere"),

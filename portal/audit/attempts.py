@@ -1,15 +1,13 @@
-"""Runs of models: every attempt has its result and was told once, and quotas are exact to the second."""
+"""Runs of models: every attempt has its result and was told once."""
 
-import math
 from collections.abc import Iterator
 from datetime import datetime
 
 from django.db.models import Count, Exists, F, OuterRef, Q
 
 from portal.audit.invariants import Invariant
-from portal.runs import quotas
-from portal.runs.models import Attempt, AttemptState, EventKind, GpuUse, Run, RunEvent
-from portal.submissions.models import Evaluation, State
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent
+from portal.submissions.models import State
 
 
 def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
@@ -47,26 +45,6 @@ def _not_completed(_now: datetime) -> Iterator[str]:
             yield f"run {run}"
 
 
-def _uncharged(_now: datetime) -> Iterator[str]:
-    """First evaluations of attempts on GPUs that nobody pays for: a rejudge costs nothing."""
-    first = Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at"))
-    free = Evaluation.objects.filter(submission__is_attempt=True, gpu_use=None).exclude(Exists(first))
-    chosen = free.order_by().values_list("pk", "profile")
-    return (str(pk) for pk, profile in chosen if quotas.reservation_gpu_s(profile))
-
-
-def _wrongly_charged(_now: datetime) -> Iterator[str]:
-    """Uses that are open after the end, settled before it, or of another amount; what was given back is nothing."""
-    for use in GpuUse.objects.select_related("evaluation").iterator():
-        if not use.evaluation.has_ended:
-            if use.used_gpu_s is not None:
-                yield f"GPU use {use.pk}: settled before its end"
-        elif use.used_gpu_s is None:
-            yield f"GPU use {use.pk}: still reserved"
-        elif use.used_gpu_s and not math.isclose(use.used_gpu_s, quotas.charge(use.evaluation), abs_tol=1e-6):
-            yield f"GPU use {use.pk}: {use.used_gpu_s} instead of {quotas.charge(use.evaluation)}"
-
-
 INVARIANTS = (
     Invariant(
         name="attempts-are-judged",
@@ -82,15 +60,5 @@ INVARIANTS = (
         name="runs-are-completed",
         sentence="A run with nothing pending has told that it is complete.",
         find=_not_completed,
-    ),
-    Invariant(
-        name="gpu-time-is-charged",
-        sentence="Every attempt that is judged on GPUs draws on a quota.",
-        find=_uncharged,
-    ),
-    Invariant(
-        name="quotas-are-exact",
-        sentence="What waits is reserved, what has ended is settled, by the time that it took.",
-        find=_wrongly_charged,
     ),
 )

@@ -4,10 +4,10 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from portal.audit import attempts, boards, outcomes
+from portal.audit import attempts, boards, charges, outcomes
 from portal.audit.invariants import Finding
 
-INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS)
+INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS, *charges.INVARIANTS)
 
 
 def audit(now: datetime) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ from evaluator.contract import Mode, Verdict
 from portal.audit.invariants import Invariant
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import quarantined
 
 _PLACE = ("problem", "problem_revision", "profile", "score_rule")
 
@@ -50,7 +51,9 @@ def _left_out(_now: datetime) -> Iterator[str]:
         score_low__isnull=False,
         score_rule__isnull=False,
     )
-    return (str(pk) for pk in accepted.exclude(Exists(as_good)).order_by().values_list("pk", flat=True))
+    # Operators have taken these off every board.
+    shown = accepted.exclude(submission__in=quarantined().values("submission"))
+    return (str(pk) for pk in shown.exclude(Exists(as_good)).order_by().values_list("pk", flat=True))
 
 
 def _miscounted(_now: datetime) -> Iterator[str]:

@@ -8,8 +8,11 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
+from evaluator import logs
 from evaluator.contract import BuildOrder
+from portal import metrics
 from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
 from portal.nodes import messages
 from portal.nodes.models import Node
@@ -64,9 +67,8 @@ def _give_next(place: _Place, builder: int, now: datetime, send: messages.SendBu
 
 def _has_room(place: _Place, evaluation: Evaluation) -> bool:
     """Whether the node may have one more compiled. What goes behind the evaluation does not keep it from that."""
-    ahead = place.node.evaluations.filter(
-        state__in=(State.BUILDING, State.BUILT), profile=place.profile, priority__gte=evaluation.priority
-    )
+    goes_before = Q(priority__gt=evaluation.priority) | Q(priority=evaluation.priority, turn__lte=evaluation.turn)
+    ahead = place.node.evaluations.filter(goes_before, state__in=(State.BUILDING, State.BUILT), profile=place.profile)
     return ahead.count() < BUILT_PER_SLOT * place.slots
 
 
@@ -95,7 +97,7 @@ def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> s
 
 
 def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBuildOrder) -> bool:
-    order = BuildOrder(lease=lease, request=request_of(evaluation))
+    order = BuildOrder(lease=lease, request=request_of(evaluation), request_id=evaluation.request_id)
     try:
         send(node.name, order, valid_for_s=settings.LEASE_SECONDS)
     except messages.NotSent as error:
@@ -106,4 +108,7 @@ def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBui
             state=State.QUEUED, lease=None, node=None, slot_index=None, lease_expires_at=None, deadline_at=None
         )
         return False
+    with logs.about(**evaluation.facts, lease=logs.lease_mark(lease), node=node.name):
+        logger.info("sent to be compiled")
+    metrics.dispatched.labels("build").inc()
     return True

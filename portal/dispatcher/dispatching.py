@@ -8,13 +8,16 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from evaluator import logs
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
+from portal import metrics
 from portal.nodes import messages
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
+from portal.submissions.turns import note_turn
 
 logger = logging.getLogger(__name__)
 
@@ -92,19 +95,25 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
             if claimed:
                 # Until the node's next heartbeat says otherwise; after a quick cancel the slot is still at work.
                 Slot.objects.filter(pk=slot.pk, state=SlotState.FREE).update(state=SlotState.BUSY)
+                note_turn(evaluation)
     except IntegrityError:
         return None
     return lease if claimed else None
 
 
 def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAssignment) -> bool:
-    assignment = Assignment(lease=lease, slot=slot.index, request=request_of(evaluation))
+    assignment = Assignment(
+        lease=lease, slot=slot.index, request=request_of(evaluation), request_id=evaluation.request_id
+    )
     try:
         send(slot.node.name, assignment, valid_for_s=settings.LEASE_SECONDS)
     except messages.NotSent as error:
         logger.warning("evaluation %s stays queued: %s", evaluation.pk, error)
         _give_back(evaluation, slot, lease)
         return False
+    with logs.about(**evaluation.facts, lease=logs.lease_mark(lease), node=slot.node.name):
+        logger.info("sent to slot %d", slot.index)
+    metrics.dispatched.labels("judge").inc()
     return True
 
 

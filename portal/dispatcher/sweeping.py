@@ -8,7 +8,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
+from evaluator import logs
 from evaluator.contract import Cancellation, Verdict
+from portal import metrics
 from portal.nodes import messages
 from portal.nodes.models import Node
 from portal.nodes.queries import online_slots
@@ -103,7 +105,9 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
                 ended = Evaluation.objects.select_related("submission").get(pk=evaluation.pk)
                 evaluation_ended.tell(EvaluationEnded(evaluation=ended))
     if moved and evaluation.node is not None and evaluation.lease is not None:
-        logger.warning("evaluation %s lost its node %s in try %d", evaluation.pk, evaluation.node, evaluation.attempt)
+        with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
+            logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)
+        metrics.failed_tries.labels(evaluation.profile, "lease lost").inc()
         messages.send_cancellation(
             evaluation.node.name, Cancellation(lease=evaluation.lease, evaluation_id=str(evaluation.pk))
         )

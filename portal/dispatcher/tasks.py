@@ -5,6 +5,7 @@ import logging
 from django.utils import timezone
 
 from evaluator.contract import ContractError, NodeStatus, TaskName
+from portal import metrics
 from portal.celery import app
 from portal.dispatcher.heartbeats import record_heartbeat
 
@@ -18,5 +19,9 @@ def record_node_status(text: str) -> None:
         status = NodeStatus.from_json(text)
     except ContractError as error:
         logger.warning("heartbeat refused: %s", error)
+        metrics.refused_messages.labels("heartbeat", "malformed").inc()
         return
-    record_heartbeat(status, timezone.now())
+    if record_heartbeat(status, timezone.now()):
+        metrics.heartbeats.inc()
+    else:
+        metrics.refused_messages.labels("heartbeat", "wrong key").inc()

@@ -12,7 +12,12 @@ from evaluator.hardware.profiles import Profile
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
 from portal.catalog.highlighting import highlight_lines
-from portal.catalog.measurements import best_measured_profile, public_references, published_against_ours
+from portal.catalog.measurements import (
+    baselines,
+    best_measured_profile,
+    public_references,
+    published_against_ours,
+)
 from portal.catalog.queries import get_problem, switch
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, profiles_by_speed
@@ -89,6 +94,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
         "board": board[:BOARD_PREVIEW],
+        "earlier": () if board else ranking.earlier_entries_of(slug)[:BOARD_PREVIEW],
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)
@@ -147,11 +153,19 @@ def _roofline(
     chosen = rooflines.points_of(problem, profile=name, best=entries[0] if entries else None)
     return {
         "roofline_profile": profiles.get(name),
-        "roofline_profiles": [profiles.get(known) for known in names],
+        "roofline_profiles": [(known, profiles.get(known).title) for known in names],
+        "roofline_notes": {known: _roofline_note(known, boards) for known in names},
         "roofline_points": chosen,
         "roofline_figure": rooflines.problem_figure(chosen, entries, profile=profiles.get(name)),
         "public": public_references(name),
     }
+
+
+def _roofline_note(profile: str, boards: Sequence[str]) -> str:
+    """What there is to see on `profile`; empty where there are only ceilings and floors."""
+    if profile in boards:
+        return "entries"
+    return "reference" if baselines(profile) is not None else ""
 
 
 def _sizes(problem: Problem) -> list[costs.SizeRow]:

@@ -1,5 +1,7 @@
 """The taxonomy browser."""
 
+from collections.abc import Sequence
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -9,10 +11,15 @@ from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns
 from portal.explorer import taxonomy
 from portal.explorer.taxonomy import Quantity
-from portal.ranking.leaders import Leader, best_leaders, leaders, profiles_by_speed
+from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
 from portal.refusals import Refusal
 from problems import registry
 from problems.taxonomy import Communication
+
+_FEW = ("stage",)
+"""The facets of a few values, which are rows of links; the others are lists."""
+_BY_CHIPS = ("quantity", "profile", *_FEW)
+"""What the rows of links choose, which the lists leave as it is."""
 
 
 @require_safe
@@ -26,17 +33,21 @@ def browser(request: HttpRequest) -> HttpResponse:
     left = facets.find(every, chosen=chosen)
     leading = _leaders_of(profile, primitive=primitive)
     shown = taxonomy.Shown(problems=left, leaders=leading, quantity=quantity, chosen=chosen)
+    options = [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE]
+    counts = board_counts()
     context = {
         "matrix": taxonomy.matrix(shown),
         "count": len(left),
         "total": len(every),
-        "facets": [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE],
+        "few": [(facet, _labelled(offered), chosen[facet.name]) for facet, offered in options if facet.name in _FEW],
+        "facets": [(facet, offered) for facet, offered in options if facet.name not in _FEW],
+        "kept": [(name, value) for name, value in request.GET.items() if value and name in _BY_CHIPS],
         "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not Quantity.COUNT,
         "quantity": quantity,
         "quantities": taxonomy.LABELS.items(),
         "shades": enumerate(taxonomy.SHADE_LABELS[quantity], start=1),
         "profile": profiles()[profile] if profile else None,
-        "profiles": profiles_by_speed(),
+        "profiles": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
         "primitive": primitive,
         "primitives": list(Primitive),
         "patterns": [
@@ -48,6 +59,10 @@ def browser(request: HttpRequest) -> HttpResponse:
         "others": taxonomy.outside_the_transformer(every),
     }
     return render(request, "taxonomy/browser.html", context)
+
+
+def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:
+    return [(option.value, f"{option.label} ({option.count})") for option in offered]
 
 
 def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:

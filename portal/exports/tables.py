@@ -6,7 +6,7 @@ from datetime import date
 from itertools import islice
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from portal.ranking.models import Standing
 from portal.refusals import Refusal
@@ -15,6 +15,7 @@ from portal.runs.figures import Estimate
 from portal.runs.models import Attempt, LanguageModel, Run, RunState
 from portal.runs.queries import RunFigures
 from portal.submissions.models import Evaluation, State, Visibility
+from portal.submissions.queries import quarantined
 from portal.tabular.tables import Kind, Table, column, identifier
 
 CHUNK = 2000
@@ -114,6 +115,8 @@ def _evaluations() -> Iterator[Evaluation]:
     public = Q(submission__visibility=Visibility.PUBLIC, submission__is_attempt=False)
     published = Q(submission__attempt__run__in=_public_runs())
     chosen = Evaluation.objects.filter(public | published, state=State.FINISHED)
+    reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
+    chosen = chosen.annotate(quarantine_reason=Subquery(reason[:1]))
     ordered = chosen.select_related("submission__author", "submission__source", "submission__attempt", "node")
     return _in_chunks(ordered.order_by("finished_at", "id"))
 
@@ -265,6 +268,7 @@ TABLES = {
                     "date of judging elsewhere; null for what this site judged",
                     lambda evaluation: _date(evaluation.recorded_on),
                 ),
+                column("quarantine_reason", Kind.TEXT, "why operators took it off the boards, null where it stands"),
                 column("queued_at", Kind.MOMENT, "when it was queued"),
                 column("started_at", Kind.MOMENT, "when a node took it"),
                 column("finished_at", Kind.MOMENT, "when it ended"),

@@ -19,6 +19,7 @@ from portal.accounts.organisations import get_organisation, own_organisations, r
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
 from portal.runs import quotas
 from portal.runs.queries import visible_runs
+from portal.submissions.allowances import allowances_of, payer_of_runs
 from portal.webhooks import actions, queries
 from portal.webhooks.models import Webhook
 
@@ -61,6 +62,7 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
         "is_owner": role == Role.OWNER or user.is_staff,
         "members": list(chosen.memberships.select_related("user")),
         "sent": list(memberships.sent_invitations(chosen)),
+        "allowances": allowances_of(payer_of_runs(chosen), now=now),
         "quota": quotas.quota_of(chosen, now=now),
         "uses": quotas.use_by_run(chosen, now=now),
         "webhooks": list(chosen.webhooks.filter(removed_at=None)),

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
+from evaluator import logs
 from portal.refusals import Refusal
 
 
@@ -19,6 +20,7 @@ def _page(
         "message": message,
         "remedy": remedy,
         "retry_after_s": retry_after_s,
+        "request_id": logs.current("request_id"),
     }
     response = render(request, "errors/error.html", context, status=status)
     if retry_after_s is not None:
@@ -95,4 +97,5 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 def server_error(_request: HttpRequest) -> HttpResponse:
     """500, from a template that reads nothing from the database, which may be what has failed."""
     # Rendered without the request: context processors would ask the database who is signed in.
-    return HttpResponse(render_to_string("errors/500.html", {"title": "Something failed on our side"}), status=500)
+    context = {"title": "Something failed on our side", "request_id": logs.current("request_id")}
+    return HttpResponse(render_to_string("errors/500.html", context), status=500)

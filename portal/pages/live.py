@@ -3,6 +3,9 @@
 A stream holds a socket and nothing else: no thread and no connection to the database. One task per process asks the
 database about everything that somebody follows there, a few times a second, and wakes the streams concerned. An event
 says only that there is something new; the page fetches it by its ordinary address, with the reader's own rights.
+
+What is fetched costs far more than an event: when a queue moves, everybody in it has another place. So streams are
+woken a few at a time, those first whose own evaluation or run has changed, and others find the site as quick as ever.
 """
 
 import asyncio
@@ -12,10 +15,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.db.models import Count, Max, Q
 
 from portal import streams
@@ -24,22 +28,36 @@ from portal.streams import Kind, Subject
 from portal.submissions.models import Evaluation, State
 
 ASK_EVERY_S = 0.3
+WAKES_PER_ASK = 6
+"""Twenty a second in each process: their answers take about a third of a processor (docs/deploy.md has the figures)."""
 PING_S = 15.0
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_ENDED = (State.FINISHED, State.CANCELLED)
+_ENDED = State.ended()
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a subject was like when it was asked about: a text that differs once it changed, and whether that is all."""
+    """What a subject was like when it was asked about.
+
+    `text` differs once the subject itself has changed, `queue` once what waits around it has.
+    """
 
     text: str
     has_ended: bool = False
+    queue: int = 0
+
+
+class Urgency(IntEnum):
+    """Which streams are woken first."""
+
+    CHANGED = 0
+    OPENED = 1
+    MOVED = 2
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -100,14 +118,14 @@ class _Follower:
     async def next(self, *, after: Version | None) -> Version | None:
         """The subject's version once it is another than `after`; None when nothing happened for a while."""
         while True:
-            self.woken.clear()
-            version = self.watch.versions.get(self.subject)
-            if version is not None and version != after:
-                return version
             try:
                 await asyncio.wait_for(self.woken.wait(), PING_S)
             except TimeoutError:
                 return None
+            self.woken.clear()
+            version = self.watch.versions.get(self.subject)
+            if version is not None and version != after:
+                return version
 
 
 class _Watch:
@@ -115,6 +133,8 @@ class _Watch:
 
     def __init__(self) -> None:
         self.versions: dict[Subject, Version] = {}
+        # Dicts, because they keep their order: whoever waits longest is woken first.
+        self._due: dict[Urgency, dict[_Follower, None]] = {urgency: {} for urgency in Urgency}
         self._followers: dict[Subject, set[_Follower]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -125,11 +145,15 @@ class _Watch:
     def add(self, follower: _Follower) -> None:
         """Ask for its subject from now on."""
         self._followers.setdefault(follower.subject, set()).add(follower)
+        if follower.subject in self.versions:
+            self._due[Urgency.OPENED][follower] = None
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._ask())
 
     def remove(self, follower: _Follower) -> None:
         """Ask no more once it was the last of its subject."""
+        for due in self._due.values():
+            due.pop(follower, None)
         left = self._followers[follower.subject]
         left.discard(follower)
         if not left:
@@ -148,14 +172,30 @@ class _Watch:
                 else:
                     self._tell(found)
                 await asyncio.sleep(ASK_EVERY_S)
-            await loop.run_in_executor(thread, close_old_connections)
+            await loop.run_in_executor(thread, connections.close_all)
 
     def _tell(self, found: dict[Subject, Version]) -> None:
         for subject, version in found.items():
-            if subject in self._followers and self.versions.get(subject) != version:
+            if subject in self._followers and (before := self.versions.get(subject)) != version:
                 self.versions[subject] = version
-                for follower in self._followers[subject]:
-                    follower.woken.set()
+                self._due[_urgency(before, version)] |= dict.fromkeys(self._followers[subject])
+        for follower in self._first(WAKES_PER_ASK):
+            follower.woken.set()
+
+    def _first(self, number: int) -> list[_Follower]:
+        """So many of those that are due, who are so no longer."""
+        due = dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency])
+        first = list(due)[:number]
+        for follower in first:
+            for waiting in self._due.values():
+                waiting.pop(follower, None)
+        return first
+
+
+def _urgency(before: Version | None, now: Version) -> Urgency:
+    if before is None:
+        return Urgency.OPENED
+    return Urgency.MOVED if before.text == now.text else Urgency.CHANGED
 
 
 _watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictionary()
@@ -180,7 +220,7 @@ def _evaluations(identifiers: list[str]) -> dict[Subject, Version]:
     waiting = _waiting({profile for _, state, profile, *_ in rows if state == State.QUEUED})
     return {
         Subject(Kind.EVALUATION, str(pk)): Version(
-            repr((state, rest, waiting[profile] if state == State.QUEUED else 0)), has_ended=state in _ENDED
+            repr((state, rest)), has_ended=state in _ENDED, queue=waiting[profile] if state == State.QUEUED else 0
         )
         for pk, state, profile, *rest in rows
     }

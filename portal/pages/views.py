@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
-from portal.catalog.measurements import best_measured_profile
+from portal.catalog.measurements import baselines, best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.exports.files import citation
 from portal.nodes.queries import online_slots
@@ -71,12 +71,19 @@ def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
 
 
 def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
-    """Every problem on the profile, else on one with measured times."""
-    name = profile.name if profile.peaks is not None else best_measured_profile([p.name for p in gpu_profiles()])
+    """Every problem on the profile, else, where nobody stands there by the present rule, on the best measured one."""
+    has_places = profile.peaks is not None and best
+    name = profile.name if has_places else best_measured_profile([p.name for p in gpu_profiles()])
     shown = profiles()[name]
     points = [point for point in rooflines.points(name, best if shown is profile else {}) if point.work.size == "base"]
     figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)
-    return {"figure": replace(figure, is_wide=False, can_zoom=False, height=340), "roofline_profile": shown}
+    table = baselines(name)
+    return {
+        "figure": replace(figure, is_wide=False, can_zoom=False, height=340),
+        "has_places": bool(has_places),
+        "roofline_profile": shown,
+        "measured_at": table.measured_at if table else "",
+    }
 
 
 @require_safe
@@ -86,6 +93,7 @@ def docs(request: HttpRequest) -> HttpResponse:
         "verdicts": [(verdict.value, facts) for verdict, facts in FACTS.items()],
         "profiles": profiles().values(),
         "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
         "citation": citation(timezone.now()),

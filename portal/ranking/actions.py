@@ -17,7 +17,8 @@ from portal.catalog.size_times import size_times, to_stored
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
 from portal.submissions import queries as submissions
-from portal.submissions.models import Evaluation, State
+from portal.submissions.hooks import QuarantineChanged
+from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
 
 
@@ -34,6 +35,10 @@ def update_standing(evaluation: Evaluation) -> bool:
     if evaluation.submission.is_attempt:
         return False  # it belongs to a model's run, never to a person's board
     with transaction.atomic():
+        # An operator who puts it into quarantine locks the same row: of the two, the later sees what the other did.
+        submission = Submission.objects.select_for_update().only("pk").get(pk=evaluation.submission_id)
+        if submissions.quarantine_of(submission) is not None:
+            return False
         standing, is_new = _renewed(evaluation)
         if standing is None:
             return False
@@ -186,6 +191,61 @@ def recount_boards(author: User) -> None:
     """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
     for place in places_of(Standing.objects.filter(author=author)):
         _recount(place)
+        _renew_records(place)
+
+
+def take_quarantine(changed: QuarantineChanged) -> None:
+    """Take an entry off its boards, or let it stand there again: places, records and people follow."""
+    passed = _passed().filter(submission=changed.submission)
+    places = [
+        dict(place)
+        for place in passed.values("problem_revision", "profile", "score_rule")
+        .annotate(problem=F("submission__problem"))
+        .order_by()
+        .distinct()
+        if place["score_rule"] is not None
+    ]
+    if changed.is_quarantined:
+        forget(passed)
+    else:
+        for evaluation in passed.select_related("submission").order_by("finished_at", "id"):
+            update_standing(evaluation)
+    for place in places:
+        _recount(place)
+        _renew_records(place)
+
+
+def _passed() -> QuerySet[Evaluation]:
+    return Evaluation.objects.filter(state=State.FINISHED, verdict="PASSED", mode="ranked")
+
+
+def _renew_records(place: Mapping[str, Any]) -> None:
+    """Derive the records of a board anew: who was first, had nobody stood there whose entry counts no more."""
+    board = {name: place[name] for name in ("problem_revision", "profile", "score_rule")}
+    counted = submissions.accepted().filter(**board, submission__problem=place["problem"])
+    kept: list[Any] = []
+    previous: float | None = None
+    for evaluation in counted.exclude(score_low=None).order_by("finished_at", "id").iterator():
+        low: float = evaluation.score_low  # type: ignore[assignment]  # those without were left out
+        if _is_record(low, previous=previous, profile=place["profile"]):
+            _write_record(evaluation, place, previous=previous)
+            kept.append(evaluation.pk)
+            previous = low
+    Record.objects.filter(**place).exclude(evaluation__in=kept).delete()
+
+
+def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float | None) -> None:
+    values: dict[str, Any] = {
+        **place,
+        "author_id": evaluation.submission.author_id,
+        "backend": evaluation.submission.backend,
+        "score": evaluation.score,
+        "score_low": evaluation.score_low,
+        "score_high": evaluation.score_high,
+        "previous_low": previous,
+        "reached_at": evaluation.finished_at or evaluation.submission.created_at,
+    }
+    Record.objects.update_or_create(evaluation=evaluation, defaults=values)
 
 
 def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
@@ -234,7 +294,7 @@ def rebuild_standings() -> int:
     with transaction.atomic():
         for derived in (PersonStanding, Record, Board, SizeStanding, Standing):
             derived.objects.all().delete()
-        passed = Evaluation.objects.filter(state=State.FINISHED, verdict="PASSED", mode="ranked")
+        passed = _passed().exclude(submission__in=submissions.quarantined().values("submission"))
         for evaluation in passed.select_related("submission").order_by("finished_at", "id").iterator():
             update_standing(evaluation)
         for author in User.objects.filter(is_active=False, standings__isnull=False).distinct():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
@@ -15,7 +15,8 @@ from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import board_order
 from portal.ranking.paging import Order, Part, part
-from portal.submissions.models import Visibility, recorded_mark
+from portal.submissions.models import Evaluation, Visibility, recorded_mark
+from portal.submissions.queries import quarantined
 from problems import registry
 
 
@@ -168,6 +169,57 @@ class EarlierEntry:
 EARLIER_SHOWN = 50
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuarantinedEntry:
+    """An entry that an operator took off its boards: it has no place, and its page stays."""
+
+    author: str
+    problem: str
+    profile: str
+    submission_id: uuid.UUID
+    is_source_public: bool
+    reason: str
+    at: datetime
+
+
+def quarantined_entries(key: BoardKey) -> tuple[QuarantinedEntry, ...]:
+    """What operators took off a board and its earlier ones, the last first, up to `EARLIER_SHOWN`."""
+    return _quarantined(
+        Q(submission__problem=key.problem),
+        {"problem_revision": key.revision, "profile": key.profile},
+    )
+
+
+def quarantined_entries_of(person: User) -> tuple[QuarantinedEntry, ...]:
+    """What operators took off boards of `person`'s, the last first, up to `EARLIER_SHOWN`."""
+    return _quarantined(Q(submission__author=person), {})
+
+
+def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ...]:
+    passed = Evaluation.objects.filter(
+        submission=OuterRef("submission"), state="finished", verdict="PASSED", mode="ranked", **judged
+    )
+    found = (
+        quarantined()
+        .filter(about, submission__author__is_active=True)
+        .annotate(profile=Subquery(passed.order_by("-finished_at").values("profile")[:1]))
+    )
+    return tuple(
+        QuarantinedEntry(
+            author=row.submission.author.username,
+            problem=row.submission.problem,
+            profile=row.profile,
+            submission_id=row.submission_id,
+            is_source_public=row.submission.visibility == Visibility.PUBLIC,
+            reason=row.reason,
+            at=row.at,
+        )
+        for row in found.exclude(profile=None)
+        .select_related("submission__author")
+        .order_by("-at", "-id")[:EARLIER_SHOWN]
+    )
+
+
 def earlier_entries(key: BoardKey) -> tuple[EarlierEntry, ...]:
     """The entries of a board that earlier rules scored, the last judged first, up to `EARLIER_SHOWN`."""
     chosen = Standing.objects.filter(problem=key.problem, problem_revision=key.revision, profile=key.profile)
@@ -181,6 +233,12 @@ def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
     found = standings.filter(score_rule__lt=SCORE_RULE, author__is_active=True)
     ordered = found.select_related("author", "evaluation__submission").order_by("-evaluation__finished_at", "-id")
     return tuple(_earlier(standing) for standing in ordered[:EARLIER_SHOWN])
+
+
+def earlier_entries_of(problem_slug: str) -> tuple[EarlierEntry, ...]:
+    """The entries of the problem as it is that earlier rules scored, on all profiles, the last judged first."""
+    revision = registry.revision(problem_slug)
+    return read_earlier(Standing.objects.filter(problem=problem_slug, problem_revision=revision))
 
 
 def earlier_records_of(problem_slug: str, *, profile: str) -> tuple[EarlierEntry, ...]:

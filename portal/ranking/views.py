@@ -75,6 +75,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
         "earlier": queries.earlier_entries(key),
+        "quarantined": queries.quarantined_entries(key),
         "reference": _reference(problem, key),
     }
     return render(request, "ranking/board.html", context)
@@ -154,6 +155,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
         "totals": people.totals_of(found),
         "page": people.entries_page(found, **_cursors(request)),
         "earlier": people.earlier_entries_of(found),
+        "quarantined": queries.quarantined_entries_of(found),
         "own_name": request.user.get_username(),
         "titles": _titles(),
     }

@@ -12,12 +12,10 @@ from portal.runs import actions
 from portal.runs.models import (
     Decision,
     DecisionKind,
-    GpuUse,
     LanguageModel,
     Run,
 )
 from portal.submissions.admin import ReadOnly
-from portal.submissions.admin_lists import LargeTable
 
 
 class DecisionForm(forms.Form):
@@ -98,14 +96,3 @@ class LanguageModelAdmin(ReadOnly):
     list_display = ("slug", "name", "version", "provider", "organisation", "created_at")
     search_fields = ("slug", "name", "organisation__slug")
     list_select_related = ("organisation",)
-
-
-@admin.register(GpuUse)
-class GpuUseAdmin(ReadOnly, LargeTable):
-    """What evaluations cost organisations, the last one first."""
-
-    list_display = ("organisation", "evaluation", "reserved_gpu_s", "used_gpu_s", "at")
-    list_filter = ("organisation",)
-    list_select_related = ("organisation", "evaluation")
-    ordering = ("-pk",)
-    found_by_id = ("evaluation", "evaluation__submission")

@@ -10,9 +10,8 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
-        """Hear of evaluations that end: those of attempts settle quotas and make events."""
-        from portal.runs.events import take_end, take_refund  # noqa: PLC0415 - models are there once Django is ready
-        from portal.submissions.hooks import evaluation_ended, evaluation_refunded  # noqa: PLC0415 - as above
+        """Hear of evaluations that end: those of attempts make events."""
+        from portal.runs.events import take_end  # noqa: PLC0415 - models are there only when Django is ready
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - as above
 
         evaluation_ended.connect(take_end, uid="runs.take_end")
-        evaluation_refunded.connect(take_refund, uid="runs.take_refund")

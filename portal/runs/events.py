@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from portal.runs import quotas
 from portal.runs.hooks import EventsWritten, events_written
 from portal.runs.models import (
     Attempt,
@@ -17,17 +16,12 @@ from portal.runs.models import (
     Run,
     RunEvent,
 )
-from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
+from portal.submissions.hooks import EvaluationEnded
 from portal.submissions.models import Evaluation, State
 
 
-def take_refund(refunded: EvaluationRefunded) -> None:
-    """Give an organisation back what an attempt's evaluation took of its GPU time."""
-    quotas.refund(refunded.evaluation)
-
-
 def take_end(ended: EvaluationEnded) -> None:
-    """Take the end of an attempt's evaluation: settle its quota, renew the attempt's result, tell of it.
+    """Take the end of an attempt's evaluation: renew the attempt's result, tell of it.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.
@@ -35,7 +29,6 @@ def take_end(ended: EvaluationEnded) -> None:
     evaluation = ended.evaluation
     if not evaluation.submission.is_attempt:
         return
-    quotas.settle(evaluation)
     with transaction.atomic():
         attempt = (
             Attempt.objects.select_related("evaluation", "run").filter(submission=evaluation.submission_id).first()

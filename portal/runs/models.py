@@ -200,36 +200,6 @@ class RunEvent(models.Model):
         return f"{self.kind} of {self.run_id}"
 
 
-class GpuUse(models.Model):
-    """What one evaluation of an attempt costs its organisation: reserved while it waits, settled when it ends.
-
-    `account` is whose allowance it counts against: the organisation's sponsor at that time, or None where an operator
-    had granted the organisation an allowance of its own.
-    """
-
-    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="gpu_uses")
-    account = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="gpu_uses"
-    )
-    evaluation = models.OneToOneField(Evaluation, on_delete=models.PROTECT, related_name="gpu_use")
-    reserved_gpu_s = models.FloatField()
-    used_gpu_s = models.FloatField(null=True, blank=True)
-    at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        verbose_name = "GPU use"
-        verbose_name_plural = "GPU use"
-        indexes = (
-            models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),
-            models.Index(fields=("account", "at"), name="use_of_an_account"),
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"{self.organisation_id}: {self.used_gpu_s if self.used_gpu_s is not None else self.reserved_gpu_s} GPU-s"
-        )
-
-
 class DecisionKind(models.TextChoices):
     """What an operator may decide of a run."""
 

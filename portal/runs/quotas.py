@@ -1,24 +1,19 @@
-"""How much GPU time an organisation's runs have used, hold reserved and have left.
+"""How much GPU time an organisation's runs have used in 30 days, hold reserved and have left.
 
-The allowance is the sponsor's: all organisations of one account share it, so that making organisations makes no time.
-An operator may grant an organisation one of its own.
-
-GPU-seconds are seconds of judging times the GPUs of the profile. A waiting evaluation holds a reservation; its end
-replaces that by what it took, or by nothing where the fault was ours. Practice profiles have no GPUs and cost none.
+The quota is the sponsor's: all organisations of one account share it, so that making organisations makes no time. An
+operator may grant an organisation one of its own. What is charged, and what may be used in a day, is said in
+`portal.submissions.allowances`.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.conf import settings
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, Sum
 
-from evaluator.contract import Verdict
-from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import Organisation
-from portal.runs.models import GpuUse, Run
-from portal.submissions.gpu_time import gpus_of
-from portal.submissions.models import Evaluation, State
+from portal.runs.models import Run
+from portal.submissions.allowances import payer_of_runs
+from portal.submissions.models import GpuUse
 
 WINDOW = timedelta(days=30)
 
@@ -60,10 +55,11 @@ class Quota:
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Quota:
     """The organisation's quota at `now`."""
-    uses = _uses(organisation).filter(at__gt=now - WINDOW)
-    settled = uses.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
+    uses = payer_of_runs(organisation).uses
+    lately = uses.filter(at__gt=now - WINDOW)
+    settled = lately.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
     held = uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0
-    oldest = uses.filter(used_gpu_s__gt=0).order_by("at").values_list("at", flat=True).first()
+    oldest = lately.filter(used_gpu_s__gt=0).order_by("at").values_list("at", flat=True).first()
     return Quota(
         organisation=organisation.slug,
         sponsor=organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None,
@@ -72,13 +68,6 @@ def quota_of(organisation: Organisation, *, now: datetime) -> Quota:
         reserved_gpu_s=held,
         next_release_at=oldest + WINDOW if oldest else None,
     )
-
-
-def _uses(organisation: Organisation) -> QuerySet[GpuUse]:
-    """What counts against the allowance that the organisation draws on."""
-    if organisation.payer_id is not None:
-        return GpuUse.objects.filter(account=organisation.payer_id)
-    return GpuUse.objects.filter(organisation=organisation, account=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,29 +102,3 @@ def locked(organisation_id: int) -> Organisation:
     shares = Q(sponsor__in=sponsor) | Q(pk=organisation_id)
     rows = Organisation.objects.select_for_update().filter(shares).order_by("pk")
     return next(row for row in rows if row.pk == organisation_id)
-
-
-def reservation_gpu_s(profile: str) -> float:
-    """What one evaluation on `profile` holds while it waits."""
-    return float(settings.RESERVED_SECONDS * gpus_of(profile))
-
-
-def settle(evaluation: Evaluation) -> None:
-    """Replace the reservation of an evaluation that has ended by what it took."""
-    GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None).update(used_gpu_s=charge(evaluation))
-
-
-def refund(evaluation: Evaluation) -> None:
-    """Give back what an ended evaluation took; one that is not an attempt's has cost nothing."""
-    GpuUse.objects.filter(evaluation=evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
-
-
-def charge(evaluation: Evaluation) -> float:
-    """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
-    # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
-    is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
-    if not is_charged and evaluation.state != State.CANCELLED:
-        return 0.0
-    if evaluation.started_at is None or evaluation.finished_at is None:
-        return 0.0
-    return (evaluation.finished_at - evaluation.started_at).total_seconds() * gpus_of(evaluation.profile)

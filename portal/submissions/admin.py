@@ -1,23 +1,47 @@
 """What an operator sees of submissions: nothing here can be edited, because actions make every move."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
-from django.db.models import Count, QuerySet
+from django.db import transaction
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from evaluator.hardware.profiles import profiles
+from portal.accounts.identity import signed_in
+from portal.refusals import Refusal
 from portal.submissions import actions, queries
-from portal.submissions.admin_lists import ByProblem, ByProblemOfSubmission, ByProfile, Created, LargeTable, Period
 from portal.submissions.gpu_time import expected_gpu_s
-from portal.submissions.models import Evaluation, ProfileSwitch, Report, Submission
+from portal.submissions.large_lists import (
+    Created,
+    LargeList,
+    Period,
+    ProblemFilter,
+    ProfileFilter,
+    SubmissionProblemFilter,
+)
+from portal.submissions.models import (
+    AllowanceLimit,
+    Evaluation,
+    Flag,
+    GpuUse,
+    LimitScope,
+    ProfileSwitch,
+    Quarantine,
+    Report,
+    State,
+    Submission,
+)
 
 REJUDGED_SHOWN = 200
+ACTED_AT_ONCE = 100
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -36,41 +60,222 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
-@admin.register(Submission)
-class SubmissionAdmin(ReadOnly, LargeTable):
-    """Submissions."""
+class ReasonForm(forms.Form):
+    """Why an operator does something to an entry."""
 
-    list_display = ("id", "author", "problem", "backend", "visibility", "created_at")
-    list_filter = (Created, "backend", ByProblem)
-    list_select_related = ("author",)
+    reason = forms.CharField(
+        max_length=300, widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Public, and kept as evidence."
+    )
+
+
+def _ask(
+    model_admin: admin.ModelAdmin,  # type: ignore[type-arg]
+    request: HttpRequest,
+    queryset: QuerySet[Any],
+    *,
+    title: str,
+    action: str,
+    act: Callable[[Any, str], object],
+) -> HttpResponse | None:
+    """Ask for a reason, then `act` on every chosen row with it, each apart: a refusal of one is shown beside it."""
+    form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+    if form.is_valid():
+        for row in queryset[:ACTED_AT_ONCE]:
+            try:
+                act(row, form.cleaned_data["reason"])
+            except Refusal as refusal:
+                messages.error(request, f"{row}: {refusal.message} {refusal.remedy}")
+            else:
+                messages.success(request, f"{row}: done.")
+        return None
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": title,
+        "form": form,
+        "rows": [str(row) for row in queryset[:ACTED_AT_ONCE]],
+        "action": action,
+        "selected": list(queryset.values_list("pk", flat=True)[:ACTED_AT_ONCE]),
+        "checkbox": helpers.ACTION_CHECKBOX_NAME,
+        "select_across": "0",
+        "opts": model_admin.opts,
+    }
+    return render(request, "admin/confirm_action.html", context)
+
+
+@admin.register(Submission)
+class SubmissionAdmin(ReadOnly, LargeList):
+    """Submissions, each with what its newest evaluation came to; entries are put into quarantine here."""
+
+    list_display = ("short", "author", "problem", "backend", "verdict", "in_quarantine", "visibility", "created_at")
+    list_filter = (Created, ProblemFilter, "backend", "visibility", "is_attempt")
     ordering = ("-created_at", "-id")
-    found_by_id = ("pk", "evaluations")
-    found_by_author = "author"
+    list_select_related = ("author",)
+    author_column, problem_column = "author", "problem"
+    actions = ("quarantine", "lift")
+    exclude = ("source",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Submission]:
+        """With the newest verdict and whether a quarantine is in force; looked up for the rows shown alone."""
+        newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued_at")
+        state = Subquery(newest.values("state")[:1])
+        held = Exists(queries.quarantined().filter(submission=OuterRef("pk")))
+        verdict = Subquery(newest.values("verdict")[:1])
+        found: QuerySet[Submission] = super().get_queryset(request)
+        return found.annotate(newest_state=state, newest_verdict=verdict, is_held=held)
+
+    @admin.display(description="submission", ordering="id")
+    def short(self, submission: Submission) -> str:
+        """The beginning of its identifier."""
+        return str(submission.pk)[:8]
+
+    @admin.display
+    def verdict(self, submission: Any) -> str:
+        """Of its newest evaluation, or where that is."""
+        return submission.newest_verdict or State(submission.newest_state).label if submission.newest_state else "none"
+
+    @admin.display(boolean=True, description="quarantine")
+    def in_quarantine(self, submission: Any) -> bool:
+        """Whether operators took it off the boards."""
+        return bool(submission.is_held)
+
+    @admin.action(description="Quarantine: off every board, with a public reason")
+    def quarantine(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
+        """Ask why, then take every chosen entry off its boards."""
+        by = signed_in(request)
+        return _ask(
+            self,
+            request,
+            queryset,
+            title="Put entries into quarantine",
+            action="quarantine",
+            act=lambda row, reason: actions.quarantine(row, reason=reason, by=by),
+        )
+
+    @admin.action(description="Lift the quarantine, with a public reason")
+    def lift(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
+        """Ask why, then let every chosen entry stand again."""
+        by = signed_in(request)
+        return _ask(
+            self,
+            request,
+            queryset,
+            title="Lift quarantines",
+            action="lift",
+            act=lambda row, reason: actions.lift_quarantine(row, reason=reason, by=by),
+        )
+
+
+class OpenFilter(admin.SimpleListFilter):
+    """Flags that nobody has settled."""
+
+    title, parameter_name = "outcome", "settled"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
+        """Open or settled."""
+        return [("no", "Open"), ("yes", "Settled")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
+        """The flags of the chosen kind."""
+        return queryset.filter(settled_at__isnull=self.value() == "no") if self.value() else queryset
+
+
+@admin.register(Flag)
+class FlagAdmin(ReadOnly, LargeList):
+    """What readers say of entries, and what came of it."""
+
+    list_display = ("at", "entry", "author", "problem", "by", "reason", "settled_by", "outcome")
+    list_filter = (OpenFilter, SubmissionProblemFilter)
+    list_select_related = ("submission__author", "by", "settled_by")
+    ids = ("submission",)
+    author_column, problem_column = "submission__author", "submission__problem"
+    actions = ("quarantine", "settle")
+
+    @admin.display(description="entry")
+    def entry(self, flag: Flag) -> SafeString:
+        """The entry's page."""
+        address = reverse("submissions:detail", args=[flag.submission_id])
+        return format_html('<a href="{}">{}</a>', address, str(flag.submission_id)[:8])
+
+    @admin.display(ordering="submission__author__username")
+    def author(self, flag: Flag) -> str:
+        """Whose entry it is about."""
+        return flag.submission.author.username
+
+    @admin.display(ordering="submission__problem")
+    def problem(self, flag: Flag) -> str:
+        """What the entry solves."""
+        return flag.submission.problem
+
+    @admin.action(description="Quarantine the entries, with a public reason; settles the flags")
+    def quarantine(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
+        """Ask why, then take the flagged entries off their boards."""
+        by = signed_in(request)
+
+        def act(row: Flag, reason: str) -> None:
+            with transaction.atomic():
+                actions.quarantine(row.submission, reason=reason, by=by)
+                actions.settle_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
+
+        return _ask(self, request, queryset, title="Put entries into quarantine", action="quarantine", act=act)
+
+    @admin.action(description="Settle: the entries stand, with a word to who flagged them")
+    def settle(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
+        """Ask what to say, then settle every open flag on the entries."""
+        by = signed_in(request)
+        return _ask(
+            self,
+            request,
+            queryset,
+            title="Settle flags",
+            action="settle",
+            act=lambda row, reason: actions.settle_flags(row.submission, outcome=reason, by=by),
+        )
+
+
+@admin.register(Quarantine)
+class QuarantineAdmin(ReadOnly, LargeList):
+    """Every quarantine there was and is."""
+
+    list_display = ("at", "submission", "author", "problem", "reason", "by", "lifted_at", "lifted_by", "lift_reason")
+    list_filter = (SubmissionProblemFilter,)
+    list_select_related = ("submission__author", "by", "lifted_by")
+    ids = ("submission",)
+    author_column, problem_column = "submission__author", "submission__problem"
+
+    @admin.display
+    def author(self, quarantine: Quarantine) -> str:
+        """Whose entry it is."""
+        return quarantine.submission.author.username
+
+    @admin.display
+    def problem(self, quarantine: Quarantine) -> str:
+        """What the entry solves."""
+        return quarantine.submission.problem
 
 
 @admin.register(Evaluation)
-class EvaluationAdmin(ReadOnly, LargeTable):
+class EvaluationAdmin(ReadOnly, LargeList):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
     actions = ("judge_again", "judge_again_and_refund")
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    ordering = ("-queued_at", "-id")
     list_filter = (
         Period,
         "state",
         "verdict",
-        ByProfile,
+        ProfileFilter,
         "mode",
         "submission__backend",
         "submission__is_attempt",
         "node",
-        ByProblemOfSubmission,
+        SubmissionProblemFilter,
     )
-    ordering = ("-queued_at", "-id")
-    found_by_id = ("pk", "submission")
-    found_by_author = "submission__author"
     list_select_related = ("submission__author", "node")
+    ids = ("pk", "submission")
+    author_column, problem_column = "submission__author", "submission__problem"
 
     @admin.display(description="evaluation", ordering="id")
     def short(self, evaluation: Evaluation) -> str:
@@ -103,11 +308,12 @@ class EvaluationAdmin(ReadOnly, LargeTable):
         queryset: QuerySet[Evaluation],
         *,
         action: str,
-        act: Callable[[Iterable[Evaluation]], list[Evaluation]],
+        act: Callable[..., list[Evaluation]],
     ) -> HttpResponse | None:
         chosen = queryset.order_by().select_related("submission")
-        if "confirmed" in request.POST:
-            queued = act(chosen)
+        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+        if form.is_valid():
+            queued = act(chosen, reason=form.cleaned_data["reason"])
             messages.success(request, f"{len(queued)} evaluations were queued again; what was found stays beside it.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
@@ -119,6 +325,7 @@ class EvaluationAdmin(ReadOnly, LargeTable):
             "title": "Judge again",
             "summary": f"{sum(counts.values())} submissions would be judged at their problems' present revisions. "
             "Those that wait already are left out.",
+            "form": form,
             "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
             "table": table,
             "action": action,
@@ -146,6 +353,54 @@ class EvaluationAdmin(ReadOnly, LargeTable):
         return render(request, "admin/rejudged.html", context)
 
 
+@admin.register(GpuUse)
+class GpuUseAdmin(ReadOnly, LargeList):
+    """What evaluations cost accounts and organisations."""
+
+    list_display = ("account", "organisation", "evaluation", "profile", "reserved_gpu_s", "used_gpu_s", "at")
+    list_select_related = ("account", "organisation", "evaluation")
+    ordering = ("-id",)
+    ids = ("evaluation", "evaluation__submission")
+    author_column, problem_column = "account", "evaluation__submission__problem"
+
+    @admin.display
+    def profile(self, use: GpuUse) -> str:
+        """Where it was judged."""
+        return use.evaluation.profile
+
+
+class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A limit names whom its scope names, and a profile that there is."""
+
+    profile = forms.ChoiceField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        named = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+        self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a scope beside somebody whom it does not name."""
+        cleaned = super().clean() or self.cleaned_data
+        for name in ("account", "organisation"):
+            if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
+                said = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
+                self.add_error(name, f"{said}: the scope is {LimitScope(cleaned['scope']).label!r}.")
+        return cleaned
+
+
+@admin.register(AllowanceLimit)
+class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What accounts and organisations may use in a day; the settings say it where there is no row."""
+
+    form = AllowanceLimitForm
+    list_display = ("scope", "account", "organisation", "profile", "gpu_seconds_per_day", "queued_at_most", "reason")
+    list_filter = ("scope",)
+    list_select_related = ("account", "organisation")
+    raw_id_fields = ("account", "organisation")
+    search_fields = ("account__username", "organisation__slug")
+
+
 @admin.register(ProfileSwitch)
 class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Pausing the queue of a profile."""
@@ -162,11 +417,32 @@ class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Report)
-class ReportAdmin(ReadOnly, LargeTable):
-    """Reports, the last one first. A node's are found through its evaluations."""
+class ReportAdmin(ReadOnly, LargeList):
+    """Reports."""
 
-    list_display = ("evaluation", "attempt", "node_name", "received_at")
-    list_select_related = ("evaluation",)
-    ordering = ("-pk",)
-    found_by_id = ("evaluation", "evaluation__submission")
-    found_by_author = "evaluation__submission__author"
+    list_display = ("id", "evaluation", "author", "problem", "verdict", "attempt", "node_name", "received_at")
+    list_filter = ("evaluation__verdict",)
+    list_select_related = ("evaluation__submission__author",)
+    ordering = ("-id",)
+    ids = ("evaluation", "evaluation__submission")
+    author_column, problem_column = "evaluation__submission__author", "evaluation__submission__problem"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Report]:
+        """Without the reports themselves, which are hundreds of kilobytes each."""
+        found: QuerySet[Report] = super().get_queryset(request)
+        return found.defer("content", "error_log")
+
+    @admin.display
+    def author(self, report: Report) -> str:
+        """Whose submission it is about."""
+        return report.evaluation.submission.author.username
+
+    @admin.display
+    def problem(self, report: Report) -> str:
+        """What the submission solves."""
+        return report.evaluation.submission.problem
+
+    @admin.display
+    def verdict(self, report: Report) -> str:
+        """What the evaluation came to."""
+        return report.evaluation.verdict

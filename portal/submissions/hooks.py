@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 
 from portal.hooks import Hook
-from portal.submissions.models import Evaluation
+from portal.submissions.models import Evaluation, Submission
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationQueued:
+    """An author has asked for an evaluation: its row, with its submission. What operators have judged again is not."""
+
+    evaluation: Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +27,22 @@ class EvaluationRefunded:
     evaluation: Evaluation
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuarantineChanged:
+    """An operator has put an entry into quarantine, or lifted it."""
+
+    submission: Submission
+    is_quarantined: bool
+
+
+evaluation_queued: Hook[EvaluationQueued] = Hook()
+"""Told inside the transaction that stores what its author has asked for."""
+
 evaluation_ended: Hook[EvaluationEnded] = Hook()
 """Told inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""
 
 evaluation_refunded: Hook[EvaluationRefunded] = Hook()
 """Told inside the transaction in which an operator has it judged again and gives back what it cost."""
+
+quarantine_changed: Hook[QuarantineChanged] = Hook()
+"""Told inside the transaction in which an operator decides; the submission's row is locked."""

@@ -13,6 +13,7 @@ from django.db import models
 from django.utils import timezone
 
 from evaluator.contract import Backend, EvaluationReport, Mode, SourceBundle, Verdict
+from portal.accounts.models import Organisation
 from portal.nodes.models import Node
 
 
@@ -59,6 +60,9 @@ class Submission(models.Model):
     is_attempt = models.BooleanField(
         default=False, help_text="Whether it belongs to a model's run: never on a person's board or in their lists."
     )
+    opened_by = models.CharField(
+        max_length=120, blank=True, default="", editable=False, help_text="What made its source public for good."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
@@ -76,6 +80,7 @@ class State(models.TextChoices):
     """Where an evaluation is. Queued -> leased -> running -> finished; a lost lease goes back to queued.
 
     What has to be compiled first goes queued -> building -> built -> leased where a node builds ahead of its slots.
+    What waits for a profile that no node serves ends as `unserved`, without a verdict and without cost.
     """
 
     QUEUED = "queued", "Queued"
@@ -85,16 +90,20 @@ class State(models.TextChoices):
     RUNNING = "running", "Being judged"
     FINISHED = "finished", "Finished"
     CANCELLED = "cancelled", "Cancelled"
+    UNSERVED = "unserved", "Not judged: no node"
 
     @classmethod
-    def ended(cls) -> tuple["State", "State"]:
+    def ended(cls) -> tuple["State", ...]:
         """The states that nothing leaves."""
-        return (cls.FINISHED, cls.CANCELLED)
+        return (cls.FINISHED, cls.CANCELLED, cls.UNSERVED)
 
     @classmethod
     def unfinished(cls) -> tuple["State", ...]:
         """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
         return tuple(state for state in cls if state not in cls.ended())
+
+
+_NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "running"))
 
 
 def recorded_mark(on: date | None, where: str) -> str:
@@ -112,6 +121,12 @@ class Evaluation(models.Model):
     mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
+    payer = models.CharField(
+        max_length=40, blank=True, default="", editable=False, help_text="Whose allowance and whose turn: account-7."
+    )
+    turn = models.PositiveBigIntegerField(
+        default=0, editable=False, help_text="Lower goes first within a priority: payers take turns."
+    )
     attempt = models.PositiveSmallIntegerField(default=1, help_text="1, or more after a failure of ours.")
     queued_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -139,6 +154,9 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    queued_because = models.CharField(
+        max_length=300, blank=True, default="", editable=False, help_text="Why an operator had it judged again; public."
+    )
     recorded_on = models.DateField(
         null=True,
         blank=True,
@@ -146,15 +164,33 @@ class Evaluation(models.Model):
         help_text="When it was judged elsewhere; empty for what this site judged.",
     )
     recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 4 H200.")
+    request_id = models.CharField(
+        max_length=32,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Of the web request that asked for it; log lines of site and node carry it.",
+    )
 
     class Meta:
-        ordering = ("-queued_at",)
+        ordering = ("-queued_at", "-id")
         indexes = (
             models.Index(fields=("state", "profile", "-priority", "queued_at"), name="queue_order"),
             models.Index(fields=("submission", "-queued_at"), name="evaluations_of_submission"),
             models.Index(fields=("node", "finished_at"), name="use_of_a_node"),
+            # Both hold what has not ended alone, so they stay small beside millions of rows.
+            models.Index(
+                fields=("profile", "-priority", "turn", "queued_at"), condition=_NOT_ENDED, name="turns_of_a_profile"
+            ),
+            models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
             models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
+            models.Index(
+                fields=("problem_revision", "profile", "finished_at"),
+                condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
+                name="passed_of_a_board",
+            ),
         )
         constraints = (
             models.UniqueConstraint(
@@ -171,6 +207,15 @@ class Evaluation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} ({self.state})"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What log lines about it carry."""
+        return {
+            "request_id": self.request_id,
+            "submission": str(self.submission_id),
+            "evaluation": str(self.pk),
+        }
 
     @property
     def recorded(self) -> str:
@@ -195,6 +240,170 @@ class ProfileSwitch(models.Model):
 
     def __str__(self) -> str:
         return self.profile
+
+
+class ProfileQueue(models.Model):
+    """What the dispatcher knows of a profile's queue.
+
+    `turn` is that of the last evaluation that a slot took. `served_at` is when a slot could last take work; None where
+    none ever could since `watched_since`, the moment from which on the dispatcher has looked without a gap.
+    """
+
+    profile = models.CharField(primary_key=True, max_length=40)
+    turn = models.PositiveBigIntegerField(default=0)
+    served_at = models.DateTimeField(null=True, blank=True)
+    watched_since = models.DateTimeField(default=timezone.now)
+    looked_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.profile
+
+
+class GpuUse(models.Model):
+    """What one evaluation costs: reserved while it waits, settled when it ends.
+
+    `organisation` is whose run it is of, None for a person's own submission. `account` is whose allowance it counts
+    against: the author's, or that of the organisation's sponsor at that time; None where an operator had granted the
+    organisation an allowance of its own. `at` is when it was reserved, and from the settling on when it ended.
+    """
+
+    organisation = models.ForeignKey(
+        Organisation, null=True, blank=True, on_delete=models.PROTECT, related_name="gpu_uses"
+    )
+    account = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="gpu_uses"
+    )
+    evaluation = models.OneToOneField(Evaluation, on_delete=models.PROTECT, related_name="gpu_use")
+    reserved_gpu_s = models.FloatField()
+    used_gpu_s = models.FloatField(null=True, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "runs_gpuuse"  # as it was called when runs held it
+        verbose_name = "GPU use"
+        verbose_name_plural = "GPU use"
+        indexes = (
+            models.Index(fields=("organisation", "at"), name="use_of_an_organisation"),
+            models.Index(fields=("account", "at"), name="use_of_an_account"),
+        )
+
+    def __str__(self) -> str:
+        whose = self.organisation_id if self.organisation_id is not None else self.account_id
+        return f"{whose}: {self.used_gpu_s if self.used_gpu_s is not None else self.reserved_gpu_s} GPU-s"
+
+
+class LimitScope(models.TextChoices):
+    """Whom a limit is for. What names one account or organisation goes before what names many."""
+
+    ACCOUNTS = "accounts", "Every account"
+    NEW_ACCOUNTS = "new_accounts", "Every new account"
+    ORGANISATIONS = "organisations", "Every organisation"
+    ACCOUNT = "account", "One account"
+    ORGANISATION = "organisation", "One organisation"
+
+
+class AllowanceLimit(models.Model):
+    """What an operator lets somebody use in a day; where there is no row the settings say it.
+
+    One row may be about all profiles together (`profile` empty) and others about one profile each: every one of them
+    has to be kept. An empty figure limits nothing.
+    """
+
+    scope = models.CharField(max_length=20, choices=LimitScope.choices)
+    account = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="allowance_limits"
+    )
+    organisation = models.ForeignKey(
+        Organisation, null=True, blank=True, on_delete=models.CASCADE, related_name="allowance_limits"
+    )
+    profile = models.CharField(max_length=40, blank=True, help_text="Empty: all profiles together.")
+    gpu_seconds_per_day = models.FloatField(
+        null=True, blank=True, help_text="Seconds times GPUs in any 24 hours; 0 allows none, empty limits nothing."
+    )
+    queued_at_most = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Evaluations in the queue at a time; 0 allows none, empty limits nothing."
+    )
+    reason = models.CharField(max_length=300, blank=True, help_text="Shown to those whom it stops.")
+
+    class Meta:
+        constraints = (
+            # One for each way a row may name somebody: SQLite and PostgreSQL 14 take every null for another value.
+            models.UniqueConstraint(
+                fields=("scope", "profile"),
+                condition=models.Q(account=None, organisation=None),
+                name="one_limit_of_many",
+            ),
+            models.UniqueConstraint(fields=("account", "profile"), name="one_limit_of_an_account"),
+            models.UniqueConstraint(fields=("organisation", "profile"), name="one_limit_of_an_organisation"),
+            models.CheckConstraint(
+                condition=models.Q(scope="account", account__isnull=False, organisation__isnull=True)
+                | models.Q(scope="organisation", account__isnull=True, organisation__isnull=False)
+                | models.Q(
+                    scope__in=("accounts", "new_accounts", "organisations"),
+                    account__isnull=True,
+                    organisation__isnull=True,
+                ),
+                name="a_limit_names_whom_its_scope_names",
+            ),
+        )
+
+    def __str__(self) -> str:
+        whose = self.account or self.organisation or self.get_scope_display()
+        return f"{whose} on {self.profile or 'all profiles'}"
+
+
+class Quarantine(models.Model):
+    """An operator's decision that an entry stands on no board, with its public reason, and that it does again.
+
+    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None.
+    """
+
+    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="quarantines")
+    reason = models.CharField(max_length=500, help_text="Public: shown on the entry's page and on its boards.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+    lifted_at = models.DateTimeField(null=True, blank=True)
+    lifted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    lift_reason = models.CharField(max_length=500, blank=True, help_text="Public as well.")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("submission",), condition=models.Q(lifted_at=None), name="one_quarantine_in_force"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.submission_id}: {self.reason}"
+
+
+class Flag(models.Model):
+    """A reader's word to the operators that something is wrong with an entry. Only operators see it."""
+
+    submission = models.ForeignKey(Submission, on_delete=models.CASCADE, related_name="flags")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="flags")
+    reason = models.TextField()
+    at = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True, blank=True)
+    settled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    outcome = models.CharField(max_length=500, blank=True, help_text="What came of it; shown to whoever flagged it.")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("by", "-at"), name="flags_of_a_reader"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("submission", "by"), condition=models.Q(settled_at=None), name="one_open_flag_per_reader"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.submission_id} by {self.by}"
 
 
 class Report(models.Model):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from django.conf import settings
 from django.utils.safestring import SafeString
 
 from evaluator.contract import (
@@ -29,6 +30,7 @@ from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
+from portal.submissions import timelines
 from portal.submissions.error_maps import error_maps
 from portal.submissions.failing_lines import FailingLine, failing_lines, told_to_scripts
 from portal.submissions.models import Evaluation, State, Visibility
@@ -157,6 +159,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "stream": streams.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
         "paths": [file.path for file in live.evaluation.submission.source.files.files],
         **(_findings(report) if report else {}),
@@ -217,6 +220,19 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
         **_evidence(report),
+        **_timeline(report),
+    }
+
+
+def _timeline(report: EvaluationReport) -> dict[str, Any]:
+    """The recorded call: its picture, where its time went, and its kernels."""
+    calls = timelines.recorded_calls(report)
+    if not calls:
+        return {"recorded_calls": []}
+    return {
+        "recorded_calls": calls,
+        "timeline_picture": timelines.picture(calls),
+        "kernel_rows": timelines.kernel_rows(calls[-1]),
     }
 
 

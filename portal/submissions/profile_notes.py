@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
+from portal.accounts.models import User
+from portal.submissions.allowances import Forecast, forecasts, payer_of_author
 from portal.submissions.queues import Capability, capabilities
 from portal.submissions.starters import starters
 from problems.schema import Problem
@@ -14,9 +17,11 @@ from problems.schema import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitData:
-    """The submit page's own data: `capabilities` in the order of the profiles, and the same as JSON for its script."""
+    """The submit page's own data: capabilities and forecasts in the order of the profiles, and JSON."""
 
     capabilities: tuple[Capability, ...]
+    forecasts: tuple[Forecast, ...]
+    unserved_hours: str
     default_profile: str
     default_note: str
     script: dict[str, Any]
@@ -36,35 +41,51 @@ def note(capability: Capability) -> str:
         paused = f"{measured} The operator has paused its queue: a submission is taken and waits."
         return f"{paused} The operator says: {capability.pause_reason}" if capability.pause_reason else paused
     if not capability.is_online:
-        return f"{measured} No node is online for it now: a submission waits in the queue until one is."
+        return (
+            f"{measured} No node is online for it now{_last_served(capability)}: a submission waits, and ends "
+            f"unjudged and without cost if no node takes it within {settings.UNSERVED_HOURS:.0f} hours."
+        )
     backends = ", ".join(capability.backends) or "no backend"
     slots = f"{capability.slots} slot{'s' if capability.slots != 1 else ''} online"
     return f"{measured} {slots}, able to judge {backends}."
 
 
-def _for_script(capability: Capability) -> dict[str, Any]:
+def _last_served(capability: Capability) -> str:
+    if capability.served_at is None:
+        return ", and none is known to have served it"
+    return f", the last one served it at {capability.served_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _for_script(capability: Capability, forecast: Forecast) -> dict[str, Any]:
     profile = capability.profile
     return {
         "title": profile.title,
         "backends": [backend.value for backend in profile.backends],
         "online": capability.is_online,
-        "note": note(capability),
+        "note": f"{note(capability)} {forecast.words}",
     }
 
 
-def submit_data(problem: Problem, *, profiles: list[Profile]) -> SubmitData:
-    """What the submit page of `problem` needs besides its form."""
+def submit_data(problem: Problem, *, profiles: list[Profile], author: User) -> SubmitData:
+    """What the submit page of `problem` needs besides its form; the forecasts are the author's."""
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
+    told = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
+    costs = {forecast.price.profile: forecast for forecast in told}
     online = [capability.profile.name for capability in chosen if capability.is_online]
     default = online[-1] if online else chosen[0].profile.name
     return SubmitData(
         capabilities=tuple(chosen),
         default_profile=default,
-        default_note=f"{default}: {note(able[default])}",
+        forecasts=tuple(told),
+        unserved_hours=f"{settings.UNSERVED_HOURS:.0f}",
+        default_note=f"{default}: {note(able[default])} {costs[default].words}",
         script={
             "starters": starters(problem.slug),
-            "profiles": {capability.profile.name: _for_script(capability) for capability in chosen},
+            "profiles": {
+                capability.profile.name: _for_script(capability, costs[capability.profile.name])
+                for capability in chosen
+            },
             "maxBytes": settings.SUBMISSION_MAX_BYTES,
         },
         max_kib=settings.SUBMISSION_MAX_BYTES // 1024,

@@ -1,26 +1,12 @@
 """Shared reads of submissions: who may see what, the order of the queue, and what a live page shows."""
 
 import uuid
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
 from django.conf import settings
-from django.db.models import (
-    Case,
-    Count,
-    F,
-    IntegerField,
-    OuterRef,
-    Prefetch,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-    prefetch_related_objects,
-)
+from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
 from django.urls import reverse
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
@@ -29,7 +15,16 @@ from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs, switch
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
-from portal.submissions.models import Evaluation, ProfileSwitch, Report, State, Submission, Visibility
+from portal.submissions.models import (
+    Evaluation,
+    Flag,
+    ProfileSwitch,
+    Quarantine,
+    Report,
+    State,
+    Submission,
+    Visibility,
+)
 
 IN_PROGRESS = (State.LEASED, State.RUNNING)
 """The states in which an evaluation occupies a slot."""
@@ -83,6 +78,26 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     # In the order of the index `newest_of_an_author`: a page of somebody's 70,000 costs what one of ten does.
     submissions = submissions.order_by("-created_at", "-id")
     return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
+
+
+def quarantined() -> QuerySet[Quarantine]:
+    """The quarantines that are in force."""
+    return Quarantine.objects.filter(lifted_at=None)
+
+
+def quarantine_of(submission: Submission) -> Quarantine | None:
+    """The quarantine of `submission` that is in force; None where it is in none."""
+    return quarantined().filter(submission=submission).first()
+
+
+def may_flag(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may tell the operators that something is wrong with `submission`."""
+    return isinstance(viewer, User) and viewer.pk != submission.author_id
+
+
+def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
+    """The last flag that `viewer` put on `submission`, settled or not."""
+    return submission.flags.filter(by=viewer).first() if isinstance(viewer, User) else None
 
 
 def may_read_source(viewer: Viewer, submission: Submission) -> bool:
@@ -168,28 +183,16 @@ def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
 def queue_order(profile: str) -> QuerySet[Evaluation]:
     """What waits for a slot of `profile`, in the order in which it will be taken.
 
-    Priority decides first; then an author without work in progress on the profile comes before one with; then the
-    time of queueing. Paused problems are left out.
+    Priority decides first; then the payers' turns (`portal.submissions.turns`); then the time of queueing. Paused
+    problems are left out.
     """
-    return _in_order(profile, busy_in=IN_PROGRESS)
+    return _waiting(profile).order_by("-priority", "turn", "queued_at", "id")
 
 
 def build_order(profile: str) -> QuerySet[Evaluation]:
-    """What waits to be compiled ahead for `profile`, in the order in which it will be taken.
-
-    As `queue_order`; there an author comes later while something of theirs is judged, here also while it is compiled.
-    """
-    waiting = _in_order(profile, busy_in=(*HELD, State.BUILT)).filter(state=State.QUEUED)
+    """What waits to be compiled ahead for `profile`, in the order in which slots will take it."""
+    waiting = queue_order(profile).filter(state=State.QUEUED)
     return waiting.exclude(submission__backend=Backend.PYTORCH.value)
-
-
-def _in_order(profile: str, *, busy_in: Collection[str]) -> QuerySet[Evaluation]:
-    busy = Q(submission__author__in=_busy_authors(profile, busy_in))
-    return (
-        _waiting(profile)
-        .annotate(waits_for_others=Case(When(busy, then=Value(1)), default=Value(0), output_field=IntegerField()))
-        .order_by("-priority", "waits_for_others", "queued_at", "id")
-    )
 
 
 def _waiting(profile: str) -> QuerySet[Evaluation]:
@@ -198,11 +201,6 @@ def _waiting(profile: str) -> QuerySet[Evaluation]:
         .exclude(submission__problem__in=paused_slugs())
         .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
     )
-
-
-def _busy_authors(profile: str, states: Collection[str]) -> QuerySet[Evaluation, int]:
-    working = Evaluation.objects.filter(profile=profile, state__in=states)
-    return working.order_by().values_list("submission__author", flat=True)
 
 
 def paused_profiles() -> dict[str, str]:
@@ -227,12 +225,10 @@ class QueuePlace:
     pause_reason: str = ""
 
 
-def _goes_before(evaluation: Evaluation, busy: Collection[int]) -> Q:
-    """What `queue_order` puts before `evaluation` while the authors `busy` have work in progress on its profile."""
-    has_busy_author = Q(submission__author__in=busy)
+def _goes_before(evaluation: Evaluation) -> Q:
+    """What `queue_order` puts before `evaluation`."""
     earlier = Q(queued_at__lt=evaluation.queued_at) | Q(queued_at=evaluation.queued_at, pk__lt=evaluation.pk)
-    is_busy = evaluation.submission.author_id in busy
-    before = ~has_busy_author | earlier if is_busy else ~has_busy_author & earlier
+    before = Q(turn__lt=evaluation.turn) | (Q(turn=evaluation.turn) & earlier)
     return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
 
 
@@ -240,7 +236,7 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     """The place of an evaluation that waits for a slot; None once it has one."""
     if evaluation.state not in WAITING:
         return None
-    before = _goes_before(evaluation, set(_busy_authors(evaluation.profile, IN_PROGRESS)))
+    before = _goes_before(evaluation)
     # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
     counted = _waiting(evaluation.profile).aggregate(
         total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))
@@ -312,14 +308,18 @@ def live_view(evaluation: Evaluation) -> LiveView:
 
 
 def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
-    """Every finished PASSED evaluation in `mode` by an author whose account is open; attempts of runs are left out."""
-    return Evaluation.objects.filter(
-        state=State.FINISHED,
-        verdict="PASSED",
-        mode=mode.value,
-        submission__author__is_active=True,
-        submission__is_attempt=False,
-    ).select_related("submission", "submission__author")
+    """Every finished PASSED evaluation in `mode` of open accounts; attempts of runs and quarantines are left out."""
+    return (
+        Evaluation.objects.filter(
+            state=State.FINISHED,
+            verdict="PASSED",
+            mode=mode.value,
+            submission__author__is_active=True,
+            submission__is_attempt=False,
+        )
+        .exclude(submission__in=quarantined().values("submission"))
+        .select_related("submission", "submission__author")
+    )
 
 
 def rejudged_pairs() -> QuerySet[Evaluation]:

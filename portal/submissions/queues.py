@@ -1,6 +1,7 @@
 """The queues as the status page and the submit page show them."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Count, Q
 
@@ -8,7 +9,7 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
-from portal.submissions.models import Evaluation, State
+from portal.submissions.models import Evaluation, ProfileQueue, State
 from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePlace, paused_profiles, place_in_queue
 
 OWN_SHOWN = 5
@@ -29,13 +30,17 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """What a profile can judge on this site at this moment; `backends` is empty while no slot is online."""
+    """What a profile can judge on this site at this moment; `backends` is empty while no slot is online.
+
+    `served_at` is when a node could last take work of it, as far as is known.
+    """
 
     profile: Profile
     slots: int
     backends: tuple[Backend, ...]
     is_paused: bool = False
     pause_reason: str = ""
+    served_at: datetime | None = None
 
     @property
     def is_online(self) -> bool:
@@ -82,6 +87,7 @@ def capabilities() -> dict[str, Capability]:
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
     paused = paused_profiles()
+    served = dict(ProfileQueue.objects.values_list("profile", "served_at"))
     for slot in online_slots():
         slots[slot.profile] = slots.get(slot.profile, 0) + 1
         offered.setdefault(slot.profile, set()).update(slot.node.backends)
@@ -92,6 +98,7 @@ def capabilities() -> dict[str, Capability]:
             backends=tuple(backend for backend in profile.backends if backend in offered.get(name, ())),
             is_paused=name in paused,
             pause_reason=paused.get(name, ""),
+            served_at=served.get(name),
         )
         for name, profile in profiles().items()
     }

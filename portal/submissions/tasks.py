@@ -6,6 +6,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from evaluator.contract import ContractError, Delivery, Progress, TaskName
+from portal import metrics
 from portal.celery import app
 from portal.submissions import actions
 
@@ -19,6 +20,7 @@ def record_progress(text: str) -> None:
         progress = Progress.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("progress refused: %s", error)
+        metrics.refused_messages.labels("progress", "malformed").inc()
         return
     actions.record_progress(progress, timezone.now())
 
@@ -37,6 +39,7 @@ def record_delivery(text: str) -> None:
         delivery = Delivery.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("report refused: %s", error)
+        metrics.refused_messages.labels("report", "malformed").inc()
         return
     actions.record_delivery(delivery, timezone.now())
 

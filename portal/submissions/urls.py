@@ -13,8 +13,10 @@ urlpatterns = [
     path("submissions/<uuid:submission_id>/compare/", views.compare, name="compare"),
     path("submissions/<uuid:submission_id>/source/", views.source_file, name="source"),
     path("submissions/<uuid:submission_id>/live/", views.live, name="live"),
+    path("submissions/<uuid:submission_id>/flag/", views.flag, name="flag"),
     path("submissions/<uuid:submission_id>/evaluate/", views.evaluate, name="evaluate"),
     path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),
     path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
     path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),
+    path("submissions/evaluations/<uuid:evaluation_id>/trace.json", views.trace, name="trace"),
 ]

@@ -1,5 +1,6 @@
 """Submitting, following an evaluation, and what authors may do with their own."""
 
+import json
 import uuid
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +13,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from evaluator.contract import SourceBundle, SourceFile
+from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.identity import signed_in
 from portal.accounts.models import User
 from portal.bounded import BoundedPaginator
@@ -20,7 +21,7 @@ from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import highlight_lines
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
-from portal.submissions import actions, comparison, queries
+from portal.submissions import actions, comparison, queries, timelines
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.presentation import live_context, source_views
@@ -41,7 +42,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    data = submit_data(problem, profiles=chosen)
+    data = submit_data(problem, profiles=chosen, author=author)
     on_desk = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
@@ -163,6 +164,9 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "problem": problem,
         "sources": list(source_views(bundle, marks=parts["marks"])) if bundle else [],
         "previous": _previous(request, submission, evaluation),
+        "quarantines": list(submission.quarantines.all()),
+        "own_flag": (own_flag := queries.last_flag(request.user, submission)),
+        "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
         "form": EvaluateForm(
             profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
         ),
@@ -216,8 +220,19 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "old_evaluation": before,
         "files": comparison.compare(base, submission.source.files),
         "times": comparison.time_pairs(before, newest),
+        **_recorded(before, newest),
     }
     return render(request, "submissions/compare.html", context)
+
+
+def _recorded(before: Evaluation | None, newest: Evaluation | None) -> dict[str, Any]:
+    """The recorded calls of both evaluations, or of the newest and the reference."""
+    report = queries.latest_report(newest) if newest is not None else None
+    if report is None:
+        return {}
+    earlier = queries.latest_report(before) if before is not None else None
+    calls = timelines.beside_each_other(earlier, report) if before is not None else timelines.recorded_calls(report)
+    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls)} if calls else {}
 
 
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
@@ -278,6 +293,25 @@ def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """The judge's report as a JSON file."""
+    return _json_file(_finished_report(request, evaluation_id).to_json(), name=f"report-{evaluation_id}.json")
+
+
+@require_safe
+def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
+    """The recorded call of all ranks as a trace that Perfetto and chrome://tracing open."""
+    found = _finished_report(request, evaluation_id)
+    if not timelines.recorded_calls(found):
+        raise Refusal(
+            field="evaluation",
+            value=str(evaluation_id),
+            message="No call of this evaluation was recorded.",
+            remedy="Submit the source again: judges of today record a call of every submission that passes.",
+            status=404,
+        )
+    return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
+
+
+def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
     evaluation = queries.get_evaluation(request.user, evaluation_id)
     found = queries.latest_report(evaluation)
     if found is None:
@@ -288,8 +322,12 @@ def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
             remedy="Wait until it has finished.",
             status=404,
         )
-    response = HttpResponse(found.to_json(), content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="report-{evaluation_id}.json"'
+    return found
+
+
+def _json_file(text: str, *, name: str) -> HttpResponse:
+    response = HttpResponse(text, content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
@@ -311,6 +349,16 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
     messages.success(request, "Everyone may read it now." if chosen == "public" else "Only you may read it now.")
+    return redirect("submissions:detail", submission.pk)
+
+
+@require_POST
+@login_required
+def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """Tell the operators that something is wrong with an entry."""
+    submission = queries.get_submission(request.user, submission_id)
+    actions.flag(submission, reason=request.POST.get("reason", ""), by=signed_in(request))
+    messages.success(request, "The operators will look at it.")
     return redirect("submissions:detail", submission.pk)
 
 

@@ -7,7 +7,8 @@
   });
 
   // The page follows an event stream, which says when there is something new; where no stream opens it asks now and then.
-  const SAFETY_S = 15;
+  // Not all open pages at the same moment: a thousand of them are a few answers a second.
+  const SAFETY_S = 60 + 30 * Math.random();
   let source = null;
   let asking = 0;
   // What changes while an answer is under way is asked for once that has come: the answer replaces the element, and with

@@ -559,6 +559,7 @@ def run(url: str, chosen: argparse.Namespace, *, fill: Sequence[str] = ()) -> No
         "PKB_DATABASE_URL": url,
         "PKB_API_ANONYMOUS_RATE": "1000000/min",
         "PKB_MAX_QUEUED_PER_AUTHOR": "1000000",
+        "PKB_NEW_ACCOUNT_DAYS": "0",
     }
     try:
         manage(environment, "migrate", "--verbosity", "0")

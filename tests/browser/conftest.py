@@ -214,10 +214,10 @@ def visit(chromium: Browser, site_url: str) -> Iterator[Visit]:
         visitor.watch.assert_clean()
 
 
-def sign_up(page: Page, first_name: str) -> str:
+def sign_up(page: Page, first_name: str, *, address: str = "/accounts/sign-up/") -> str:
     """Make an account with a name that nobody has and be signed in with it; returns the name."""
     name = f"{first_name}-{uuid.uuid4().hex[:6]}"
-    page.goto("/accounts/sign-up/")
+    page.goto(address)
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_label("Password again").fill(PASSWORD)

@@ -22,7 +22,7 @@ JOIN submissions_source src ON src.id = s.source_id
 LEFT JOIN submissions_evaluation e ON e.submission_id = s.id
 LEFT JOIN runs_attempt a ON a.submission_id = s.id
 """
-UNFINISHED = "SELECT count(*) FROM submissions_evaluation WHERE state NOT IN ('finished', 'cancelled')"
+UNFINISHED = "SELECT count(*) FROM submissions_evaluation WHERE state NOT IN ('finished', 'cancelled', 'unserved')"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from evaluator.contract import (
 from pkb.attempt_files import read_attempts
 from pkb.diagnosis import diagnosis
 from pkb.errors import UsageError
-from pkb.results import Evaluation, Figures, Report
+from pkb.results import Evaluation, Figures, Report, Splits
 from pkb.run_commands import endings
 
 TIMES = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
@@ -140,3 +140,16 @@ def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
     ) as told:
         list(read_attempts(tmp_path / "attempts.jsonl"))
     assert "docs/" not in str(told.value)
+
+
+def test_where_a_recorded_calls_time_went_is_told_to_the_model_that_revises():
+    rank = {**dict.fromkeys(("call_us", "wire_us", "both_us", "mixed_us", "idle_us"), 0.0), "rank": 1}
+    rank |= {"call_us": 105.0, "compute_us": 35.0, "wait_us": 70.0}
+    split = {"advice": "Rank 1 waits.", "largest_gap": "wait", "ranks": [rank]}
+    splits = {"size": "base", "trace_url": "x", "submission": split, "reference": None}
+    evaluation = msgspec.structs.replace(judged(SCORE_RULE), split=msgspec.convert(splits, Splits))
+    told = diagnosis(evaluation)
+    assert "Inside one recorded call at size base" in told
+    assert "Rank 1 waits." in told
+    assert "submission, rank 1: 105.0 in all; compute 35.0, wire 0.0" in told
+    assert "waiting for the last rank 70.0, neither 0.0" in told

@@ -98,7 +98,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
         wanted=0,
         age_s=60.0,
     )
-    private = {"builder": judge._builder, "aside": judge._aside, "work_dir": judge._work_dir}  # noqa: SLF001
+    private = {name: getattr(judge, f"_{name}") for name in ("builder", "aside", "references", "work_dir")}
     evaluation = Evaluation(
         request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
     )

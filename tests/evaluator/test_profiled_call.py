@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluator.arena import profiler, trace_events
 from evaluator.arena.profile_rows import AUDIT_BYTES, MOST_ROWS, AuditError, Row, RowKind, pack, unpack
-from evaluator.arena.rank import profiler
 from evaluator.contract import AuditedWork, Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind
 from evaluator.host import Judge
 from evaluator.host.machine import nvlink
@@ -79,7 +79,7 @@ class TestFile:
         try:
             os.pwrite(files[0], pack([one]), 0)
             os.pwrite(files[1], pack([two], note="cut"), 0)
-            table = profiled_call.read(files, size="base")
+            table = profiled_call.read_rows(files, size="base")
         finally:
             for file in files:
                 os.close(file)
@@ -185,7 +185,7 @@ class TestRecorder:
             peer,
             peer,
         ]
-        assert profiler.rows(trace) == [
+        assert trace_events.rows(trace) == [
             Row(kind=RowKind.OPERATOR, name="c10d::barrier", count=1, nanoseconds=19000),
             Row(kind=RowKind.KERNEL, name="c10d::symmetric_memory::barrier_kernel", count=1, nanoseconds=86750),
             Row(kind=RowKind.COPY, name="Memcpy PtoP (Device -> Device)", count=2, nanoseconds=4500, bytes=15360),

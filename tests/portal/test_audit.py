@@ -13,9 +13,9 @@ from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Node, Slot
 from portal.ranking import demo
 from portal.ranking.models import Board, Standing
-from portal.runs.models import Attempt, AttemptState, GpuUse, RunEvent
+from portal.runs.models import Attempt, AttemptState, RunEvent
 from portal.submissions import actions
-from portal.submissions.models import Evaluation, Report, State
+from portal.submissions.models import Evaluation, GpuUse, Report, State
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
 

@@ -138,7 +138,7 @@ def test_as_many_are_compiled_at_once_as_the_node_has_builders_while_the_slot_ju
     assert {fresh(evaluation).slot_index for evaluation in evaluations} == {0, 1, None}
 
 
-def test_builders_follow_priority_then_authors_without_work_then_time(alice, bob, node, now):
+def test_builders_follow_priority_then_turns_then_time(alice, bob, node, now):
     record_heartbeat(status(node.key, builders=1), now)
     first, second, third, urgent = (submit_cuda(author) for author in (alice, alice, bob, alice))
     Evaluation.objects.filter(pk=urgent.pk).update(priority=5)
@@ -149,7 +149,7 @@ def test_builders_follow_priority_then_authors_without_work_then_time(alice, bob
         [lease] = [order.lease for _, order in ordered]
         record_heartbeat(status(node.key, builders=1, built=(lease,)), now)
         order += ordered.ids
-    assert order == [str(evaluation.pk) for evaluation in (urgent, third, first, second)]
+    assert order == [str(evaluation.pk) for evaluation in (urgent, first, third, second)]
 
 
 def test_compiled_work_goes_to_the_slot_in_the_order_of_the_queue(alice, node, now):

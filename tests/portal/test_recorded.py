@@ -307,3 +307,10 @@ def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, ju
     assert (row.evaluation_id, row.low, row.recorded) == (again.pk, 1.1, "")
     assert Board.objects.get(entries__gt=0).record_low == 1.1
     assert PersonStanding.objects.get(profile="h200x4-nomc").solved == 1
+
+
+def test_a_problems_page_shows_what_was_recorded_by_the_earlier_rule_instead_of_nothing(client):
+    recorded.add()
+    board = client.get("/problems/fused_moe_fwd/").content.decode().split('id="board"')[1].split("</section>")[0]
+    assert "No entry by the present rule yet" in board
+    assert "pkb, h200x4-nomc" in board

@@ -24,14 +24,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from evaluator.arena import busy_poll, protocol
+from evaluator.arena import busy_poll, profiler, protocol
 from evaluator.arena.call_slot import CallSlot
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.process_group import join
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
-from evaluator.arena.rank import profiler
 from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.arena.rank.flight_notes import FlightNotes
 

@@ -1,5 +1,6 @@
 """Timing the reference at one size, the way a submission is timed and at its steady speed."""
 
+import itertools
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -7,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from evaluator.contract import SlotKind
+from evaluator.contract import CallTimeline, SlotKind
 from evaluator.host.clock.call_clock import CallTime, Opening
-from evaluator.host.measure import outputs
+from evaluator.host.measure import outputs, profiled_call
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Content, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceTime
@@ -96,6 +97,18 @@ class ReferenceClock:
             self._time(content)
         return self._time(content)
 
+    def record(self) -> CallTimeline:
+        """What runs when in one more call, as its ranks tell; a recorder may slow what they run afterwards."""
+        files = [profiled_call.create() for _ in range(self._ranks)]
+        opening = self._opening()
+        try:
+            with profiled_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
+                self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
+                window = seen()
+            return profiled_call.read_timeline(files, window=window)
+        finally:
+            outputs.close_all(files)
+
     def empty(self) -> CallTime:
         """One call in which nothing is computed, of as many bytes.
 
@@ -169,3 +182,25 @@ def new_opening(head: HeadStart, *, ranks: int) -> Opening:
         waits_for_queue=head.waits_for_queue,
         delays_us=(0,) * ranks,
     )
+
+
+class RecordedReferences:
+    """The timelines of references that a slot has recorded since its start."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], CallTimeline] = {}
+
+    def take(self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str) -> tuple[CallTimeline, bool]:
+        """The timeline of a problem's reference, and whether it was recorded just now.
+
+        Raises:
+            EvaluatorError: the ranks did not come through the recorded call.
+        """
+        key = (problem, size, dtype)
+        if key in self._known:
+            return self._known[key], False
+        opened = trusted.open_size(problem=problem, size=size, dtype=dtype, key=secrets.token_bytes(_KEY_BYTES))
+        clock = ReferenceClock(trusted, opened, itertools.count())
+        clock.open(pairs=1, seconds=0.0)
+        self._known[key] = clock.record()
+        return self._known[key], True

@@ -45,7 +45,7 @@ class ReferenceGroup:
         Raises:
             EvaluatorError: a rank is silent, or its device has not told the end of the call.
         """
-        time_taken, replies = self._timed({"command": "go"}, opening, inputs)
+        time_taken, replies = self._timed({"command": "go"}, opening, self._per_rank(inputs))
         return ReferenceTime(
             time=time_taken,
             claims_ns=tuple(body["claimed_ns"] for body, _ in replies),
@@ -53,13 +53,18 @@ class ReferenceGroup:
             output_bytes=max(body["bytes"] for body, _ in replies),
         )
 
+    def record(self, *, opening: Opening, inputs: Sequence[int], files: Sequence[int]) -> None:
+        """One call as `call` makes it, in which every rank records what runs in a file of its own."""
+        given = [[*late, file] for late, file in zip(self._per_rank(inputs), files, strict=True)]
+        self._timed({"command": "record"}, opening, given)
+
     def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
         """One call like the reference's last in which nothing is computed; raises EvaluatorError, as `call`."""
-        return self._timed({"command": "empty"}, opening, inputs)[0]
+        return self._timed({"command": "empty"}, opening, self._per_rank(inputs))[0]
 
     def bare(self, *, opening: Opening) -> CallTime:
         """A call of nothing without any bytes; raises EvaluatorError."""
-        return self._timed({"command": "bare"}, opening, ())[0]
+        return self._timed({"command": "bare"}, opening, [()] * self._line.ranks)[0]
 
     def loop(self, times: int) -> int:
         """The reference `times` times back to back on the inputs of its last call, in ns; raises EvaluatorError."""
@@ -67,10 +72,15 @@ class ReferenceGroup:
         self._line.ask({"command": "loop", "times": times})
         return max(self._line.answered_at_ns) - begun
 
-    def _timed(self, command: messages.Body, opening: Opening, inputs: Sequence[int]) -> tuple[CallTime, Replies]:
+    def _per_rank(self, inputs: Sequence[int]) -> list[Sequence[int]]:
+        """What each rank is sent with the call: its file, or nothing where inputs lie ready."""
+        return [inputs[rank : rank + 1] for rank in range(self._line.ranks)]
+
+    def _timed(
+        self, command: messages.Body, opening: Opening, files: Sequence[Sequence[int]]
+    ) -> tuple[CallTime, Replies]:
         # The page keeps the numbers of ended calls, of earlier evaluations too: none may come again.
         commands = [command | {"number": next(self._numbers)}] * self._line.ranks
-        files = [inputs[rank : rank + 1] for rank in range(self._line.ranks)]
         begun = time.monotonic_ns()
         if self._clock is None:
             replies = self._line.ask_each(commands, files)

@@ -24,6 +24,7 @@ def chips(
     *,
     every: str = "",
     notes: Mapping[str, Any] | None = None,
+    anchor: str = "",
 ) -> dict[str, Any]:
     """A row of links that set the parameter `name` of the page's address.
 
@@ -35,6 +36,7 @@ def chips(
         chosen: the present value.
         every: what the link says that chooses nothing; there is none where this is empty.
         notes: what stands behind a choice, such as a count, by value; choices without one come last, folded away.
+        anchor: the part of the page that the links lead to, such as "#roofline".
     """
     query = context["request"].GET
     pairs = [choice if isinstance(choice, tuple) else (choice, getattr(choice, "label", choice)) for choice in choices]
@@ -42,7 +44,7 @@ def chips(
     links = [
         {
             "text": text,
-            "href": _address(query, name, str(value)),
+            "href": _address(query, name, str(value)) + anchor,
             "is_chosen": str(value) == str(chosen or ""),
             "note": (notes or {}).get(value),
         }

@@ -68,6 +68,8 @@ def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
         return verdict_badge(evaluation.verdict, large=large)
     if evaluation.state == "cancelled":
         return _badge(tone="none", symbol="stop", text="Cancelled", large=large)
+    if evaluation.state == "unserved":
+        return _badge(tone="odd", symbol="clock", text=evaluation.get_state_display(), large=large)
     symbol = "clock" if evaluation.state in {"queued", "built"} else "play"
     return _badge(tone="busy", symbol=symbol, text=evaluation.get_state_display(), large=large)
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("ranking", "0007_score_rule"),
-        ("submissions", "0011_newest_first"),
+        ("submissions", "0007_recorded_elsewhere"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

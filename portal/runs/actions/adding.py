@@ -21,11 +21,14 @@ from portal.refusals import Refusal
 from portal.repeated_keys import differences
 from portal.runs import queries, quotas
 from portal.runs.events import tell
-from portal.runs.models import Attempt, AttemptState, EventKind, GpuUse, Run, RunEvent, Trajectory
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
-from portal.submissions.actions.attempts import BULK_PRIORITY, AttemptSource
+from portal.submissions import allowances
+from portal.submissions.actions.attempts import AttemptSource
+from portal.submissions.allowances import Payer
 from portal.submissions.models import Evaluation
+from portal.submissions.priorities import BULK_PRIORITY
 
 BATCH = 50
 """Attempts stored in one transaction: what an upload that is ended halfway leaves behind is a whole number of these."""
@@ -111,14 +114,16 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         if current.is_published:
             raise _refuse_published(run)
         room = MAX_ATTEMPTS - run.attempts.count()
-        sorter = _Sorter(run, batch, closed=closed, budget=_budget(organisation, run, faults), room=room)
+        payer = allowances.payer_of_runs(organisation)
+        budget = _budget(payer, organisation, run, faults)
+        sorter = _Sorter(run, batch, closed=closed, budget=budget, room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
         fresh = [
             _Fresh(number=line.number, attempt=line.attempt, fault=faults[line.number])
             for line, result in zip(batch, decided, strict=True)
             if result is None and line.attempt is not None
         ]
-        stored = _store(run, fresh, by=by, priority=priority, organisation=organisation)
+        stored = _store(run, fresh, by=by, priority=priority, payer=payer)
     return [
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
@@ -162,11 +167,35 @@ class _Budget:
     refusal: Refusal | None
 
 
-def _budget(organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
-    each = quotas.reservation_gpu_s(run.profile)
-    if each == 0 or all(faults.values()):
+def _budget(payer: Payer, organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
+    """What quota and allowances leave: the tightest of them, and what that one says when it is used up."""
+    if all(faults.values()):
         return _Budget(judgements=None, refusal=None)
     now = timezone.now()
+    budgets = [_of_quota(organisation, run, now), *_of_allowances(payer, run, now)]
+    limiting = [budget for budget in budgets if budget.judgements is not None]
+    return min(limiting, key=lambda budget: budget.judgements or 0, default=budgets[0])
+
+
+def _of_allowances(payer: Payer, run: Run, now: datetime) -> Iterator[_Budget]:
+    each = allowances.reservation_gpu_s(run.profile)
+    for allowance in allowances.allowances_for(payer, run.profile, now=now):
+        judgements = allowance.judgements(each)
+        if judgements is not None:
+            # As for the quota: who is refused waits for what this very upload will have queued before.
+            when_full = replace(
+                allowance,
+                reserved_gpu_s=allowance.reserved_gpu_s + judgements * each,
+                queued=allowance.queued + judgements,
+            )
+            refusal = allowances.refusal(payer, when_full, run.profile, now=now)
+            yield _Budget(judgements=judgements, refusal=refusal)
+
+
+def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
+    each = allowances.reservation_gpu_s(run.profile)
+    if each == 0:
+        return _Budget(judgements=None, refusal=None)
     quota = quotas.quota_of(organisation, now=now)
     judgements = int(quota.remaining_gpu_s // each)
     # Whoever is refused after the last that fits waits for those, which this very upload will have reserved.
@@ -281,24 +310,21 @@ class _Fresh:
         return self.fault is None and self.attempt.files is not None
 
 
-def _store(
-    run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, organisation: Organisation
-) -> dict[int, Attempt]:
+def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
     now = timezone.now()
-    evaluations = _submit(run, fresh, by=by, priority=priority)
+    evaluations = _submit(run, fresh, by=by, priority=priority, payer=payer)
     stored = Attempt.objects.bulk_create(_row(run, new, evaluations.get(new.number), now=now) for new in fresh)
     Trajectory.objects.bulk_create(
         Trajectory(attempt=row, text=new.attempt.trajectory)
         for row, new in zip(stored, fresh, strict=True)
         if new.attempt.trajectory
     )
-    _reserve(run, organisation, evaluations.values())
     tell(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
-def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int) -> dict[int, Evaluation]:
+def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Evaluation]:
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
     to_judge = [new for new in fresh if new.is_to_judge]
     sources = [
@@ -311,7 +337,7 @@ def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int) -> di
         for new in to_judge
         if new.attempt.files is not None
     ]
-    evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority)
+    evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority, payer=payer)
     submissions.store_sources(
         new.attempt.files for new in fresh if not new.is_to_judge and new.attempt.files is not None
     )
@@ -351,20 +377,6 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
-
-
-def _reserve(run: Run, organisation: Organisation, evaluations: Iterable[Evaluation]) -> None:
-    each = quotas.reservation_gpu_s(run.profile)
-    if each:
-        GpuUse.objects.bulk_create(
-            GpuUse(
-                organisation=organisation,
-                account_id=organisation.payer_id,
-                evaluation=evaluation,
-                reserved_gpu_s=each,
-            )
-            for evaluation in evaluations
-        )
 
 
 def _refuse_published(run: Run) -> Refusal:

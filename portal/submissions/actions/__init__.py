@@ -7,10 +7,12 @@ from portal.submissions.actions.attempts import (
     store_sources,
     submit_attempts,
 )
+from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, settle_flags
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
     create_submission,
+    open_sources,
     queue_evaluation,
     set_visibility,
 )
@@ -18,13 +20,18 @@ from portal.submissions.actions.submitting import (
 __all__ = [
     "cancel_evaluation",
     "create_submission",
+    "flag",
+    "lift_quarantine",
+    "open_sources",
     "publish_sources",
+    "quarantine",
     "queue_evaluation",
     "record_delivery",
     "record_progress",
     "rejudge",
     "rejudge_and_refund",
     "set_visibility",
+    "settle_flags",
     "store_sources",
     "submit_attempts",
 ]

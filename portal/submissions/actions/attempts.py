@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from evaluator import logs
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
+from portal.submissions.allowances import Payer, reserve
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from portal.submissions.priorities import REJUDGE_PRIORITY
+from portal.submissions.turns import first_turn
 from problems import registry
-
-BULK_PRIORITY = -1
-"""Runs wait for people: a person's submission goes before hundreds of attempts."""
-REJUDGE_PRIORITY = -2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +44,15 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
     return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
 
 
-def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int) -> list[Evaluation]:
-    """Store a submission for each attempt and queue its evaluation, in the given order.
+def submit_attempts(
+    author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int, payer: Payer
+) -> list[Evaluation]:
+    """Store a submission for each attempt and queue its evaluation, in the given order, at the expense of `payer`.
 
-    What may be judged at all was decided by the caller; nothing is refused here.
+    What may be judged at all was decided by the caller, who holds the payer's lock; nothing is refused here.
     """
     with transaction.atomic():
+        turn = first_turn(payer=payer.key, profile=profile, priority=priority)
         sources = store_sources(attempt.files for attempt in wanted)
         submissions = Submission.objects.bulk_create(
             Submission(
@@ -61,16 +64,21 @@ def submit_attempts(author: User, wanted: Sequence[AttemptSource], *, profile: s
             )
             for attempt in wanted
         )
-        return Evaluation.objects.bulk_create(
+        evaluations = Evaluation.objects.bulk_create(
             Evaluation(
                 submission=submission,
                 problem_revision=registry.revision(attempt.problem),
                 profile=profile,
                 mode=attempt.mode,
                 priority=priority,
+                request_id=logs.current("request_id"),
+                payer=payer.key,
+                turn=turn + number,
             )
-            for submission, attempt in zip(submissions, wanted, strict=True)
+            for number, (submission, attempt) in enumerate(zip(submissions, wanted, strict=True))
         )
+        reserve(payer, evaluations)
+        return evaluations
 
 
 def publish_sources(submission_ids: Iterable[object]) -> None:
@@ -78,11 +86,11 @@ def publish_sources(submission_ids: Iterable[object]) -> None:
     Submission.objects.filter(pk__in=list(submission_ids)).update(visibility=Visibility.PUBLIC)
 
 
-def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """Queue each submission once more at the problem's present revision, after everybody else's work.
 
     One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
-    found before stays beside what will be found.
+    found before stays beside what will be found, and `reason` is shown beside the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
     chosen: dict[tuple[object, str, str], Evaluation] = {}
@@ -93,6 +101,7 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         waiting = set(
             Evaluation.objects.filter(state__in=State.unfinished()).values_list("submission_id", "profile", "mode")
         )
+        turns: dict[tuple[str, str], int] = {}
         return Evaluation.objects.bulk_create(
             Evaluation(
                 submission=evaluation.submission,
@@ -100,13 +109,26 @@ def rejudge(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
                 profile=evaluation.profile,
                 mode=evaluation.mode,
                 priority=REJUDGE_PRIORITY,
+                request_id=logs.current("request_id"),
+                payer=evaluation.payer,
+                turn=_take_turn(turns, evaluation),
+                queued_because=reason.strip()[:300],
             )
             for key, evaluation in chosen.items()
             if key not in waiting
         )
 
 
-def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int:
+    """The next turn of the payer of `evaluation` among what is judged again; `turns` remembers those given out."""
+    place = (evaluation.payer, evaluation.profile)
+    if place not in turns:
+        turns[place] = first_turn(payer=evaluation.payer, profile=evaluation.profile, priority=REJUDGE_PRIORITY)
+    turns[place] += 1
+    return turns[place] - 1
+
+
+def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """As `rejudge`, and what the evaluations have cost is given back: for errors of ours under a submission.
 
     Those that have not ended are left out.
@@ -115,4 +137,4 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     with transaction.atomic():
         for evaluation in ended:
             evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
-        return rejudge(ended)
+        return rejudge(ended, reason=reason)

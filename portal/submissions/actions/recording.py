@@ -11,9 +11,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from evaluator import logs
 from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging import primitives
-from evaluator.judging.verdicts import FACTS
+from evaluator.judging.verdicts import FACTS, Fault
+from portal import metrics
 from portal.submissions import queries
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, State
@@ -56,23 +58,34 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
         )
         if evaluation is None or not _belongs(delivery, evaluation):
             logger.info("report on %s from %s has no lease; ignored", report.evaluation_id, delivery.node)
+            metrics.refused_messages.labels("report", "no lease").inc()
             return False
-        if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
-            # The node was told to stop before it was done: no report on a try, and none of the tries is used up.
-            detail = f"Given back by {delivery.node}: {report.message}"
-            return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
-        Report.objects.create(
-            evaluation=evaluation,
-            attempt=evaluation.attempt,
-            node_name=delivery.node,
-            content=json.loads(report.to_json()),
-            error_log=delivery.error_log[:ERROR_LOG_CHARACTERS],
-            received_at=now,
-        )
-        if FACTS[report.verdict].is_retried and evaluation.attempt < settings.MAX_TRIES:
-            detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
-            return _queue_again(evaluation, delivery, attempt=evaluation.attempt + 1, detail=detail)
-        return _finish(evaluation, delivery, now)
+        with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
+            return _record(evaluation, delivery, now)
+
+
+def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
+    """What `record_delivery` does once the lease is known to be good."""
+    report = delivery.report
+    if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
+        # The node was told to stop before it was done: no report on a try, and none of the tries is used up.
+        detail = f"Given back by {delivery.node}: {report.message}"
+        return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
+    Report.objects.create(
+        evaluation=evaluation,
+        attempt=evaluation.attempt,
+        node_name=delivery.node,
+        content=json.loads(report.to_json()),
+        error_log=delivery.error_log[:ERROR_LOG_CHARACTERS],
+        received_at=now,
+    )
+    verdict = FACTS[report.verdict]
+    metrics.count_report(report, is_our_failure=verdict.fault is Fault.JUDGE)
+    logger.info("report with verdict %s", report.verdict.value)
+    if verdict.is_retried and evaluation.attempt < settings.MAX_TRIES:
+        detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
+        return _queue_again(evaluation, delivery, attempt=evaluation.attempt + 1, detail=detail)
+    return _finish(evaluation, delivery, now)
 
 
 def _held(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:

@@ -1,6 +1,8 @@
 """What authors do: submit, queue again, cancel, publish."""
 
 import json
+import logging
+from collections.abc import Iterable
 from typing import NoReturn
 
 from django.conf import settings
@@ -8,21 +10,27 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluator import logs
 from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
+from portal import metrics
 from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.nodes import messages
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.submissions import queries
-from portal.submissions.actions.attempts import REJUDGE_PRIORITY
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.allowances import Payer, payer_of_author, require_allowance, reserve
+from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluation_ended, evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from portal.submissions.priorities import REJUDGE_PRIORITY
+from portal.submissions.turns import first_turn
 from problems import registry
 from problems.schema import Problem
+
+logger = logging.getLogger(__name__)
 
 
 def create_submission(
@@ -44,8 +52,9 @@ def create_submission(
 
     Raises:
         Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
-            source cannot be judged, the author has too much queued (429), the same source already waits (409), or
-            the key was used with another problem, backend, profile, mode, visibility or source (409).
+            source cannot be judged, the author's allowance has no room (429) or none there (403), the same source
+            already waits (409), or the key was used with another problem, backend, profile, mode, visibility or source
+            (409).
     """
     spec = catalog.get_problem(problem)
     chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode)
@@ -54,7 +63,7 @@ def create_submission(
     with transaction.atomic():
         # The author's row is locked so that two requests at once cannot both pass the checks that count rows. The
         # other database, SQLite, allows one writing transaction at a time anyway.
-        User.objects.select_for_update().only("pk").get(pk=author.pk)
+        payer = payer_of_author(User.objects.select_for_update().get(pk=author.pk))
         earlier = _submission_with_key(
             author,
             idempotency_key,
@@ -68,11 +77,12 @@ def create_submission(
         if earlier is not None:
             return earlier
         _check_open(problem)
-        _check_room(author)
+        require_allowance(payer, chosen.name, now=timezone.now())
         source = Source.objects.defer("bundle").filter(digest=files.digest).first()
         if source is None:
             source = _stored(files)
         else:
+            _check_not_quarantined(author, problem=problem, source=source)
             _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, source=source)
         submission = Submission.objects.create(
             author=author,
@@ -84,7 +94,9 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
-        _queue(submission, profile=chosen.name, mode=Mode(mode), priority=0)
+        queued = _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=0)
+    with logs.about(**queued.facts):
+        logger.info("submitted to %s on %s", problem, chosen.name)
     return submission
 
 
@@ -97,14 +109,15 @@ def queue_evaluation(submission: Submission, *, profile: str, mode: str, priorit
     spec = catalog.get_problem(submission.problem)
     chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
     _refuse_attempt(submission, remedy="Ask the operator to judge it again; its run counts the newest result.")
+    _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
-        author = User.objects.select_for_update().get(pk=submission.author_id)
+        payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
         _check_open(submission.problem)
-        _check_room(author)
+        require_allowance(payer, chosen.name, now=timezone.now())
         waiting = submission.evaluations.filter(state__in=State.unfinished(), profile=profile, mode=mode).first()
         if waiting is not None:
             _refuse_double(waiting)
-        return _queue(submission, profile=chosen.name, mode=Mode(mode), priority=priority)
+        return _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=priority)
 
 
 def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
@@ -159,8 +172,24 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             status=403,
         )
     _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
+    if submission.opened_by and visibility != Visibility.PUBLIC:
+        raise Refusal(
+            field="visibility",
+            value=visibility,
+            message=f"This source was opened by {submission.opened_by}, as its rules said beforehand.",
+            remedy="It stays public.",
+            status=409,
+        )
     submission.visibility = visibility
     submission.save(update_fields=["visibility"])
+
+
+def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
+    """Let everybody read these sources for good, because of `opened_by` (a season); returns how many were closed."""
+    chosen = Submission.objects.filter(pk__in=list(submission_ids))
+    closed = chosen.exclude(visibility=Visibility.PUBLIC).count()
+    chosen.update(visibility=Visibility.PUBLIC, opened_by=opened_by[:120])
+    return closed
 
 
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Profile:
@@ -234,16 +263,18 @@ def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
         )
 
 
-def _check_room(author: User) -> None:
-    own = Evaluation.objects.filter(submission__author=author, submission__is_attempt=False)
-    queued = own.filter(state__in=State.unfinished()).count()
-    if queued >= settings.MAX_QUEUED_PER_AUTHOR:
+def _check_not_quarantined(author: User, *, problem: str, source: Source) -> None:
+    mine = queries.quarantined().filter(
+        submission__author=author, submission__problem=problem, submission__source=source
+    )
+    found = mine.first()
+    if found is not None:
         raise Refusal(
-            field="",
-            value=str(queued),
-            message=f"You have {queued} evaluations in the queue, which is the most there can be.",
-            remedy="Wait until one has ended, or cancel one.",
-            status=429,
+            field="file",
+            value=str(found.submission_id),
+            message=f"The same source is in quarantine: {found.reason}",
+            remedy="Submit another one, or ask the operators to lift the quarantine.",
+            status=403,
         )
 
 
@@ -337,11 +368,18 @@ def _stored(files: SourceBundle) -> Source:
     return source
 
 
-def _queue(submission: Submission, *, profile: str, mode: Mode, priority: int) -> Evaluation:
-    return Evaluation.objects.create(
+def _queue(submission: Submission, *, payer: Payer, profile: str, mode: Mode, priority: int) -> Evaluation:
+    evaluation = Evaluation.objects.create(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
         mode=mode.value,
         priority=priority,
+        request_id=logs.current("request_id"),
+        payer=payer.key,
+        turn=first_turn(payer=payer.key, profile=profile, priority=priority),
     )
+    reserve(payer, [evaluation])
+    transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
+    evaluation_queued.tell(EvaluationQueued(evaluation=evaluation))
+    return evaluation

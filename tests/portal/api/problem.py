@@ -9,8 +9,9 @@ def problem_of(response, *, status: int, field: str | None = None) -> dict:
     assert response["Content-Type"] == MEDIA_TYPE
     body = response.json()
     assert body["status"] == status
-    assert set(body) == {"type", "title", "status", "detail", "errors"}
+    assert set(body) == {"type", "title", "status", "detail", "request_id", "errors"}
     assert body["detail"]
+    assert body["request_id"] == response["X-Request-ID"]
     assert "Traceback" not in response.content.decode()
     for entry in body["errors"]:
         assert set(entry) == {"field", "value", "message", "remedy"}

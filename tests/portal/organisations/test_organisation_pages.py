@@ -7,7 +7,7 @@ import pytest
 
 from portal.accounts.models import Invitation, Membership, Organisation
 from portal.accounts.organisations import create_organisation
-from portal.runs.models import GpuUse
+from portal.submissions.models import GpuUse
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import Webhook, WebhookDelivery
 from tests.portal.runs.rows import add, end, join, line, make_run

@@ -8,6 +8,7 @@ from asgiref.sync import sync_to_async
 
 from portal import streams
 from portal.asgi import application
+from portal.pages import live
 from portal.runs.models import Attempt, AttemptState
 from portal.streams import Kind, Subject
 from portal.submissions.models import Evaluation, State
@@ -96,6 +97,33 @@ def test_a_run_is_followed_until_nothing_of_it_is_pending(alice, local):
         await reader.until("event: end")
 
     asyncio.run(read())
+
+
+def test_of_many_who_wait_the_one_whose_evaluation_starts_hears_first(alice, bob, local, monkeypatch):
+    monkeypatch.setattr(live, "WAKES_PER_ASK", 1)
+    waiting = [follow(scenes.submit(alice)) for _ in range(4)]
+    starting = scenes.submit(bob)
+    heard: asyncio.Queue = asyncio.Queue()
+
+    async def read(path: str) -> None:
+        reader = Reader(path)
+        await reader.until("event: changed")
+        await heard.put("open")
+        await reader.until("event: changed")
+        await heard.put(path)
+        reader.gone.set()
+
+    async def follow_all() -> str:
+        follow_of_bob = await sync_to_async(follow)(starting)
+        tasks = [asyncio.ensure_future(read(path)) for path in [*waiting, follow_of_bob]]
+        for _ in tasks:
+            assert await asyncio.wait_for(heard.get(), WAIT_S) == "open"
+        await sync_to_async(Evaluation.objects.filter(submission=starting).update)(state=State.RUNNING)
+        first = await asyncio.wait_for(heard.get(), WAIT_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), WAIT_S)
+        return "the one that starts" if first == follow_of_bob else "one that only moved up"
+
+    assert asyncio.run(follow_all()) == "the one that starts"
 
 
 @pytest.mark.parametrize("path", ["/live/", "/live/nonsense", f"/live/{uuid.uuid4()}"])

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from evaluator.contract import Baseline, BaselineTable
+from evaluator.contract import SCORE_RULE, Baseline, BaselineTable
 from evaluator.hardware import ceilings
 from evaluator.hardware.profiles import profiles
 from evaluator.judging.floors import floor
@@ -293,3 +293,18 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
     reached = page.split('id="reached"')[1]
     assert "370 GB/s" in reached
     assert re.search(r">1.00 MiB</th><td[^>]*>50.0 µs<.*?>30.0 GB/s<.*?>none<", reached)
+
+
+def test_home_opens_on_references_by_the_present_rule_while_nobody_has_a_place(client):
+    page = client.get("/")
+    shown = page.context["roofline_profile"].name
+    assert measurements.baselines(shown).rule == SCORE_RULE
+    assert "No kernel has been timed there by the present rule yet." in page.content.decode()
+
+
+def test_the_hardware_of_a_problems_roofline_is_a_row_of_links_that_lead_back_to_it(client):
+    page = client.get("/problems/gemm_allreduce/").content.decode()
+    links = re.findall(r'<a class="chip" href="(\?profile=[^"]*)"', page)
+    assert links
+    assert all(link.endswith("#roofline") for link in links)
+    assert client.get(f"/problems/gemm_allreduce/{links[-1]}").status_code == 200

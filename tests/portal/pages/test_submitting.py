@@ -109,7 +109,7 @@ def test_an_unknown_problem_is_a_404(as_alice):
 def test_the_page_says_which_profiles_can_judge_now(as_alice, local):
     page = as_alice.get(ADDRESS).content.decode()
     assert "1 slot online" in page
-    assert "no node: work waits" in page
+    assert "no node: waits 24 h at most" in page
     assert "able to judge pytorch" in page
 
 

@@ -123,3 +123,12 @@ def test_the_number_of_queries_does_not_grow_with_the_entries(client, local, add
         scenes.judged(scenes.person(name), local, profile=GPU, problem=problem)
     with django_assert_num_queries(len(few)):
         client.get(address)
+
+
+def test_few_values_are_links_and_the_lists_beside_them_keep_the_choice(client):
+    page = _page(client, stage="training", domain="vision")
+    (inference,) = re.findall(r'class="chip" href="([^"]*stage=inference[^"]*)"', unescape(page))
+    assert "domain=vision" in inference
+    assert '<input type="hidden" name="stage" value="training">' in page
+    assert "<select" in page
+    assert 'name="stage"><option' not in page

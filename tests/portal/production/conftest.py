@@ -1,11 +1,8 @@
 """The servers of production, each started once for all tests of this folder."""
 
 import os
-import ssl
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.stack import Stack, wait_until
+from tests.proxy import Proxied, behind_proxy
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -87,71 +84,8 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture(scope="session")
-def proxied(tmp_path_factory, postgres) -> Iterator["Proxied"]:
+def proxied(tmp_path_factory, postgres) -> Iterator[Proxied]:
     """Caddy with deploy/Caddyfile and its own authority in front of gunicorn in production mode."""
-    folder = tmp_path_factory.mktemp("proxied")
-    https_port, http_port = servers.free_ports(2)
-    environment = {
-        "PKB_EMBEDDED": "false",
-        "PKB_ALLOWED_HOSTS": "localhost,127.0.0.1",
-        "PKB_TRUSTED_ORIGINS": f"https://localhost:{https_port}",
-    }
     url = postgres.create_database("proxied", template="migrated")
-    with Stack(folder / "site", database_url=url, environment=environment) as stack:
-        stack.start_web(workers=2)
-        variables = {
-            "PKB_DOMAIN": "localhost",
-            "PKB_TLS": "internal",
-            "PKB_UPSTREAM": f"127.0.0.1:{stack.port}",
-            "PKB_HTTP_PORT": str(http_port),
-            "PKB_HTTPS_PORT": str(https_port),
-            "HOME": str(folder),
-            "XDG_DATA_HOME": str(folder / "data"),
-            "XDG_CONFIG_HOME": str(folder / "config"),
-        }
-        with (folder / "caddy.log").open("wb") as log:
-            caddy = subprocess.Popen(
-                ["caddy", "run", "--config", str(ROOT / "deploy" / "Caddyfile")],
-                env=os.environ | variables,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            root = folder / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
-            answering = Proxied(https_port=https_port, http_port=http_port, root=root, upstream=stack.port)
-            wait_until(answering.answers, what=f"Caddy answers\n{(folder / 'caddy.log').read_text()}", seconds=60)
-            yield answering
-        finally:
-            caddy.terminate()
-            caddy.wait(20)
-
-
-class Proxied:
-    """A visitor who trusts Caddy's authority."""
-
-    def __init__(self, *, https_port: int, http_port: int, root: Path, upstream: int) -> None:
-        self.https_port, self.http_port, self.root, self.upstream = https_port, http_port, root, upstream
-
-    def get(self, path: str, *, scheme: str = "https", **headers: str) -> tuple[int, dict[str, str], str]:
-        """Status, headers and text; redirects are not followed."""
-        port = self.https_port if scheme == "https" else self.http_port
-        opener = urllib.request.build_opener(
-            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.root))), _Stay
-        )
-        request = urllib.request.Request(f"{scheme}://localhost:{port}{path}", headers=headers)
-        try:
-            with opener.open(request, timeout=20) as response:
-                return response.status, dict(response.headers), response.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, dict(error.headers), error.read().decode()
-
-    def answers(self) -> bool:
-        try:
-            return self.root.exists() and self.get("/readyz")[0] == 200
-        except (urllib.error.URLError, OSError):
-            return False
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        return None
+    with behind_proxy(tmp_path_factory.mktemp("proxied"), database_url=url) as (answering, _):
+        yield answering

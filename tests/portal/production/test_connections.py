@@ -8,11 +8,12 @@ import socket
 import ssl
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
+import psycopg2
 import pytest
 
-from tests.stack import Stack
+from tests.stack import Stack, wait_until
 
 pytestmark = pytest.mark.production
 
@@ -63,3 +64,27 @@ def test_nor_do_they_behind_the_proxy(proxied, said):
     with held(proxied.https_port, said, tls=tls):
         for path in ("/healthz", "/problems/"):
             assert proxied.get(path)[0] == 200
+
+
+def sessions(postgres, database: str) -> int:
+    """How many connections to the database there have ever been, ours included."""
+    with closing(psycopg2.connect(postgres.dsn(database))) as watching, watching.cursor() as cursor:
+        cursor.execute("select sessions from pg_stat_database where datname = %s", [database])
+        return cursor.fetchone()[0]
+
+
+def test_requests_share_connections_to_the_database(proxied, postgres):
+    before = sessions(postgres, "proxied")
+    for _ in range(60):
+        assert proxied.get("/problems/")[0] == 200
+    # Two web processes with eight threads each, and this test's own look.
+    assert sessions(postgres, "proxied") - before <= 2 * 8 + 1
+
+
+def test_a_visitor_who_leaves_is_no_failure_of_the_site(embedded):
+    with socket.create_connection(("localhost", embedded.port), timeout=ANSWER_S) as visitor:
+        visitor.sendall(b"GET /api/v1/schema/?leaves=yes HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    wait_until(lambda: "leaves=yes" in embedded.log("web"), what="the request is in the log")
+    line = next(line for line in embedded.log("web").splitlines() if "leaves=yes" in line)
+    assert '" 500 ' not in line
+    assert "Traceback" not in embedded.log("web")

@@ -107,6 +107,8 @@ def test_a_node_is_told_no_secret_of_the_site():
         "PKB_NODE_GPUS",
         "PKB_NODE_BUILDERS",
         "PKB_NODE_HEARTBEAT_SECONDS",
+        "PKB_NODE_METRICS_LISTEN",
+        "PKB_NODE_LOG_FORMAT",
         "PKB_BROKER_URL",
     }
     assert told["PKB_BROKER_URL"].startswith("${PKB_NODE_BROKER_URL")

@@ -16,11 +16,11 @@ from portal.refusals import Refusal
 from portal.runs import actions, queries, quotas, uploads
 from portal.runs.actions import adding
 from portal.runs.forms import RunForm
-from portal.runs.models import Attempt, GpuUse, RunEvent
+from portal.runs.models import Attempt, RunEvent
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
-from portal.submissions.models import Evaluation, State, Submission
+from portal.submissions.models import Evaluation, GpuUse, State, Submission
 from problems import registry
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, join, line, make_run

@@ -50,7 +50,7 @@ def test_a_rejudge_by_filter_shows_count_and_gpu_time_before_it_queues_anything(
     assert "1 submissions would be judged" in page
     assert "<td>80</td>" in page
     assert not Evaluation.objects.filter(state=State.QUEUED).exists()
-    choose(as_operator, address, "judge_again", every, select_across="1", confirmed="yes")
+    choose(as_operator, address, "judge_again", every, select_across="1", confirmed="yes", reason="a look")
     [again] = Evaluation.objects.filter(state=State.QUEUED)
     assert again.submission_id == wrong.submission_id
     Attempt.objects.filter(pk=wrong.pk).update(evaluation=again)
@@ -68,7 +68,7 @@ def test_an_error_of_ours_is_judged_again_and_refunded_in_one_action(as_operator
     address = "/admin/submissions/evaluation/?verdict__exact=JUDGE_ERROR"
     every = Evaluation.objects.all()
     assert b"1 submissions would be judged" in choose(as_operator, address, "judge_again_and_refund", every).content
-    choose(as_operator, address, "judge_again_and_refund", every, confirmed="yes")
+    choose(as_operator, address, "judge_again_and_refund", every, confirmed="yes", reason="a look")
     assert Evaluation.objects.filter(state=State.QUEUED).count() == 1
     assert quota_of(run.model.organisation, now=timezone.now()).used_gpu_s == 0
 

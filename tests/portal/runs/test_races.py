@@ -7,8 +7,8 @@ from django.db import connection
 
 from portal.refusals import Refusal
 from portal.runs import actions
-from portal.runs.models import Attempt, GpuUse
-from portal.submissions.models import Submission
+from portal.runs.models import Attempt
+from portal.submissions.models import GpuUse, Submission
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import WebhookDelivery
 from tests.portal.runs.rows import add, end, line, make_run

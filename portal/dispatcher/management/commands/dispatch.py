@@ -10,8 +10,10 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
+from portal import metrics
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.serving import end_unserved, note_served_profiles
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 from portal.webhooks.sender import WebhookSender
@@ -40,6 +42,7 @@ class Command(BaseCommand):
         threading.Thread(target=WebhookSender().run, args=(stop,), daemon=True).start()
         exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
         exporting.start()
+        metrics.serve()
         try:
             since_sweep = SWEEP_EVERY_S
             while not stop.is_set():
@@ -57,10 +60,14 @@ class Command(BaseCommand):
                 sweep(timezone.now())
                 renew_revisions()
                 release_built(timezone.now())
+                note_served_profiles(timezone.now())
+                end_unserved(timezone.now())
                 since_sweep = 0.0
-            dispatch_once(timezone.now())
-            build_once(timezone.now())
+            with metrics.dispatcher_look_seconds.time():
+                dispatch_once(timezone.now())
+                build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
             logger.warning("the database does not answer: %s", error)
+            metrics.dispatcher_errors.inc()
         return since_sweep

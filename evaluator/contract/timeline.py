@@ -1,0 +1,105 @@
+"""One recorded call as it went on every rank: what ran when. A claim of the ranks; nothing of it is judged."""
+
+from enum import StrEnum
+
+from evaluator.contract.message import Message
+
+
+class SpanKind(StrEnum):
+    """What a span is.
+
+    `kernel`, `copy` and `fill` are work on the device, `collective` is a call of torch.distributed, and `launch`,
+    `wait` and `operator` are what the host does: it starts work, waits for the device, runs an operator.
+    """
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    FILL = "fill"
+    COLLECTIVE = "collective"
+    LAUNCH = "launch"
+    WAIT = "wait"
+    OPERATOR = "operator"
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether it is the device's time."""
+        return self in (SpanKind.KERNEL, SpanKind.COPY, SpanKind.FILL)
+
+
+class WorkName(Message, frozen=True, kw_only=True, array_like=True):
+    """A name that spans share, and how a kernel of it was launched; written as an array.
+
+    `grid` and `block` count blocks and threads, zeros where there are none. `registers` is per thread and
+    `shared_bytes` per block. `occupancy` is the profiler's estimate of the share of warps, None without one.
+    """
+
+    name: str
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    registers: int = 0
+    shared_bytes: int = 0
+    occupancy: float | None = None
+
+
+class Span(Message, frozen=True, kw_only=True, array_like=True):
+    """From `start_ns` after the call's beginning for `ns`; written as an array, for there are thousands.
+
+    `lane` and `name` are places in their lists. `bytes` is what was copied or filled, 0 where that is not told.
+    `flow` is the same for a launch and the work that it started, 0 for none.
+    """
+
+    kind: SpanKind
+    lane: int
+    name: int
+    start_ns: int
+    ns: int
+    bytes: int = 0
+    flow: int = 0
+
+    @property
+    def end_ns(self) -> int:
+        """When it was over."""
+        return self.start_ns + self.ns
+
+
+class RankTimeline(Message, frozen=True, kw_only=True):
+    """One rank of a recorded call; times are nanoseconds since the first rank began.
+
+    `lanes` are the device's streams, then the host's threads. The rank was in the call from `begin_ns` to `end_ns`. Its
+    place beside the other ranks is known to within `uncertainty_ns`. `dropped` spans were too many, the shortest ones;
+    `note` says why there are none.
+    """
+
+    rank: int
+    lanes: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    begin_ns: int = 0
+    end_ns: int = 0
+    uncertainty_ns: int = 0
+    dropped: int = 0
+    note: str = ""
+
+
+class CallTimeline(Message, frozen=True, kw_only=True):
+    """One recorded call of one program on all ranks; their spans share `names`."""
+
+    names: tuple[WorkName, ...]
+    ranks: tuple[RankTimeline, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rank left a span."""
+        return not any(rank.spans for rank in self.ranks)
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the devices' own time was recorded."""
+        return any(span.kind.is_on_device for rank in self.ranks for span in rank.spans)
+
+
+class Timeline(Message, frozen=True, kw_only=True):
+    """A recorded call of a submission at `size`, and one of the reference; None where that was not recorded."""
+
+    size: str
+    submission: CallTimeline
+    reference: CallTimeline | None = None

@@ -1,0 +1,91 @@
+"""Where the time of a recorded call went: compute, wire, both at once, neither; and which gap to the floor is largest.
+
+All of it rests on what the ranks' profiler told, so nothing here enters a score or a verdict.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from evaluator.contract import CallTimeline, Primitive, Span
+from evaluator.judging.call_advice import Story, advice
+from evaluator.judging.call_parts import Gap, Least, Part, RankSplit, collective_waits, part, rank_split, window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Where a call's time went on every rank, and what that says.
+
+    `gaps_us` are means over the ranks of what a perfect call would not take; `largest` is the first of them. `advice`
+    is that one as a sentence. `wire_bytes_s` and `flops_s` are the floor's least work over the time in which it was
+    done; None where nothing of the kind ran, or no floor applies.
+    """
+
+    ranks: tuple[RankSplit, ...]
+    gaps_us: dict[Gap, float]
+    largest: Gap
+    advice: str
+    wire_bytes_s: float | None
+    flops_s: float | None
+
+    @property
+    def accounted(self) -> float:
+        """The share of the call in which something is known to run, on average over the ranks."""
+        return 1 - fmean(rank.idle_us for rank in self.ranks) / max(1e-9, self.ranks[0].call_us)
+
+
+def split(call: CallTimeline, *, primitives: Iterable[Primitive] = (), least: Least | None = None) -> Split | None:
+    """Where the time of `call` went; None where no rank left a span.
+
+    On GPUs the call lasts from the first work on any device to the last, for launches wait behind a gate until then;
+    on CPU ranks from the first rank's entry to the last one's return.
+
+    Args:
+        call: what ran when on every rank.
+        primitives: what the program was seen to use.
+        least: the floor's terms; None where no floor applies.
+    """
+    if call.is_empty:
+        return None
+    known = frozenset(primitives)
+    is_on_device, whole = call.is_on_device, window(call)
+
+    def part_of(span: Span) -> Part | None:
+        if is_on_device and not span.kind.is_on_device:
+            return None
+        return part(span.kind, call.names[span.name].name, primitives=known)
+
+    waits = collective_waits(call, primitives=known)
+    ranks = tuple(rank_split(rank, part_of, whole, waits.get(rank.rank, [])) for rank in call.ranks)
+    gaps_us = _gaps(ranks, least)
+    largest = max(gaps_us, key=lambda gap: gaps_us[gap])
+    story = Story(
+        call=call, ranks=ranks, part_of=part_of, waits=waits, window=whole, least=least, is_on_device=is_on_device
+    )
+    wire_us = fmean(rank.wire_us + rank.both_us + rank.mixed_us for rank in ranks)
+    work_us = fmean(rank.compute_us + rank.both_us + rank.mixed_us for rank in ranks)
+    return Split(
+        ranks=ranks,
+        gaps_us=gaps_us,
+        largest=largest,
+        advice=advice(story, largest),
+        wire_bytes_s=least.wire_bytes / wire_us * 1e6 if least and wire_us and least.wire_bytes else None,
+        flops_s=least.flops / work_us * 1e6 if least and work_us and least.flops else None,
+    )
+
+
+def _gaps(ranks: Sequence[RankSplit], least: Least | None) -> dict[Gap, float]:
+    """What a perfect call would not take, by its cause; the floor's terms count where that kind of work was done."""
+    idle_us = fmean(rank.idle_us for rank in ranks)
+    wire_us = fmean(rank.wire_us + rank.both_us for rank in ranks)
+    work_us = fmean(rank.compute_us + rank.both_us for rank in ranks)
+    mixed_us = fmean(rank.mixed_us for rank in ranks)
+    least_wire_us, least_work_us = (least.wire_us, least.work_us) if least else (0.0, 0.0)
+    left_us = max(least_wire_us - wire_us, least_work_us - work_us, 0.0)
+    return {
+        Gap.IDLE: idle_us,
+        Gap.WAIT: fmean(rank.wait_us for rank in ranks),
+        Gap.WIRE: max(0.0, wire_us - least_wire_us),
+        Gap.WORK: max(0.0, work_us - least_work_us),
+        Gap.MIXED: max(0.0, mixed_us - left_us),
+    }

@@ -1,0 +1,99 @@
+"""Log lines of site and nodes: one line each, as text or as JSON, with the identifiers of what they are about.
+
+The identifier of a web request goes with the evaluation that it asked for, through the queue, to the node that judges
+it: whoever has one finds every line about it, from the click to the ranks.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+_FORMATTERS: Mapping[str, Mapping[str, Any]] = {
+    "text": {"()": "evaluator.logs.OneLine", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+    "json": {
+        "()": "pythonjsonlogger.json.JsonFormatter",
+        "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s %(process)d",
+        "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+    },
+}
+FORMATS = tuple(_FORMATTERS)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_facts: ContextVar[Mapping[str, str]] = ContextVar("facts_of_log_lines", default=_NOTHING)
+
+
+@contextmanager
+def about(**facts: str) -> Iterator[None]:
+    """Add `facts`, such as `evaluation="..."`, to every line that this thread logs meanwhile; empty ones stay out."""
+    token = _facts.set({**_facts.get(), **{name: value for name, value in facts.items() if value}})
+    try:
+        yield
+    finally:
+        _facts.reset(token)
+
+
+def current(name: str) -> str:
+    """What the lines of this thread say of `name` at present; empty where nothing."""
+    return _facts.get().get(name, "")
+
+
+def lease_mark(lease: str) -> str:
+    """What stands for a lease in a line: whoever reads logs must not be able to report under it."""
+    return hashlib.sha256(lease.encode()).hexdigest()[:12]
+
+
+class AddFacts(logging.Filter):
+    """Gives every record the facts of its thread as attributes; a record's own of the same name win."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record; none is left out."""
+        own = {name: value for name, value in _facts.get().items() if not hasattr(record, name)}
+        record.__dict__.update(own)
+        return True
+
+
+class OneLine(logging.Formatter):
+    """Text for people. What a message quotes cannot begin a line of its own; a traceback follows on lines below."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The line, with its facts in brackets at the end."""
+        facts = " ".join(f"{name}={getattr(record, name)}" for name in _NAMES if getattr(record, name, ""))
+        line = super().formatMessage(record)
+        return _without_controls(f"{line} [{facts}]" if facts else line)
+
+
+_NAMES = ("request_id", "submission", "evaluation", "lease", "node")
+"""The facts, in the order in which text shows them."""
+
+
+def _without_controls(text: str) -> str:
+    """`text` with line breaks and other control characters written as escapes, U+2028 and its like among them."""
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def configuration(log_format: str, *, level: str = "INFO") -> dict[str, Any]:
+    """The settings for `logging.config.dictConfig`: everything to standard error.
+
+    Raises:
+        ValueError: the format is neither text nor json.
+    """
+    if log_format not in _FORMATTERS:
+        raise ValueError(f"{log_format!r} is no format of log lines; use one of {', '.join(_FORMATTERS)}")
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {"facts": {"()": "evaluator.logs.AddFacts"}},
+        "formatters": {"lines": _FORMATTERS[log_format]},
+        "handlers": {
+            "stderr": {
+                "class": "logging.StreamHandler",
+                "formatter": "lines",
+                "filters": ["facts"],
+                "stream": "ext://sys.stderr",
+            }
+        },
+        "root": {"level": level, "handlers": ["stderr"]},
+    }

@@ -1,0 +1,27 @@
+"""What the web server writes about each request: the status that the site gave, also where nobody was left to hear it.
+
+gunicorn notes 500 for every request whose visitor leaves before the answer, so that a reader of the log takes people
+who close a page for failures of the site.
+"""
+
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+from gunicorn.glogging import Logger
+
+VISITOR_LEFT = 499
+"""nginx's number for a request whose visitor did not wait for the answer; no standard has one."""
+answered: ContextVar[int | None] = ContextVar("answered", default=None)
+"""The status that the site gave to the request of this task, None while it has given none."""
+
+
+class AccessLog(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's log, with the site's own status in place of the 500 that stands for "nothing was sent"."""
+
+    def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
+        """Write one line."""
+        status = answered.get()
+        if status is not None and not resp.sent:
+            resp.status = status
+        super().access(resp, req, environ, request_time)

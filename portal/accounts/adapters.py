@@ -1,0 +1,84 @@
+"""What allauth asks this site: which names are good, what is kept of a provider's answer, how secrets are stored."""
+
+import base64
+import hashlib
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialLogin
+from cryptography.fernet import Fernet, MultiFernet
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from portal.accounts.models import User
+from portal.accounts.names import check_name
+from portal.accounts.sign_up_codes import SignUp, sign_up_is
+from portal.accounts.throttle import client_address
+from portal.refusals import Refusal
+
+_NAMES = ("login", "preferred_username", "nickname", "name")
+"""Where providers say what somebody is called there."""
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
+    """Names by our rules, addresses behind our proxies."""
+
+    def clean_username(self, username: str, shallow: bool = False) -> str:  # noqa: FBT001, FBT002 - allauth's signature
+        """The name, where an account may have it; raises ValidationError."""
+        if not shallow:
+            try:
+                check_name(User.normalize_username(username))
+            except Refusal as refusal:
+                raise ValidationError(f"{refusal.message} {refusal.remedy}") from refusal
+        return User.normalize_username(username)
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature
+        """Whether anybody may make an account, be it with a code."""
+        return sign_up_is() is not SignUp.CLOSED
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """Where a request comes from, by the rule of all our limits."""
+        return client_address(request)
+
+
+class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth has no types
+    """Of what a provider says about somebody, only who they are there and what they are called is kept.
+
+    No mail address is taken over: accounts are found by the provider's own identifier and by nothing else, so that
+    nobody comes into an account by claiming its owner's address at another provider.
+    """
+
+    def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> User:
+        """A new user with at most a proposed name."""
+        given = sociallogin.account.extra_data
+        told = {**given.get("id_token", {}), **given.get("userinfo", {}), **given}
+        names = [str(told[key]) for key in _NAMES if told.get(key)]
+        sociallogin.account.extra_data = {"name": names[0][:100]} if names else {}
+        sociallogin.email_addresses = []
+        user: User = super().populate_user(request, sociallogin, {"username": data.get("username") or ""})
+        return user
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:  # noqa: ARG002
+        """As for everybody else."""
+        return sign_up_is() is not SignUp.CLOSED
+
+
+class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types
+    """Secrets of authenticator apps and recovery codes are stored encrypted with a key made from PKB_SECRET_KEY."""
+
+    def encrypt(self, text: str) -> str:
+        """What is stored."""
+        return str(_box().encrypt(text.encode()).decode())
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """What was encrypted, with this key or an earlier one of SECRET_KEY_FALLBACKS."""
+        return str(_box().decrypt(encrypted_text.encode()).decode())
+
+
+def _box() -> MultiFernet:
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    digests = (hashlib.sha256(b"second factors\0" + key.encode()).digest() for key in keys)
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(digest)) for digest in digests])

@@ -1,0 +1,76 @@
+"""Around allauth's views of other sites: going there, coming back, and mail that may not be set up."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import requests
+from allauth.socialaccount.models import SocialApp
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+
+from portal.refusals import Refusal
+
+View = Callable[..., HttpResponse]
+
+
+def leaving_for(view: View) -> View:
+    """A provider's sign-in, which goes there by a page of ours: our policy forbids forms to end at other sites."""
+
+    @never_cache
+    @wraps(view)
+    def leave(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = _asked(view, request, *args, **kwargs)
+        address = response.get("Location", "")
+        if response.status_code != 302 or url_has_allowed_host_and_scheme(address, {request.get_host()}):
+            return response
+        return render(request, "accounts/leaving.html", {"address": address})
+
+    return leave
+
+
+def returning_from(view: View) -> View:
+    """A provider's answer; a provider that is not configured has none, one that cannot be reached is said so."""
+
+    @never_cache
+    @wraps(view)
+    def come_back(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return _asked(view, request, *args, **kwargs)
+
+    return come_back
+
+
+def where_mail_is_set_up(view: View) -> View:
+    """A page that makes no sense on a site that sends no mail; raises Refusal (404) there."""
+
+    @wraps(view)
+    def sending(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not settings.EMAIL_URL:
+            raise Refusal(
+                field="",
+                value="",
+                message="This site sends no mail.",
+                remedy="Ask its operator: they can set a new password for you.",
+                status=404,
+            )
+        return view(request, *args, **kwargs)
+
+    return sending
+
+
+def _asked(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    try:
+        return view(request, *args, **kwargs)
+    except SocialApp.DoesNotExist as error:
+        raise Http404 from error
+    except requests.RequestException as error:
+        raise Refusal(
+            field="provider",
+            value="",
+            message="The other site does not answer.",
+            remedy="Try again in a minute, or sign in another way.",
+            status=502,
+        ) from error

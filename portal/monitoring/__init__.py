@@ -1,0 +1,1 @@
+"""What operators see: metrics for Prometheus, an identifier and a log line for every request."""

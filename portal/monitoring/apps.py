@@ -1,0 +1,19 @@
+"""Registers the app with Django, and counts evaluations as they end."""
+
+from django.apps import AppConfig
+
+
+class MonitoringConfig(AppConfig):
+    """It has no tables."""
+
+    name = "portal.monitoring"
+    label = "monitoring"
+
+    def ready(self) -> None:
+        """Hear of every end: a report's, an author's, a lost node's."""
+        from portal import metrics  # noqa: PLC0415 - models are there from here on
+        from portal.monitoring import serving  # noqa: PLC0415
+        from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415
+
+        serving.connect_worker()
+        evaluation_ended.connect(lambda told: metrics.count_end(told.evaluation), uid="monitoring.count_end")

@@ -1,0 +1,179 @@
+"""What Prometheus is told of queue, leases, nodes, broker and outboxes: read when it asks, and kept for a few seconds.
+
+Every statement reads what is unfinished, by an index, or tables as small as the number of nodes: what a site judged
+before costs nothing.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db import DatabaseError
+from django.db.models import Case, CharField, Count, F, Min, Q, Value, When
+from django.utils import timezone
+from kombu import Connection, Queue
+from kombu.exceptions import KombuError
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from evaluator.broker.queues import work_queue
+from evaluator.contract import PORTAL_QUEUE
+from evaluator.hardware.profiles import profiles
+from portal.celery import app
+from portal.exports.files import newest
+from portal.nodes.models import Node, Slot
+from portal.nodes.queries import heard_since
+from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import HELD, WAITING, paused_profiles
+from portal.webhooks.models import DeliveryState, WebhookDelivery
+
+KEPT_S = 5.0
+"""So long an answer serves all who ask: several web processes and several Prometheus."""
+BROKER_S = 2
+_UNFINISHED = tuple(state for state in State if state not in State.ended())
+_KINDS = ("people", "bulk")
+_KIND = Case(When(priority__lt=0, then=Value("bulk")), default=Value("people"), output_field=CharField())
+
+
+class StateOfTheSite:
+    """A collector of gauges that all web processes answer alike."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at_s = -KEPT_S
+        self._metrics: list[Metric] = []
+
+    def collect(self) -> list[Metric]:
+        """The gauges; `pkb_state_up` alone while the database does not answer."""
+        with self._lock:
+            if time.monotonic() - self._read_at_s >= KEPT_S:
+                self._metrics = _read(timezone.now())
+                self._read_at_s = time.monotonic()
+            return self._metrics
+
+
+def _read(now: datetime) -> list[Metric]:
+    began = time.monotonic()
+    up = GaugeMetricFamily("pkb_state_up", "Whether the database answered when the state of the site was read.")
+    try:
+        found = [*_queues(now), *_leases(now), *_nodes(now), *_webhooks(now)]
+    except DatabaseError:
+        up.add_metric((), 0)
+        return [up, *_broker(())]
+    up.add_metric((), 1)
+    took = GaugeMetricFamily("pkb_state_read_seconds", "How long reading the state took.")
+    took.add_metric((), time.monotonic() - began)
+    names = Node.objects.filter(is_enabled=True).values_list("name", flat=True)
+    return [up, took, *found, *_exports(now), *_broker(tuple(names))]
+
+
+def _queues(now: datetime) -> Iterator[Metric]:
+    """Depth by state and the age of the oldest waiting one, of people and of bulk work apart."""
+    depth = GaugeMetricFamily(
+        "pkb_queue_depth", "Evaluations that have not ended.", labels=("profile", "kind", "state")
+    )
+    age = GaugeMetricFamily(
+        "pkb_queue_oldest_seconds", "How long the oldest has waited for a slot.", labels=("profile", "kind")
+    )
+    paused = GaugeMetricFamily("pkb_queue_paused", "Whether an operator paused the queue.", labels=("profile",))
+    rows = list(
+        Evaluation.objects.filter(state__in=_UNFINISHED)
+        .annotate(kind=_KIND)
+        .order_by()
+        .values_list("profile", "kind", "state")
+        .annotate(count=Count("*"), oldest=Min("queued_at"))
+    )
+    oldest: dict[tuple[str, str], float] = {}
+    # Zeros too: a line that ends where a queue is empty cannot be told from a site that says nothing.
+    counts = {(name, kind, State.QUEUED.value): 0 for name in profiles() for kind in _KINDS}
+    for profile, kind, state, count, since in rows:
+        counts[profile, kind, state] = count
+        if state in WAITING:
+            key = (profile, kind)
+            oldest[key] = max(oldest.get(key, 0.0), (now - since).total_seconds())
+    for labels, count in counts.items():
+        depth.add_metric(labels, count)
+    for name in profiles():
+        for kind in _KINDS:
+            age.add_metric((name, kind), oldest.get((name, kind), 0.0))
+    stopped = paused_profiles()
+    for name in profiles():
+        paused.add_metric((name,), name in stopped)
+    yield from (depth, age, paused)
+
+
+def _leases(now: datetime) -> Iterator[Metric]:
+    held = Evaluation.objects.filter(state__in=HELD).aggregate(
+        held=Count("pk"),
+        overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
+    )
+    yield _one("pkb_leases", "Evaluations that a node holds under a lease.", held["held"])
+    yield _one("pkb_leases_overdue", "Leases that ran out and that no dispatcher has taken back yet.", held["overdue"])
+
+
+def _nodes(now: datetime) -> Iterator[Metric]:
+    since = heard_since(now)
+    online = GaugeMetricFamily("pkb_node_online", "Whether the site hears the node.", labels=("node",))
+    silent = GaugeMetricFamily("pkb_node_silent_seconds", "Since its last heartbeat.", labels=("node",))
+    for name, seen_at in Node.objects.filter(is_enabled=True).values_list("name", "seen_at"):
+        online.add_metric((name,), seen_at is not None and seen_at >= since)
+        if seen_at is not None:
+            silent.add_metric((name,), max(0.0, (now - seen_at).total_seconds()))
+    slots = GaugeMetricFamily(
+        "pkb_slots", "Slots of enabled nodes, by what the node last said; offline where it is not heard.",
+        labels=("node", "profile", "state"),
+    )  # fmt: skip
+    said = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
+    rows = Slot.objects.filter(node__is_enabled=True).annotate(said=said).order_by()
+    for name, profile, state, count in rows.values_list("node__name", "profile", "said").annotate(Count("pk")):
+        slots.add_metric((name, profile, state), count)
+    yield from (online, silent, slots)
+
+
+def _webhooks(now: datetime) -> Iterator[Metric]:
+    # `next_try_at` is empty once a delivery has ended, and stands in an index behind its webhook.
+    waiting = WebhookDelivery.objects.filter(
+        webhook__removed_at=None, next_try_at__isnull=False, state=DeliveryState.WAITING
+    ).aggregate(count=Count("pk"), due=Min("next_try_at"))
+    late_s = max(0.0, (now - waiting["due"]).total_seconds()) if waiting["due"] else 0.0
+    yield _one("pkb_webhook_deliveries_waiting", "Deliveries that webhooks have not heard yet.", waiting["count"])
+    yield _one("pkb_webhook_overdue_seconds", "For how long the oldest delivery has been due.", late_s)
+
+
+def _exports(now: datetime) -> Iterator[Metric]:
+    making = newest()
+    if making is not None:
+        age_s = (now - making.made_at).total_seconds()
+        yield _one("pkb_export_age_seconds", "Age of the files of public data.", age_s)
+
+
+def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
+    """Whether the broker answers, and how many messages wait in the site's queue and in each node's."""
+    waiting = GaugeMetricFamily("pkb_broker_messages", "Messages that wait in a queue.", labels=("queue",))
+    is_up = True
+    try:
+        with app.connection_for_read() as connection:
+            connection.ensure_connection(max_retries=1, timeout=BROKER_S)
+            for queue in (app.amqp.queues[PORTAL_QUEUE], *(work_queue(name, declared=True) for name in nodes)):
+                waiting.add_metric((queue.name,), _length(queue, connection))
+    except (KombuError, OSError):
+        is_up = False
+    yield _one("pkb_broker_up", "Whether the broker answers the site.", is_up)
+    yield waiting
+
+
+def _length(queue: Queue, connection: Connection) -> int:
+    # A channel each: RabbitMQ closes the one on which a queue is asked for that nobody has made yet.
+    with connection.channel() as channel:
+        try:
+            counted: Any = queue.bind(channel).queue_declare(passive=True)
+            return int(counted.message_count)
+        except connection.channel_errors:
+            return 0
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, text)
+    family.add_metric((), value)
+    return family

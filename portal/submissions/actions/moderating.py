@@ -1,0 +1,120 @@
+"""Keeping boards honest: readers flag an entry, operators quarantine one with a public reason and lift it again."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.refusals import Refusal
+from portal.submissions.hooks import QuarantineChanged, quarantine_changed
+from portal.submissions.models import Flag, Quarantine, Submission
+
+FLAGS_PER_DAY = 10
+"""So many entries one reader flags in 24 hours: each takes an operator's attention."""
+REASON_CHARACTERS = 1000
+
+
+def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
+    """Take an entry off every board and record, with a reason that everybody reads; its page and evidence stay.
+
+    Raises:
+        Refusal: `by` is no operator (403), there is no reason, it is an attempt of a run, or it is in quarantine (409).
+    """
+    _require_operator(by)
+    text = _reason(reason, most=500)
+    if submission.is_attempt:
+        raise _conflict(submission, "This is an attempt of a model's run.", "Quarantine its run.")
+    with transaction.atomic():
+        # Whoever ends an evaluation of it locks the same row before its standing is renewed.
+        Submission.objects.select_for_update().get(pk=submission.pk)
+        if submission.quarantines.filter(lifted_at=None).exists():
+            raise _conflict(submission, "The entry is in quarantine already.", "Lift it first to give another reason.")
+        made = Quarantine.objects.create(submission=submission, reason=text, by=by)
+        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=True))
+    return made
+
+
+def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
+    """Let an entry stand on its boards again; the story of its quarantine stays on its page.
+
+    Raises:
+        Refusal: `by` is no operator (403), there is no reason, or it is in no quarantine (409).
+    """
+    _require_operator(by)
+    text = _reason(reason, most=500)
+    with transaction.atomic():
+        Submission.objects.select_for_update().get(pk=submission.pk)
+        lifted = submission.quarantines.filter(lifted_at=None).update(
+            lifted_at=timezone.now(), lifted_by=by, lift_reason=text
+        )
+        if not lifted:
+            raise _conflict(submission, "The entry is in no quarantine.", "There is nothing to lift.")
+        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=False))
+
+
+def flag(submission: Submission, *, reason: str, by: User) -> Flag:
+    """Tell the operators that something is wrong with an entry that `by` may see.
+
+    Raises:
+        Refusal: there is no reason, the entry is the reader's own or flagged by them already (409), or they have
+            flagged enough for a day (429).
+    """
+    text = _reason(reason, most=REASON_CHARACTERS)
+    if submission.author_id == by.pk:
+        raise _conflict(submission, "This entry is your own.", "Make its source private, or write to the operators.")
+    with transaction.atomic():
+        # The reader's row is locked: of two requests at once one is counted before the other.
+        User.objects.select_for_update().only("pk").get(pk=by.pk)
+        if Flag.objects.filter(submission=submission, by=by, settled_at=None).exists():
+            raise _conflict(submission, "You have flagged this entry already.", "Wait until an operator has looked.")
+        lately = Flag.objects.filter(by=by, at__gt=timezone.now() - timedelta(days=1)).order_by("at")
+        if lately.count() >= FLAGS_PER_DAY:
+            raise _too_many(lately[0])
+        return Flag.objects.create(submission=submission, by=by, reason=text)
+
+
+def settle_flags(submission: Submission, *, outcome: str, by: User) -> int:
+    """Say what came of every open flag on an entry; returns how many there were. Raises Refusal."""
+    _require_operator(by)
+    text = _reason(outcome, most=500)
+    return Flag.objects.filter(submission=submission, settled_at=None).update(
+        settled_at=timezone.now(), settled_by=by, outcome=text
+    )
+
+
+def _reason(text: str, *, most: int) -> str:
+    cleaned = text.strip()
+    if cleaned and len(cleaned) <= most:
+        return cleaned
+    message = f"The reason has {len(cleaned)} characters." if cleaned else "There is no reason."
+    raise Refusal(
+        field="reason", value=cleaned, message=message, remedy=f"Say in 1 to {most} characters what is wrong."
+    )
+
+
+def _require_operator(by: User) -> None:
+    if not by.is_staff:
+        raise Refusal(
+            field="submission",
+            value=by.username,
+            message="Only an operator decides on entries.",
+            remedy="Flag the entry: the operators look at it.",
+            status=403,
+        )
+
+
+def _too_many(oldest: Flag) -> Refusal:
+    again = oldest.at + timedelta(days=1)
+    return Refusal(
+        field="reason",
+        value=str(FLAGS_PER_DAY),
+        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the most there can be.",
+        remedy=f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
+        status=429,
+        retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),
+    )
+
+
+def _conflict(submission: Submission, message: str, remedy: str) -> Refusal:
+    return Refusal(field="submission", value=str(submission.pk), message=message, remedy=remedy, status=409)

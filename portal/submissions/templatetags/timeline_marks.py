@@ -1,0 +1,28 @@
+"""The pictures of a recorded call."""
+
+from django import template
+from django.utils.safestring import SafeString, mark_safe
+
+from evaluator.judging.call_advice import short
+from evaluator.judging.call_parts import RankSplit
+from portal.submissions import timelines
+
+register = template.Library()
+
+
+@register.filter
+def drawn(svg: str) -> SafeString:
+    """A picture that was drawn by `portal.charts`."""
+    return mark_safe(svg)  # noqa: S308 - escaped where it is drawn
+
+
+@register.filter
+def split_bar(rank: RankSplit) -> SafeString:
+    """Where the time of a rank went, as a bar."""
+    return mark_safe(timelines.split_bar(rank))  # noqa: S308 - numbers and our own words
+
+
+@register.filter
+def short_name(name: str) -> str:
+    """A kernel's name without its arguments."""
+    return short(name)

@@ -1,0 +1,332 @@
+"""The recorded call of an evaluation: where its time went, its kernels, and the trace that Perfetto opens."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evaluator.contract import CallTimeline, EvaluationReport, Primitive, RankTimeline, Span, SpanKind
+from evaluator.hardware import profiles
+from evaluator.judging import call_parts, time_split
+from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
+from evaluator.judging.floors import Bound, floor
+from evaluator.judging.time_split import Split
+from portal.catalog.costs import ELEMENT_BYTES
+from portal.charts.timeline import Group, Mark, Row, Share, bar, svg
+from problems import registry
+
+NCCL_ALONE = frozenset({Primitive.NCCL})
+"""What references move data with."""
+
+MOST_KERNELS = 40
+_FOUR_BYTES = frozenset({"float32"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """One program's recorded call with its split; `title` names it in pictures and tables."""
+
+    title: str
+    call: CallTimeline
+    split: Split
+    primitives: frozenset[Primitive]
+
+    @property
+    def uncertainty_us(self) -> float:
+        """By how much the place of a rank beside another may be wrong."""
+        return max(rank.uncertainty_ns for rank in self.call.ranks) / 1000
+
+    @property
+    def dropped(self) -> int:
+        """Spans that were too many, on the rank with most of them."""
+        return max(rank.dropped for rank in self.call.ranks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRow:
+    """All work of one name and shape on the rank where it took longest; times in microseconds."""
+
+    name: str
+    kind: SpanKind
+    part: Part | None
+    rank: int
+    count: int
+    us: float
+    bytes: int
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int] | None
+    registers: int
+    shared_bytes: int
+    occupancy: float | None
+
+
+def recorded_calls(report: EvaluationReport) -> list[Recorded]:
+    """The reference's call, where it was recorded, then the submission's; empty where there is no timeline."""
+    timeline = report.timeline
+    if timeline is None:
+        return []
+    least = least_work(report)
+    used = frozenset(sighting.primitive for sighting in report.primitives)
+    programs = (("Reference", timeline.reference, NCCL_ALONE), ("Submission", timeline.submission, used))
+    found = []
+    for title, call, primitives in programs:
+        split = time_split.split(call, primitives=primitives, least=least) if call is not None else None
+        if call is not None and split is not None:
+            found.append(Recorded(title=title, call=call, split=split, primitives=primitives))
+    return found
+
+
+def beside_each_other(old: EvaluationReport | None, new: EvaluationReport | None) -> list[Recorded]:
+    """The calls of two submissions under their own titles, as far as they were recorded on one profile and size."""
+    calls = [(title, _submission(report)) for title, report in (("Before", old), ("Now", new))]
+    if old is not None and new is not None and (old.profile, _size(old)) != (new.profile, _size(new)):
+        return []
+    return [replace(call, title=title) for title, call in calls if call is not None]
+
+
+def _submission(report: EvaluationReport | None) -> Recorded | None:
+    calls = recorded_calls(report) if report is not None else []
+    return calls[-1] if calls and calls[-1].title == "Submission" else None
+
+
+def _size(report: EvaluationReport) -> str:
+    return report.timeline.size if report.timeline else ""
+
+
+def least_work(report: EvaluationReport) -> Least | None:
+    """What a call at the recorded size needs at least on this hardware; None where no floor applies."""
+    profile = profiles.get(report.profile)
+    size = next((one for one in report.sizes if report.timeline and one.size == report.timeline.size), None)
+    if profile.peaks is None or size is None:
+        return None
+    element_bytes = 4 if report.dtype in _FOUR_BYTES else ELEMENT_BYTES
+    cost = registry.get(report.problem).cost(size.dims, report.world_size, element_bytes)
+    terms = floor(cost, profile.peaks, dtype=report.dtype).terms_us
+    return Least(
+        arithmetic_us=terms[Bound.ARITHMETIC],
+        memory_us=terms[Bound.MEMORY],
+        wire_us=terms[Bound.WIRE],
+        wire_bytes=cost.wire_bytes,
+        flops=sum(cost.flops.values()),
+    )
+
+
+def kernel_rows(recorded: Recorded) -> list[KernelRow]:
+    """The work of a call by name and launch, the longest first."""
+    best: dict[int, KernelRow] = {}
+    for rank in recorded.call.ranks:
+        for row, name in _rank_rows(recorded, rank):
+            if name not in best or row.us > best[name].us:
+                best[name] = row
+    return sorted(best.values(), key=lambda row: row.us, reverse=True)[:MOST_KERNELS]
+
+
+def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelRow, int]]:
+    by_name: dict[int, list[Any]] = {}
+    for span in rank.spans:
+        if span.kind not in (SpanKind.LAUNCH, SpanKind.WAIT):
+            by_name.setdefault(span.name, []).append(span)
+    for number, spans in by_name.items():
+        work, kind = recorded.call.names[number], spans[0].kind
+        yield (
+            KernelRow(
+                name=work.name,
+                kind=kind,
+                part=call_parts.part(kind, work.name, primitives=recorded.primitives),
+                rank=rank.rank,
+                count=len(spans),
+                us=sum(span.ns for span in spans) / 1000,
+                bytes=sum(span.bytes for span in spans),
+                grid=work.grid if any(work.grid) else None,
+                block=work.block if any(work.block) else None,
+                registers=work.registers,
+                shared_bytes=work.shared_bytes,
+                occupancy=work.occupancy,
+            ),
+            number,
+        )
+
+
+# ---- the picture ----------------------------------------------------------------------------------------------------
+
+PAGE_PX, PHONE_PX = 1040, 360
+_MOST_MARKS = 1000
+"""So many marks a picture has at most, the longest; the trace has all."""
+_TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keyword"}
+_HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """The calls on one scale, drawn for wide pages and for phones; `hidden` marks were too many."""
+
+    wide: str
+    narrow: str
+    length_ns: int
+    hidden: int
+
+
+def picture(calls: Sequence[Recorded]) -> Picture:
+    """The timelines of `calls` under each other, each beginning at zero."""
+    windows = [call_parts.window(recorded.call) for recorded in calls]
+    length_ns = max(end - start for start, end in windows)
+    spans = [span for recorded in calls for rank in recorded.call.ranks for span in rank.spans]
+    least_ns = sorted((span.ns for span in spans), reverse=True)[:_MOST_MARKS][-1]
+    groups = [
+        Group(heading=f"{recorded.title}, rank {rank.rank}", rows=_rows(recorded, rank, start, least_ns=least_ns))
+        for recorded, (start, _) in zip(calls, windows, strict=True)
+        for rank in recorded.call.ranks
+    ]
+    names = " and ".join(recorded.title.lower() for recorded in calls)
+    label = f"What ran when on every rank: {names}; the tables below hold the sums"
+    wide, narrow = (svg(groups, length_ns=length_ns, width=width, label=label) for width in (PAGE_PX, PHONE_PX))
+    hidden = sum(span.ns < least_ns for span in spans)
+    return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden)
+
+
+def _rows(recorded: Recorded, rank: RankTimeline, start_ns: int, *, least_ns: int) -> list[Row]:
+    """The streams and threads of a rank on which something ran in the call."""
+    found = []
+    waits = call_parts.collective_waits(recorded.call, primitives=recorded.primitives).get(rank.rank, [])
+    until = {(wait.name, wait.start_ns): wait for wait in waits}
+    for number, label in enumerate(rank.lanes):
+        shown = [span for span in rank.spans if span.lane == number and span.ns >= least_ns and span.end_ns > start_ns]
+        # What began earlier is drawn first: an operator lies under the launches that it made.
+        ordered = sorted(shown, key=lambda span: (span.start_ns, -span.ns))
+        marks = [_mark(recorded, span, start_ns) for span in ordered]
+        marks += [
+            _wait_mark(until[span.name, span.start_ns], start_ns)
+            for span in ordered
+            if (span.name, span.start_ns) in until
+        ]
+        if marks:
+            found.append(Row(label=label, marks=marks))
+    return found
+
+
+def _mark(recorded: Recorded, span: Span, start_ns: int) -> Mark:
+    work = recorded.call.names[span.name]
+    part = call_parts.part(span.kind, work.name, primitives=recorded.primitives)
+    size = f", {span.bytes:,} bytes" if span.bytes else ""
+    begin_ns = max(0, span.start_ns - start_ns)
+    is_operator = span.kind is SpanKind.OPERATOR and recorded.call.is_on_device
+    return Mark(
+        start_ns=begin_ns,
+        ns=max(1, span.end_ns - start_ns - begin_ns),
+        tone="border-strong" if is_operator else _TONES[part] if part else _HOST_TONES[span.kind],
+        title=f"{work.name}: {span.ns / 1000:,.2f} us from {begin_ns / 1000:,.2f} us{size} ({part or span.kind})",
+        is_thin=span.kind in _HOST_TONES,
+    )
+
+
+def _wait_mark(wait: CollectiveWait, start_ns: int) -> Mark:
+    """The part of a collective in which its rank waited, over it."""
+    begin_ns = max(0, wait.start_ns - start_ns)
+    return Mark(
+        start_ns=begin_ns,
+        ns=max(1, wait.end_ns - start_ns - begin_ns),
+        tone="text-faint",
+        title=f"waits {(wait.end_ns - wait.start_ns) / 1000:,.2f} us for rank {wait.awaited} to enter",
+    )
+
+
+def split_bar(rank: RankSplit) -> str:
+    """Where the time of one rank went, as a bar."""
+    parts = (
+        ("compute", rank.compute_us, "accent"),
+        ("compute and wire at once", rank.both_us, "success"),
+        ("wire", rank.wire_us, "warning"),
+        ("waiting for the last rank", rank.wait_us, "text-faint"),
+        ("kernels that reach peers themselves", rank.mixed_us, "code-keyword"),
+        ("neither", rank.idle_us, "border"),
+    )
+    return bar([Share(value=us, tone=tone, title=f"{name}: {us:,.2f} us") for name, us, tone in parts])
+
+
+# ---- data of the API ------------------------------------------------------------------------------------------------
+
+
+def split_data(recorded: Recorded) -> dict[str, Any]:
+    """The split of a call as the API and the client have it; times in microseconds."""
+    split = recorded.split
+    return {
+        "advice": split.advice,
+        "largest_gap": split.largest.value,
+        "gaps_us": {gap.value: round(us, 3) for gap, us in split.gaps_us.items()},
+        "accounted": round(split.accounted, 4),
+        "uncertainty_us": round(recorded.uncertainty_us, 3),
+        "wire_bytes_s": split.wire_bytes_s,
+        "flops_s": split.flops_s,
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "call_us": round(rank.call_us, 3),
+                "compute_us": round(rank.compute_us, 3),
+                "wire_us": round(rank.wire_us, 3),
+                "both_us": round(rank.both_us, 3),
+                "wait_us": round(rank.wait_us, 3),
+                "mixed_us": round(rank.mixed_us, 3),
+                "idle_us": round(rank.idle_us, 3),
+                "overlap": None if rank.overlap is None else round(rank.overlap, 4),
+                "launches": rank.launches,
+                "host_waits": rank.host_waits,
+            }
+            for rank in split.ranks
+        ],
+    }
+
+
+# ---- the trace that Perfetto and chrome://tracing open --------------------------------------------------------------
+
+
+def trace(report: EvaluationReport) -> dict[str, Any]:
+    """All ranks of both programs in one file of the Trace Event Format; times in microseconds.
+
+    Every rank of a program is a process there, and every stream or thread one of its threads. Arrows lead from
+    launches to what they started.
+    """
+    events: list[dict[str, Any]] = []
+    process = 0
+    for recorded in recorded_calls(report):
+        for rank in recorded.call.ranks:
+            process += 1
+            events += _named(process, f"{recorded.title}, rank {rank.rank}", rank)
+            events += _spans(process, recorded, rank)
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "evaluation": report.evaluation_id,
+            "problem": report.problem,
+            "profile": report.profile,
+            "size": report.timeline.size if report.timeline else "",
+        },
+    }
+
+
+def _named(process: int, title: str, rank: RankTimeline) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": title}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
+    for lane, name in enumerate(rank.lanes):
+        yield {"ph": "M", "name": "thread_name", "pid": process, "tid": lane, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
+
+
+def _spans(process: int, recorded: Recorded, rank: RankTimeline) -> Iterator[dict[str, Any]]:
+    starters = {span.flow for span in rank.spans if span.flow and span.kind is SpanKind.LAUNCH}
+    for span in rank.spans:
+        work = recorded.call.names[span.name]
+        at = {"pid": process, "tid": span.lane, "ts": span.start_ns / 1000}
+        details: dict[str, Any] = {"kind": span.kind.value}
+        if span.bytes:
+            details["bytes"] = span.bytes
+        if any(work.grid):
+            details |= {
+                "grid": list(work.grid),
+                "block": list(work.block),
+                "registers per thread": work.registers,
+                "shared memory": work.shared_bytes,
+            }
+        yield {"ph": "X", "name": work.name, "cat": span.kind.value, "dur": span.ns / 1000, "args": details, **at}
+        if span.flow in starters:
+            flow = {"cat": "launch", "name": "launch", "id": f"{process}-{span.flow}", **at}
+            yield {"ph": "s", **flow} if span.kind is SpanKind.LAUNCH else {"ph": "f", "bp": "e", **flow}

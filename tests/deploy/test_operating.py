@@ -1,0 +1,58 @@
+"""docs/operating.md: it lists every secret and every metric, and what it says of the site's key is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evaluator.node import metrics as of_nodes
+from portal import metrics
+from portal.accounts.models import User
+from portal.monitoring.state import StateOfTheSite
+from portal.streams import Kind, Subject, address, subject_of
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "operating.md").read_text()
+OF_NAMES = re.compile(r"^#?(PKB_\w+)=", re.MULTILINE)
+
+
+def test_every_secret_of_an_installation_has_a_row_on_how_it_is_changed():
+    variables = OF_NAMES.findall((ROOT / "deploy" / "env.example").read_text())
+    secrets = {
+        name
+        for name in variables
+        if re.search(r"PASSWORD|SECRET|_KEY\b|TOKEN|BROKER_ADMIN_URL|BROKER_URL|DATABASE_URL|CACHE_URL", name)
+    }
+    assert len(secrets) >= 9
+    [table] = re.findall(r"## Rotation of secrets\n(.*?)\n## ", GUIDE, re.DOTALL)
+    assert {name for name in secrets if f"`{name}`" not in table} == set()
+
+
+@pytest.mark.django_db
+def test_every_metric_is_explained():
+    written_by_nodes = re.findall(r'"(pkb_node_\w+)"', Path(of_nodes.__file__).read_text())
+    counted = [family.name for family in metrics.registry().collect() if family.name.startswith("pkb_")]
+    told = {*written_by_nodes, *counted, *(family.name for family in StateOfTheSite().collect())} - {"pkb_node"}
+    assert len(told) > 25
+    assert {name for name in told if f"`{name}" not in GUIDE} == set()
+
+
+@pytest.mark.django_db
+def test_the_sites_key_can_be_changed_without_signing_anybody_out(client, settings):
+    client.force_login(User.objects.create_user("alice", password="a long pass phrase"))
+    followed = address(Subject(Kind.RUN, "7"))
+    old = settings.SECRET_KEY
+
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "a new key", [old]
+    assert client.get("/api/v1/me/").status_code == 200
+    assert subject_of(followed) is not None
+
+
+@pytest.mark.django_db
+def test_a_key_that_others_know_opens_nothing_once_it_is_gone(client, settings):
+    client.force_login(User.objects.create_user("alice", password="a long pass phrase"))
+    followed = address(Subject(Kind.RUN, "7"))
+
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "a new key", []
+    assert client.get("/api/v1/me/").status_code == 401
+    assert subject_of(followed) is None

@@ -1,0 +1,353 @@
+"""The timeline of a recorded call: its file, its clock, where its time went, and the judge's own recording."""
+
+import dataclasses
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.arena import profiler, recorded_spans, trace_events
+from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.recorded_spans import (
+    MOST_SPANS,
+    SPANS_BYTES,
+    Recording,
+    RecordingError,
+    Span,
+    SpanKind,
+    WorkName,
+    pack,
+    unpack,
+)
+from evaluator.contract import EvaluationReport, Mode, Primitive, Verdict
+from evaluator.contract import SpanKind as Kind
+from evaluator.host import Judge
+from evaluator.host.measure import profiled_call
+from evaluator.host.measure.profiled_call import Window
+from evaluator.judging.call_advice import short
+from evaluator.judging.call_parts import Gap, Least
+from evaluator.judging.time_split import split
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for
+from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
+
+CPU = torch.device("cpu")
+WINDOW = Window(opens_ns=1_000, closes_ns=9_000_000)
+SPANS = st.builds(
+    Span,
+    kind=st.sampled_from(SpanKind),
+    lane=st.integers(0, 1),
+    name=st.integers(0, 1),
+    start_ns=st.integers(0, 2**63),
+    ns=st.integers(0, 2**63),
+    bytes=st.integers(0, 2**63),
+    flow=st.integers(0, 2**32 - 1),
+)
+KERNEL = {"ph": "X", "cat": "kernel", "name": OWN, "tid": 7, "args": {"stream": 7, "correlation": 5, "bytes": 0}}
+
+
+def recording(spans=(), **changes) -> Recording:
+    names = (WorkName(name="first", grid=(8, 1, 1), block=(256, 1, 1), registers=40), WorkName(name="second"))
+    values = {"names": names, "lanes": ("stream 7", "host"), "begin_ns": 2_000, "end_ns": 8_000, "uncertainty_ns": 9}
+    return Recording(spans=tuple(spans), **values | changes)
+
+
+def file_with(content: bytes) -> int:
+    descriptor = profiled_call.create()
+    os.pwrite(descriptor, content, AUDIT_BYTES)
+    return descriptor
+
+
+def read(*contents: bytes):
+    files = [file_with(content) for content in contents]
+    try:
+        return profiled_call.read_timeline(files, window=WINDOW)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+class TestFile:
+    @given(st.lists(SPANS, max_size=20))
+    def test_what_a_rank_writes_is_what_the_host_reads(self, spans):
+        found = unpack(pack(recording(spans)))
+        wrote = sorted((span.kind, ("first", "second")[span.name], span.start_ns, span.ns) for span in spans)
+        assert sorted((span.kind, found.names[span.name].name, span.start_ns, span.ns) for span in found.spans) == wrote
+        assert (found.begin_ns, found.end_ns, found.uncertainty_ns, found.dropped) == (2_000, 8_000, 9, 0)
+
+    def test_the_longest_are_kept_where_not_all_fit(self):
+        spans = [Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=ns, ns=ns) for ns in range(MOST_SPANS + 5)]
+        content = pack(recording(spans))
+        assert len(content) <= SPANS_BYTES
+        found = unpack(content)
+        assert (len(found.spans), found.dropped, min(span.ns for span in found.spans)) == (MOST_SPANS, 5, 5)
+
+    @given(st.binary(max_size=400))
+    def test_anything_else_is_refused(self, content):
+        with pytest.raises(RecordingError):
+            unpack(content)
+
+    @given(st.lists(SPANS, min_size=1, max_size=4), st.data())
+    def test_a_file_that_was_changed_is_read_or_refused(self, spans, data):
+        content = bytearray(pack(recording(spans)))
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+        try:
+            found = unpack(bytes(content))
+        except RecordingError:
+            return
+        assert len(found.spans) <= MOST_SPANS
+
+    def test_a_span_of_a_name_that_there_is_not_is_refused(self):
+        with pytest.raises(RecordingError, match="name 7 of"):
+            unpack(
+                pack(recording([Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=1, ns=1)])).replace(
+                    recorded_spans._SPAN.pack(1, 0, 0, 0, 1, 1, 0),  # noqa: SLF001
+                    recorded_spans._SPAN.pack(1, 0, 7, 0, 1, 1, 0),  # noqa: SLF001
+                )
+            )
+
+
+class TestReading:
+    def test_ranks_lie_on_one_clock_and_names_are_shared(self):
+        early = recording([Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=2_500, ns=100)])
+        late = recording([Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=3_500, ns=100)], begin_ns=3_000)
+        found = read(pack(early), pack(late))
+        assert [rank.begin_ns for rank in found.ranks] == [0, 1_000]
+        assert [span.start_ns for rank in found.ranks for span in rank.spans] == [500, 1_500]
+        assert [work.name for work in found.names] == ["first"]
+
+    def test_what_lies_outside_the_hosts_window_is_left_out(self):
+        spans = [
+            Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=2_500, ns=2**62),
+            Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=2_600, ns=7),
+            Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=1, ns=7),
+        ]
+        (rank,) = read(pack(recording(spans))).ranks
+        assert [span.ns for span in rank.spans] == [7]
+        assert rank.dropped == 2
+
+    def test_a_rank_whose_call_lies_elsewhere_says_so(self):
+        (rank,) = read(pack(recording(end_ns=2**60))).ranks
+        assert rank.spans == ()
+        assert "outside the time that the host's clock saw" in rank.note
+
+    def test_control_characters_never_reach_a_page(self):
+        hostile = recording(
+            [Span(kind=SpanKind.KERNEL, lane=0, name=0, start_ns=2_500, ns=5)],
+            names=(WorkName(name="\x1b[2J\u202egather", occupancy_percent=900),),
+            lanes=("stream\x07 7",),
+        )
+        found = read(pack(hostile))
+        assert found.names[0].name == "[2Jgather"
+        assert found.names[0].occupancy is None
+        assert found.ranks[0].lanes == ("stream 7",)
+
+    def test_an_empty_file_has_a_note(self):
+        found = read(b"")
+        assert found.is_empty
+        assert found.ranks[0].note.startswith("the rank left no timeline")
+
+
+class TestTrace:
+    def test_marks_put_a_trace_on_the_hosts_clock(self):
+        marks = [(1_000, 1_400), (5_000, 5_200)]
+        trace = [
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.MARK, "ts": 101.2, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.MARK, "ts": 105.1, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.CALL, "ts": 102.0, "dur": 3.0, "tid": 1},
+            {**KERNEL, "ts": 103.0, "dur": 1.5, "args": {"stream": 7, "grid": [4, 1, 1], "block": [128, 1, 1]}},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 102.1, "dur": 0.2, "tid": 1},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "ts": 102.5, "dur": 2.4, "tid": 1},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaGetDevice", "ts": 102.4, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "kernel", "name": "before the call", "ts": 101.0, "dur": 0.5, "tid": 7},
+        ]
+        found = trace_events.recording(trace, marks=marks)
+        # The profiler's clock is 99,800 to 100,200 ns ahead by the first mark and 99,900 to 100,100 by the second.
+        assert (found.begin_ns, found.end_ns, found.uncertainty_ns) == (2_000, 5_000, 100)
+        assert found.lanes == ("stream 7", "host")
+        assert [(span.kind, span.start_ns, span.ns) for span in found.spans] == [
+            (SpanKind.KERNEL, 3_000, 1_500),
+            (SpanKind.LAUNCH, 2_100, 200),
+            (SpanKind.WAIT, 2_500, 2_400),
+        ]
+        assert found.names[0].grid == (4, 1, 1)
+
+    def test_of_operators_that_call_each_other_the_outermost_stands(self):
+        def operator(name, start, us):
+            return {"ph": "X", "cat": "cpu_op", "name": name, "ts": start, "dur": us, "tid": 1}
+
+        trace = [
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.MARK, "ts": 0.0, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.CALL, "ts": 1.0, "dur": 50.0, "tid": 1},
+            operator("aten::matmul", 2.0, 10.0),
+            operator("aten::mm", 3.0, 8.0),
+            operator("c10d::allreduce_", 20.0, 5.0),
+            operator("aten::add", 30.0, 1.0),
+        ]
+        found = trace_events.recording(trace, marks=[(0, 0)])
+        assert [found.names[span.name].name for span in found.spans] == [
+            "aten::matmul",
+            "c10d::allreduce_",
+            "aten::add",
+        ]
+
+    def test_a_trace_without_our_marks_is_refused(self):
+        with pytest.raises(ValueError, match="shows 0 of our 1 marks"):
+            trace_events.recording([], marks=[(0, 1)])
+
+    def test_a_recorded_call_leaves_rows_and_spans_in_one_file(self):
+        file = profiled_call.create()
+        recorded = profiler.recorded(lambda x: x @ x, descriptor=file, device=CPU, line_up=lambda: None)
+        recorded(torch.ones(64, 64))
+        found = unpack(os.pread(file, SPANS_BYTES, AUDIT_BYTES))
+        os.close(file)
+        assert "aten::matmul" in {work.name for work in found.names}
+        assert found.lanes == ("host",)
+        assert found.begin_ns <= found.spans[0].start_ns <= found.end_ns
+
+
+class TestSplit:
+    def test_the_parts_of_a_rank_add_up_to_the_call(self):
+        found = split(call([(Kind.KERNEL, GEMM, 0, 60), (Kind.KERNEL, NCCL, 40, 50)], [(Kind.KERNEL, GEMM, 20, 60)]))
+        first, second = found.ranks
+        assert (first.call_us, first.compute_us, first.both_us, first.wire_us, first.idle_us) == (90, 40, 20, 30, 0)
+        assert (second.compute_us, second.idle_us) == (60, 30)
+        assert first.overlap == pytest.approx(0.4)
+        assert second.overlap is None
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from([Kind.KERNEL, Kind.COPY, Kind.WAIT]),
+                st.sampled_from([GEMM, NCCL, OWN, PEER_COPY]),
+                st.integers(0, 200),
+                st.integers(1, 80),
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    def test_whatever_runs_they_add_up(self, spans):
+        found = split(call(spans), primitives=[Primitive.SM_LOAD_STORE])
+        (rank,) = found.ranks
+        parts = rank.compute_us + rank.wire_us + rank.both_us + rank.wait_us + rank.mixed_us + rank.idle_us
+        assert parts == pytest.approx(rank.call_us)
+        assert found.advice.endswith(".")
+
+    def test_a_kernel_of_ones_own_may_reach_peers_only_where_something_shows_that_it_can(self):
+        spans = [(Kind.KERNEL, OWN, 0, 50)]
+        assert split(call(spans)).ranks[0].compute_us == 50
+        assert split(call(spans), primitives=[Primitive.SM_LOAD_STORE]).ranks[0].mixed_us == 50
+        assert split(call([(Kind.KERNEL, GEMM, 0, 50)]), primitives=[Primitive.NVLS]).ranks[0].compute_us == 50
+
+    def test_a_rank_waits_in_a_collective_until_the_last_one_enters(self):
+        found = split(
+            call(
+                [(Kind.KERNEL, GEMM, 0, 10), (Kind.KERNEL, NCCL, 10, 90)],
+                [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 20)],
+            )
+        )
+        first, second = found.ranks
+        assert (first.wait_us, first.wire_us, second.wait_us, second.wire_us) == (70, 20, 0, 20)
+        assert found.gaps_us[Gap.WAIT] == 35
+
+    def test_who_waits_for_whom_is_a_sentence(self):
+        late = [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 10)]
+        found = split(call([(Kind.KERNEL, NCCL, 0, 90)], late))
+        assert found.largest is Gap.WAIT
+        assert "For 80 us of 90 us rank 0 waits in collectives for the last rank to enter them" in found.advice
+        assert "for rank 1: the ranks do not get there at the same time" in found.advice
+
+    def test_of_collectives_that_ranks_have_in_different_numbers_nothing_is_said(self):
+        found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
+        assert [rank.wait_us for rank in found.ranks] == [0, 0]
+
+    def test_launches_before_the_gate_opened_do_not_count(self):
+        found = split(call([(Kind.LAUNCH, "cudaLaunchKernel", 0, 30), (Kind.KERNEL, GEMM, 900, 50)]))
+        assert found.ranks[0].call_us == 50
+
+    @pytest.mark.parametrize(
+        ("spans", "least", "gap", "words"),
+        [
+            (
+                [
+                    (Kind.KERNEL, GEMM, 0, 20),
+                    (Kind.WAIT, SYNCHRONISE, 10, 20),
+                    (Kind.WAIT, SYNCHRONISE, 90, 40),
+                    (Kind.KERNEL, GEMM, 100, 20),
+                ],
+                None,
+                Gap.IDLE,
+                "For 80 us of 120 us nothing runs on rank 0's GPU: its host waits for the device once inside the call",
+            ),
+            (
+                [(Kind.KERNEL, GEMM, start, 2) for start in range(0, 100, 10)],
+                None,
+                Gap.IDLE,
+                "between 10 kernels and copies: fewer and longer ones, or a CUDA graph, would close the gaps.",
+            ),
+            (
+                [(Kind.KERNEL, GEMM, 0, 30), (Kind.KERNEL, NCCL, 30, 70)],
+                Least(arithmetic_us=25, memory_us=5, wire_us=20, wire_bytes=8 * 2**20, flops=1e9),
+                Gap.WIRE,
+                "for 70 us of 100 us, where 8 MiB at the link's rate need 20 us: mostly in ncclDevKernel_AllReduce",
+            ),
+            (
+                [(Kind.KERNEL, GEMM, 0, 90), (Kind.KERNEL, NCCL, 90, 10)],
+                Least(arithmetic_us=10, memory_us=40, wire_us=9, wire_bytes=1, flops=1e9),
+                Gap.WORK,
+                "Rank 0 computes for 90 us of 100 us, where the ceiling of memory asks for 40 us; cutlass::Kernel2",
+            ),
+        ],
+    )
+    def test_the_largest_gap_is_a_sentence(self, spans, least, gap, words):
+        found = split(call(spans), least=least)
+        assert found.largest is gap
+        assert words in found.advice
+
+    def test_time_in_kernels_that_reach_peers_is_held_against_the_whole_floor(self):
+        least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
+        found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
+        assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
+        assert "the profiler cannot tell" in found.advice
+
+    def test_without_spans_there_is_none(self):
+        assert split(call([])) is None
+
+    def test_names_are_shortened_to_what_tells_them_apart(self):
+        assert short(GEMM) == "cutlass::Kernel2"
+        assert short(OWN) == "push_tiles"
+        assert len(short("x" * 300)) <= 60
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"))
+    with Judge(settings) as judge:
+        yield judge
+
+
+def test_a_judgement_has_the_timelines_of_submission_and_reference(judge):
+    report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.timeline is not None
+    assert report.timeline.reference is not None
+    for called in (report.timeline.submission, report.timeline.reference):
+        assert [rank.rank for rank in called.ranks] == [0, 1]
+        assert "gloo:all_reduce" in {work.name for work in called.names}
+        for rank in called.ranks:
+            assert rank.lanes[0] == "host"
+            assert rank.spans
+            assert all(span.start_ns >= 0 and span.lane < len(rank.lanes) for span in rank.spans)
+        found = split(called)
+        assert sum(rank.wire_us for rank in found.ranks) > 0
+    assert EvaluationReport.from_json(report.to_json()) == report
+
+
+def test_the_reference_is_recorded_once_per_problem_and_size(judge):
+    first, second = (judge.evaluate(request_for("correct", mode=Mode.RANKED)) for _ in range(2))
+    assert first.timeline.reference == second.timeline.reference
+    assert first.timeline.submission != second.timeline.submission

@@ -1,0 +1,84 @@
+"""Every published figure of three entries of two people, worked out by hand, wherever it is shown.
+
+problem     alice               bob                 alone on the board
+allreduce   1.3 [1.2, 1.4]      1.0 [0.9, 1.1]      alice first, beyond doubt
+allgather   1.05 [0.95, 1.15]   -                   solved, and not faster beyond doubt
+"""
+
+import math
+import re
+
+import pytest
+
+from portal.exports import tables
+from portal.ranking.actions import rebuild_standings
+from portal.submissions.models import Evaluation
+from tests.portal.pages import scenes
+
+pytestmark = pytest.mark.django_db
+PROFILE = "h200x8"
+
+
+@pytest.fixture(autouse=True)
+def entries(alice, bob, local):
+    for author, problem, low in ((alice, "allreduce", 1.2), (bob, "allreduce", 0.9), (alice, "allgather", 0.95)):
+        evaluation = scenes.judged(author, local, problem=problem).evaluations.get()
+        figures = {"score": low + 0.1, "score_low": low, "score_high": low + 0.2}
+        Evaluation.objects.filter(pk=evaluation.pk).update(profile=PROFILE, **figures)
+    rebuild_standings()
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def read(client, address: str, **query) -> str:
+    return client.get(address, {"profile": PROFILE, **query}).content.decode()
+
+
+def test_the_board(client):
+    page = read(client, "/problems/allreduce/leaderboard/")
+    first, second = (text_of(row) for row in page.split("<tbody>")[1].split("</tr>")[:2])
+    assert re.search(r"\b1\b.*alice.*1\.300×.*1\.200 to 1\.400", first)  # noqa: RUF001 - the multiplication sign
+    assert re.search(r"\b2\b.*bob.*1\.000×.*0\.900 to 1\.100", second)  # noqa: RUF001
+    # 1.1 lies below 1.2, so the two can be told apart.
+    assert "≈ above" not in second
+    said = client.get(f"/api/v1/problems/allreduce/leaderboard/?profile={PROFILE}").json()["entries"]
+    figures = [(row["place"], row["author"], row["score"], row["low"], row["high"]) for row in said]
+    assert figures == [
+        (1, "alice", pytest.approx(1.3), pytest.approx(1.2), pytest.approx(1.4)),
+        (2, "bob", pytest.approx(1.0), pytest.approx(0.9), pytest.approx(1.1)),
+    ]
+    assert [row["overlaps_above"] for row in said] == [False, False]
+
+
+def test_people(client):
+    page = read(client, "/leaderboards/people/")
+    alice, bob = (text_of(row) for row in page.split("<tbody>")[1].split("</tr>")[:2])
+    mean = math.sqrt(1.3 * 1.05)
+    assert re.search(rf"1 .*alice 1 2 {mean:.3f}", alice)
+    assert re.search(r"2 .*bob 0 1 1\.000", bob)
+    own = text_of(client.get("/leaderboards/people/alice/").content.decode())
+    assert f"{mean:.3f}" in own
+
+
+def test_the_problems_and_what_is_solved(client):
+    leaders = text_of(read(client, "/leaderboards/problems/"))
+    assert "1.300" in leaders
+    assert "1.050" in leaders
+    home = text_of(client.get("/").content.decode())
+    # Two problems are solved; of allgather's interval a part lies below 1.
+    assert "solved here 2 of 87 faster than the reference 1 " in home
+    listed = text_of(read(client, "/problems/"))
+    assert "2 of 87 solved, 1 faster than the reference beyond doubt" in listed
+
+
+def test_the_export():
+    table = tables.get_table("leaderboards")
+    rows = [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows()]
+    found = {(row["author"], row["problem"]): (row["score"], row["score_low"], row["score_high"]) for row in rows}
+    assert found == {
+        ("alice", "allreduce"): pytest.approx((1.3, 1.2, 1.4)),
+        ("alice", "allgather"): pytest.approx((1.05, 0.95, 1.15)),
+        ("bob", "allreduce"): pytest.approx((1.0, 0.9, 1.1)),
+    }

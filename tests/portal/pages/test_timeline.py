@@ -1,0 +1,175 @@
+"""Inside one call: the timeline on pages, as a trace, as data, and beside another submission's."""
+
+import json
+import re
+
+import msgspec
+import pytest
+from django.urls import reverse
+
+from evaluator.contract import CallTimeline, Primitive, Sighting, SizeResult, SpanKind, Timeline, Witness
+from portal.submissions import timelines
+from problems import registry
+from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
+from tests.portal.pages import scenes
+from tests.portal.pages.test_report_evidence import cells, deliver
+from tests.portal.pages.test_submission_page import page_of
+
+REFERENCE = call(
+    [(SpanKind.KERNEL, GEMM, 0, 60), (SpanKind.KERNEL, NCCL, 60, 80)],
+    [(SpanKind.KERNEL, GEMM, 0, 60), (SpanKind.KERNEL, NCCL, 60, 80)],
+)
+SUBMISSION = call(
+    [(SpanKind.KERNEL, GEMM, 0, 60), (SpanKind.COPY, PEER_COPY, 30, 60), (SpanKind.WAIT, SYNCHRONISE, 95, 5)],
+    [(SpanKind.KERNEL, GEMM, 5, 60), (SpanKind.COPY, PEER_COPY, 35, 60), (SpanKind.KERNEL, NCCL, 95, 10)],
+    lanes={SpanKind.COPY: 1},
+)
+TIMELINE = Timeline(size="tiny", submission=SUBMISSION, reference=REFERENCE)
+
+
+def split_rows(page: str) -> list[str]:
+    return cells(page, "Where the time went")
+
+
+@pytest.fixture
+def recorded(alice, local):
+    """A submission whose call was recorded, and the reference's."""
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=TIMELINE)
+    return submission
+
+
+def test_the_page_shows_where_the_time_went_on_every_rank(as_alice, recorded):
+    page = page_of(as_alice, recorded)
+    # A cell's bar says the same when it is pointed at.
+    figures = [
+        re.sub(r"(compute|wire|neither|both|at once|and)[a-z ]*: [\d.]+ us ", "", row) for row in split_rows(page)
+    ]
+    assert figures == [
+        "Reference, rank 0 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 µs 0 %",
+        "Reference, rank 1 140 µs 60.0 µs 0 µs 80.0 µs 0 µs 0 µs 0 µs 0 %",
+        "Submission, rank 0 105 µs 30.0 µs 30.0 µs 30.0 µs 0 µs 0 µs 15.0 µs 50 %",
+        "Submission, rank 1 105 µs 30.0 µs 30.0 µs 40.0 µs 0 µs 0 µs 5.00 µs 43 %",
+    ]
+    assert "Rank 1 moves data for 70 us of 105 us" in page
+    assert "nothing here enters a score or a verdict" in page
+    # Every span is drawn twice, for wide pages and for phones, and says what it is.
+    assert page.count("Memcpy PtoP (Device -&gt; Device): 60.00 us from 30.00 us, 6,000,000 bytes (wire)") == 2
+
+
+def test_kernels_are_listed_with_their_launch(as_alice, recorded):
+    rows = cells(page_of(as_alice, recorded), "Kernels, copies and operators")
+    assert rows[0].startswith("cutlass::Kernel2 compute 0 1 60.0 µs 132×1×1 of 384×1×1 168 208 KiB")  # noqa: RUF001
+    assert [row[:6] for row in rows] == ["cutlas", "Memcpy", "ncclDe"]
+
+
+def test_names_from_ranks_are_text_on_the_page_and_in_the_trace(as_alice, alice, local):
+    hostile = '<script>alert(1)</script>"><img src=x>'
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=call([(SpanKind.KERNEL, hostile, 0, 9)])))
+    page = page_of(as_alice, submission)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    trace = as_alice.get(reverse("submissions:trace", args=[submission.evaluations.get().pk])).json()
+    assert hostile in {event["name"] for event in trace["traceEvents"]}
+
+
+def test_the_trace_has_every_rank_of_both_programs_as_a_process(as_alice, recorded):
+    response = as_alice.get(reverse("submissions:trace", args=[recorded.evaluations.get().pk]))
+    assert response["Content-Type"] == "application/json"
+    assert ".json" in response["Content-Disposition"]
+    events = response.json()["traceEvents"]
+    processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert list(processes.values()) == [
+        "Reference, rank 0",
+        "Reference, rank 1",
+        "Submission, rank 0",
+        "Submission, rank 1",
+    ]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert len(drawn) == 10
+    assert all(isinstance(event["ts"], int | float) and event["dur"] > 0 for event in drawn)
+    copies = [event for event in drawn if event["cat"] == "copy"]
+    assert {(processes[event["pid"]], event["ts"], event["dur"]) for event in copies} == {
+        ("Submission, rank 0", 30, 60),
+        ("Submission, rank 1", 35, 60),
+    }
+
+
+def test_without_a_recording_the_page_has_no_section_and_the_trace_is_not_found(as_alice, alice, local):
+    submission = scenes.judged(alice, local)
+    assert "Inside one call" not in page_of(as_alice, submission)
+    response = as_alice.get(reverse("submissions:trace", args=[submission.evaluations.get().pk]))
+    assert response.status_code == 404
+    assert "No call of this evaluation was recorded" in response.content.decode()
+
+
+def test_a_private_submissions_trace_is_its_authors(client, bob, recorded):
+    address = reverse("submissions:trace", args=[recorded.evaluations.get().pk])
+    assert client.get(address).status_code == 404
+    client.force_login(bob)
+    assert client.get(address).status_code == 404
+
+
+def test_the_api_has_the_split_and_the_trace_apart_from_the_report(as_alice, recorded):
+    evaluation = recorded.evaluations.get()
+    body = as_alice.get(reverse("api:evaluation", args=[recorded.pk, evaluation.pk])).json()
+    assert body["report"]["timeline"] is None
+    split = body["split"]
+    assert split["size"] == "tiny"
+    assert split["submission"]["largest_gap"] == "wire"
+    assert split["submission"]["advice"].startswith("Rank 1 moves data for 70 us of 105 us")
+    assert split["reference"]["gaps_us"] == {"idle": 0, "wait": 0, "wire": 80, "work": 60, "mixed": 0}
+    assert split["submission"]["ranks"][0]["overlap"] == 0.5
+    trace = as_alice.get(split["trace_url"]).json()
+    assert trace["otherData"]["evaluation"] == str(evaluation.pk)
+
+
+def test_the_downloaded_report_has_the_whole_timeline(as_alice, recorded):
+    body = as_alice.get(reverse("submissions:report", args=[recorded.evaluations.get().pk])).json()
+    assert len(body["timeline"]["submission"]["ranks"][0]["spans"]) == 3
+
+
+def test_two_submissions_stand_under_each_other(as_alice, alice, local, recorded):
+    newer = scenes.submit(alice)
+    deliver(newer, local, timeline=Timeline(size="tiny", submission=REFERENCE))
+    page = as_alice.get(reverse("submissions:compare", args=[newer.pk], query={"with": recorded.pk})).content.decode()
+    assert [row[:10].strip() for row in split_rows(page)] == ["Before, ra", "Before, ra", "Now, rank", "Now, rank"]
+    page = as_alice.get(reverse("submissions:compare", args=[newer.pk], query={"with": "reference"})).content.decode()
+    assert "Submission, rank 0" in page
+
+
+def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alice, alice, local):
+    many = call([(SpanKind.KERNEL, GEMM, 10 * number, 1 + number % 7) for number in range(1400)])
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=many))
+    page = page_of(as_alice, submission)
+    assert "400 short spans are in the trace alone" in page
+    assert page.count("<rect x=") <= 2 * 1000 + 10
+
+
+def test_kernels_that_reach_peers_are_told_apart_where_something_shows_that_they_can(as_alice, alice, local):
+    own = call([(SpanKind.KERNEL, OWN, 0, 50)], [(SpanKind.KERNEL, OWN, 0, 50)])
+    seen = Sighting(primitive=Primitive.SM_LOAD_STORE, witness=Witness.COMPILED, detail="LD.E.STRONG.SYS")
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=own), primitives=(seen,))
+    assert "is in kernels that reach peers themselves for 50 us of 50 us" in page_of(as_alice, submission)
+
+
+def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):
+    size = SizeResult(size="base", dims=registry.get("allreduce").dims("base", 2), calls=1, checked_calls=1)
+    evaluation = scenes.submit(alice, profile="h200x2-nomc").evaluations.get()
+    timeline = Timeline(size="base", submission=SUBMISSION)
+    report = msgspec.structs.replace(scenes.report(evaluation), sizes=(size,), timeline=timeline)
+    least = timelines.least_work(report)
+    assert least is not None
+    assert least.wire_us > 0
+    assert "at the link's rate need" in timelines.recorded_calls(report)[0].split.advice
+
+
+def test_a_call_without_spans_is_no_recording(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    empty = CallTimeline(names=(), ranks=())
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=empty))
+    assert "Inside one call" not in page_of(as_alice, submission)
+    assert json.loads(as_alice.get(reverse("submissions:report", args=[submission.evaluations.get().pk])).content)

@@ -1,0 +1,356 @@
+"""The ways in beside a password: another site's account, a code of an app, a link by mail, an invitation."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
+from allauth.socialaccount.models import SocialAccount
+from django.core.cache import cache
+from django.utils import timezone
+
+from portal.accounts import actions, sign_up_codes
+from portal.accounts.models import SignUpCode, User
+from portal.refusals import Refusal
+from tests.portal.sign_in import mail_server, openid_provider, there_and_back
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long pass phrase"
+LAB = "/accounts/oidc/lab/"
+
+
+@pytest.fixture(autouse=True)
+def _plain_pages(settings):
+    cache.clear()  # the limits that allauth counts by account
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+@pytest.fixture(scope="module")
+def provider():
+    ruth = {"sub": "ruth-at-lab", "preferred_username": "ruth", "email": "alice@example.org", "email_verified": True}
+    with openid_provider(json.dumps(ruth)) as address:
+        yield address
+
+
+@pytest.fixture
+def lab(settings, provider):
+    """The provider, configured as PKB_OIDC=lab does it."""
+    app = {"provider_id": "lab", "name": "The Lab", "client_id": "site", "secret": "secret"}
+    settings.SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {
+            "APPS": [app | {"settings": {"server_url": provider, "oauth_pkce_enabled": True}}],
+            "SCOPE": ["openid", "profile"],
+        }
+    }
+    return provider
+
+
+def signed_in_as(client):
+    response = client.get("/api/v1/me/")
+    return response.json().get("username") if response.status_code == 200 else None
+
+
+def set_up_app(client):
+    """Turn the authenticator app on, after giving the password once more; the key that the page shows."""
+    assert client.get("/accounts/security/app/")["Location"].startswith("/accounts/again/")
+    client.post("/accounts/again/", {"password": PASSWORD})
+    page = client.get("/accounts/security/app/").content.decode()
+    key = re.search(r'id="authenticator_secret" value="([A-Z2-7]+)"', page)[1]
+    code = format_hotp_value(hotp_value(key, next(iter(yield_hotp_counters_from_time()))))
+    client.post("/accounts/security/app/", {"code": code})
+    return key
+
+
+def test_a_new_person_comes_from_the_provider_and_chooses_a_name(client, lab):
+    assert there_and_back(client, LAB, subject="ruth-at-lab")["Location"] == "/accounts/elsewhere/sign-up/"
+    assert 'value="ruth"' in client.get("/accounts/elsewhere/sign-up/").content.decode()
+    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth-b"})
+    assert signed_in_as(client) == "ruth-b"
+    client.post("/accounts/sign-out/")
+    there_and_back(client, LAB, subject="ruth-at-lab")
+    assert signed_in_as(client) == "ruth-b"
+    person = User.objects.get(username="ruth-b")
+    assert (person.email, person.has_usable_password(), person.emailaddress_set.count()) == ("", False, 0)
+    assert SocialAccount.objects.get().extra_data == {"name": "ruth"}
+
+
+def test_names_from_a_provider_obey_the_rules_of_all_names(client, lab, alice):
+    there_and_back(client, LAB, subject="ruth-at-lab")
+    for name in ("admin", "..", "ALICE", "a1ice", "x" * 41):
+        page = client.post("/accounts/elsewhere/sign-up/", {"username": name})
+        assert page.status_code == 200, name
+    assert User.objects.count() == 1
+
+
+def test_the_address_of_somebody_else_at_a_provider_opens_nothing(client, lab, alice):
+    alice.email = "alice@example.org"
+    alice.save(update_fields=["email"])
+    alice.emailaddress_set.create(email="alice@example.org", verified=True, primary=True)
+    there_and_back(client, LAB, subject="ruth-at-lab")
+    assert signed_in_as(client) is None
+    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth"})
+    assert signed_in_as(client) == "ruth"
+    assert not alice.socialaccount_set.exists()
+
+
+def test_an_account_elsewhere_is_added_and_never_taken_from_another(client, lab, alice, bob):
+    client.force_login(alice)
+    there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
+    assert alice.socialaccount_set.get().uid == "ruth-at-lab"
+    client.force_login(bob)
+    there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
+    assert not bob.socialaccount_set.exists()
+    assert alice.socialaccount_set.exists()
+
+
+def test_whoever_turns_back_at_the_provider_is_not_signed_in(client, lab):
+    answer = there_and_back(client, LAB, subject="ruth-at-lab", action="deny")
+    assert signed_in_as(client) is None
+    page = client.get(answer["Location"]) if answer.status_code == 302 else answer
+    assert b'href="/accounts/sign-in/"' in page.content
+
+
+def test_an_answer_that_nobody_asked_for_is_refused(client, lab):
+    answer = client.get(f"{LAB}back/?code=guessed&state=guessed")
+    assert (answer.status_code, signed_in_as(client)) == (401, None)
+
+
+def test_signing_in_elsewhere_never_leads_to_a_third_site(client, lab, alice):
+    client.force_login(alice)
+    there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
+    client.post("/accounts/sign-out/")
+    answer = there_and_back(client, f"{LAB}?next=https://evil.example/", subject="ruth-at-lab")
+    assert answer["Location"] == "/submissions/"
+
+
+def test_a_provider_that_does_not_answer_is_said_so(client, settings):
+    app = {"provider_id": "lab", "name": "Lab", "client_id": "site", "secret": "secret"}
+    app["settings"] = {"server_url": "http://127.0.0.1:9/"}
+    settings.SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [app]}}
+    answer = client.post(LAB)
+    assert answer.status_code == 502
+    assert b"does not answer" in answer.content
+
+
+def test_only_configured_providers_have_a_button(client, lab, settings):
+    page = client.get("/accounts/sign-in/").content.decode()
+    assert "Sign in with The Lab" in page
+    assert "GitHub" not in page
+    settings.SOCIALACCOUNT_PROVIDERS = {}
+    assert "Sign in with The Lab" not in client.get("/accounts/sign-in/").content.decode()
+    assert client.post("/accounts/github/").status_code == 404
+
+
+def test_after_the_password_the_app_is_asked_and_a_wrong_code_opens_nothing(client, alice):
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    key = set_up_app(client)
+    assert key not in str(Authenticator.objects.get(type="totp").data)  # stored encrypted
+    client.post("/accounts/sign-out/")
+    asked = client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD, "next": "/nodes/"})
+    assert (asked["Location"], signed_in_as(client)) == ("/accounts/sign-in/code/", None)
+    client.post("/accounts/sign-in/code/", {"code": "000000"})
+    assert signed_in_as(client) is None
+    used = Authenticator.objects.get(type="recovery_codes").wrap().get_unused_codes()[0]
+    assert client.post("/accounts/sign-in/code/", {"code": used})["Location"] == "/nodes/"
+    assert signed_in_as(client) == "alice"
+
+
+def test_a_recovery_code_works_once(client, alice):
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    set_up_app(client)
+    code = Authenticator.objects.get(type="recovery_codes").wrap().get_unused_codes()[0]
+    for expected in ("alice", None):
+        client.post("/accounts/sign-out/")
+        client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+        client.post("/accounts/sign-in/code/", {"code": code})
+        assert signed_in_as(client) == expected
+
+
+def test_the_second_factor_is_asked_of_who_comes_from_a_provider_as_well(client, lab, alice):
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
+    set_up_app(client)
+    client.post("/accounts/sign-out/")
+    assert there_and_back(client, LAB, subject="ruth-at-lab")["Location"] == "/accounts/sign-in/code/"
+    assert signed_in_as(client) is None
+
+
+def test_codes_cannot_be_guessed_for_long(client, alice):
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    set_up_app(client)
+    client.post("/accounts/sign-out/")
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    answers = [
+        client.post("/accounts/sign-in/code/", {"code": "000000"}, REMOTE_ADDR=f"192.0.2.{n}").status_code
+        for n in range(12)
+    ]
+    assert answers[-1] == 429
+
+
+def test_signing_in_gives_a_new_session(client, alice):
+    client.get("/accounts/sign-in/")
+    client.cookies["sessionid"] = "chosen-by-somebody-else"
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    assert client.cookies["sessionid"].value != "chosen-by-somebody-else"
+    assert signed_in_as(client) == "alice"
+
+
+@pytest.mark.parametrize("start", ["/accounts/sign-in/", "/accounts/sign-up/"])
+@pytest.mark.parametrize(
+    "wanted", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"]
+)
+def test_no_page_leads_on_to_another_site(client, alice, start, wanted):
+    sent = {"username": "alice", "password": PASSWORD, "next": wanted}
+    if "up" in start:
+        sent = {"username": "ruth", "password": PASSWORD, "repeated": PASSWORD, "next": wanted}
+    assert client.post(start, sent)["Location"] in ("/submissions/", "/problems/")
+
+
+def test_an_operator_without_a_second_factor_is_led_to_set_one_up(client, operator, settings):
+    settings.OPERATORS_NEED_SECOND_FACTOR = True
+    client.post("/accounts/sign-in/", {"username": "operator", "password": PASSWORD})
+    assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/accounts/security/"
+    set_up_app(client)
+    assert client.get("/admin/").status_code == 200
+
+
+def test_what_an_unproven_operator_saves_keeps_their_rights(operator, settings):
+    settings.OPERATORS_NEED_SECOND_FACTOR = True
+    from portal.accounts.backends import AccountBackend
+
+    seen = AccountBackend().get_user(operator.pk)
+    assert (seen.is_staff, seen.is_unproven) == (False, True)
+    seen.set_password("another long pass phrase")
+    seen.save()
+    operator.refresh_from_db()
+    assert operator.is_staff
+    assert operator.check_password("another long pass phrase")
+
+
+def test_the_token_of_an_unproven_operator_has_no_operators_rights(operator, settings):
+    settings.OPERATORS_NEED_SECOND_FACTOR = True
+    _, secret = actions.create_token(operator, name="laptop", scopes=["read"], lifetime_days=1)
+    assert not actions.authenticate(secret).user.is_staff
+
+
+@pytest.fixture
+def mails(settings):
+    """A mail server, configured as PKB_EMAIL_URL does it; the mails that reached it."""
+    with mail_server() as (port, kept):
+        settings.EMAIL_URL = f"smtp://127.0.0.1:{port}"
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
+        settings.ACCOUNT_EMAIL_VERIFICATION = "optional"
+        yield kept
+
+
+def link_in(mail):
+    return re.search(r"http://testserver(/\S+)", mail.get_content())[1]
+
+
+def test_a_password_is_forgotten_and_made_anew_by_mail(client, alice, mails):
+    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    client.post("/accounts/again/", {"password": PASSWORD})
+    answer = client.post("/accounts/email/", {"action_add": "", "email": "alice@example.org"})
+    assert answer.status_code == 302, answer.content
+    client.post(link_in(mails[-1]))
+    assert alice.emailaddress_set.get().verified
+    client.post("/accounts/sign-out/")
+    client.post("/accounts/password/reset/", {"email": "alice@example.org"})
+    assert mails[-1]["To"] == "alice@example.org"
+    form = client.get(link_in(mails[-1]), follow=True)
+    new = "an entirely new phrase"
+    client.post(form.redirect_chain[-1][0], {"password1": new, "password2": new})
+    alice.refresh_from_db()
+    assert alice.check_password(new)
+    assert b"too old, or was used" in client.get(link_in(mails[-1]), follow=True).content
+
+
+def test_nobody_learns_from_the_form_which_addresses_have_accounts(client, alice, mails):
+    alice.emailaddress_set.create(email="alice@example.org", verified=True, primary=True)
+    known = client.post("/accounts/password/reset/", {"email": "alice@example.org"})
+    sent = len(mails)
+    unknown = client.post("/accounts/password/reset/", {"email": "nobody@example.org"})
+    assert (known.status_code, known["Location"]) == (unknown.status_code, unknown["Location"])
+    assert (sent, len(mails)) == (1, 1)
+
+
+def test_without_mail_there_is_no_form_that_promises_one(client, db):
+    assert b"sends no mail" in client.get("/accounts/password/reset/").content
+    assert b"Forgot your password" not in client.get("/accounts/sign-in/").content
+
+
+def test_mails_cannot_be_asked_for_without_end(client, mails):
+    answers = [client.post("/accounts/password/reset/", {"email": f"{n}@example.org"}).status_code for n in range(12)]
+    assert answers[-1] == 429
+
+
+def code_for(note="Jane Doe", days=7, by=None):
+    return sign_up_codes.make_code(note=note, expires_at=timezone.now() + timedelta(days=days), by=by)[1]
+
+
+def sign_up(client, name, **more):
+    return client.post("/accounts/sign-up/", {"username": name, "password": PASSWORD, "repeated": PASSWORD, **more})
+
+
+def test_by_invitation_a_code_makes_one_account(client, settings):
+    settings.SIGN_UP = "invitation"
+    code = code_for()
+    assert sign_up(client, "jane", code="guessed").status_code == 403
+    assert sign_up(client, "jane", code=code).status_code == 302
+    client.post("/accounts/sign-out/")
+    assert sign_up(client, "john", code=code).status_code == 403
+    assert SignUpCode.objects.get().used_by.username == "jane"
+    assert code not in str(SignUpCode.objects.values().get())
+
+
+def test_an_expired_code_opens_nothing(client, settings):
+    settings.SIGN_UP = "invitation"
+    assert sign_up(client, "jane", code=code_for(days=-1)).status_code == 403
+
+
+def test_a_code_is_asked_of_who_comes_from_a_provider_as_well(client, lab, settings):
+    settings.SIGN_UP = "invitation"
+    there_and_back(client, LAB, subject="ruth-at-lab")
+    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth", "code": "guessed"})
+    assert not User.objects.exists()
+    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth", "code": code_for()})
+    assert signed_in_as(client) == "ruth"
+
+
+def test_a_closed_site_takes_nobody(client, lab, settings):
+    settings.SIGN_UP = "closed"
+    assert client.get("/accounts/sign-up/").status_code == 403
+    assert sign_up(client, "jane").status_code == 403
+    assert b"No new accounts" in there_and_back(client, LAB, subject="ruth-at-lab").content
+    with pytest.raises(Refusal):
+        actions.sign_up(username="jane", password=PASSWORD)
+    assert not User.objects.exists()
+
+
+def test_providers_and_mail_are_configured_from_the_environment():
+    said = {
+        "PKB_OIDC": "lab",
+        "PKB_OIDC_LAB_URL": "https://id.example.org",
+        "PKB_OIDC_LAB_CLIENT_ID": "site",
+        "PKB_OIDC_LAB_CLIENT_SECRET": "secret",
+        "PKB_OIDC_LAB_NAME": "Example Lab",
+        "PKB_GITHUB_CLIENT_ID": "id",
+        "PKB_GITHUB_CLIENT_SECRET": "secret",
+        "PKB_EMAIL_URL": "smtp+tls://user:password@mail.example.org:587",
+    }
+    program = (
+        "import json; from portal import settings as s;"
+        "print(json.dumps([s.SOCIALACCOUNT_PROVIDERS, s.EMAIL_HOST, s.EMAIL_PORT, s.EMAIL_USE_TLS]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | said, capture_output=True, check=True)
+    providers, *mail = json.loads(done.stdout)
+    assert sorted(providers) == ["github", "openid_connect"]
+    assert [app["name"] for app in providers["openid_connect"]["APPS"]] == ["Example Lab"]
+    assert mail == ["mail.example.org", 587, True]
