@@ -81,8 +81,9 @@ def most_statements(kind, visitors: Visitors) -> int:
         with CaptureQueriesContext(connection) as captured:
             answer = client.get(address)
         assert answer.status_code in (200, 302), f"{address}: {answer.status_code}"
-        counts.append(len(captured))
-    return max(counts)
+        # A page beyond the end of a short list leads back to its beginning: no page, and no comparison.
+        counts += [len(captured)] if answer.status_code == 200 else []
+    return max(counts, default=0)
 
 
 def test_no_page_asks_more_of_a_larger_database(settings):
@@ -92,7 +93,7 @@ def test_no_page_asks_more_of_a_larger_database(settings):
     few = {kind.name: most_statements(kind, visitors) for kind in KINDS}
     demo.seed(submissions=900, authors=40, now=timezone.now(), slugs=PROBLEMS, randomness=2)
     many = {kind.name: most_statements(kind, visitors) for kind in KINDS}
-    grown = {name: (few[name], many[name]) for name in few if many[name] > few[name]}
+    grown = {name: (few[name], many[name]) for name in few if many[name] > few[name] > 0}
     assert not grown
 
 
