@@ -47,8 +47,9 @@ def _raise_standing(evaluation: Evaluation) -> StandingRaised | None:
         return None
     if None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
         return None
-    if evaluation.submission.is_attempt:
-        return None  # it belongs to a model's run, never to a person's board
+    if evaluation.submission.is_attempt or evaluation.node_owner_id is not None:
+        # It belongs to a model's run, or a guest's machine judged it: never on a person's board of the site.
+        return None
     with transaction.atomic():
         if submissions.quarantine_of(evaluation.submission) is not None:
             return None

@@ -171,7 +171,7 @@ def counts(season: Season) -> Counts:
 
 def has_failed(evaluation: Evaluation) -> bool:
     """Whether it ended without a word on the entry."""
-    return evaluation.state == State.FINISHED and evaluation.verdict in OURS
+    return evaluation.state == State.UNSERVED or (evaluation.state == State.FINISHED and evaluation.verdict in OURS)
 
 
 Progress = tuple[tuple[datetime, float], ...]
