@@ -9,6 +9,7 @@ from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation
 from portal.dispatcher.dispatching import dispatch_once
+from portal.nodes.models import Node
 from portal.refusals import Refusal
 from portal.submissions import actions, allowances
 from portal.submissions.actions.attempts import AttemptSource
@@ -173,6 +174,7 @@ def queue_attempts(author, organisation, number, *, profile="cpux2"):
 def judge_next(node):
     """Whose evaluation the free slot takes and ends at once."""
     now = timezone.now()
+    Node.objects.update(seen_at=now)  # however long the queueing took
     assert dispatch_once(now, send=lambda *_, **__: None) == 1
     taken = Evaluation.objects.select_related("submission__author").get(state=State.LEASED)
     assert actions.record_delivery(delivery_of(taken, verdict=Verdict.WRONG_RESULT), now)
