@@ -65,8 +65,10 @@ INSTALLED_APPS = [
     "portal.runs",
     "portal.seasons",
     "portal.webhooks",
+    "portal.notices",
     "portal.exports",
     "portal.dispatcher",
+    "portal.audit",
     "portal.monitoring",
 ]
 MIDDLEWARE = [

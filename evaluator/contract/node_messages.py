@@ -18,7 +18,10 @@ def node_queue(node: str) -> str:
 
 
 class TaskName(StrEnum):
-    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text."""
+    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text.
+
+    Those of the site take the node's key beside it: the lease says what a report is on, the key from whom it is.
+    """
 
     JUDGE = "node.judge"
     BUILD = "node.build"

@@ -79,7 +79,7 @@ def run(settings: NodeSettings) -> int:
     # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.
     compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
     number = 0 if compiled_for is None else _builders(settings, compiled_for)
-    outbox = Outbox(app, settings.spool_dir, files_within=settings.artefact_dir)
+    outbox = Outbox(app, settings.spool_dir, key=settings.key, files_within=settings.artefact_dir)
     node = Node(
         settings,
         outbox,

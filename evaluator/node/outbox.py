@@ -26,10 +26,15 @@ _FAILURES_OF_A_ROUND = 2
 
 
 class Outbox:
-    """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left."""
+    """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left.
 
-    def __init__(self, app: Celery, folder: Path, *, files_within: str = "") -> None:
+    `key` goes with every message: a report that waited while the node was given a new key is sent with the new one.
+    `files_within` is the folder of artefacts where it is a folder.
+    """
+
+    def __init__(self, app: Celery, folder: Path, *, key: str, files_within: str = "") -> None:
         self._app = app
+        self._key = key
         self._files_within = files_within
         self._site = address_of(site_queue(app.conf.broker_url, declared=False))
         self._folder = folder
@@ -169,7 +174,7 @@ class Outbox:
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
-            self._app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **self._site)
+            self._app.send_task(name.value, args=(text, self._key), expires=expires_s, ignore_result=True, **self._site)
         except Exception as error:  # noqa: BLE001 - transports raise errors of their own, and one message must not end all
             logger.warning("the broker did not take %s: %s", name.value, error)
             return False
