@@ -228,11 +228,14 @@ def _is_due() -> bool:
 
 def _make_apart(stop: threading.Event) -> bool:
     command = ["nice", "-n", "15", sys.executable, str(settings.BASE_DIR / "manage.py"), "make_exports"]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - nothing in it comes from outside
+    # What it prints is for whoever calls it by hand; its log lines come through standard error.
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603 - all of it is ours
     while child.poll() is None:
         if stop.wait(0.2):
             child.terminate()
             child.wait()
     if child.returncode and not stop.is_set():
         _log.error("the exports could not be made: make_exports ended with %s", child.returncode)
+    if child.returncode == 0:
+        _log.info("the files of public data were made")
     return child.returncode == 0
