@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "portal.submissions",
     "portal.ranking",
     "portal.runs",
+    "portal.seasons",
     "portal.webhooks",
     "portal.exports",
     "portal.dispatcher",

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal.pages import elsewhere, views
-from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed
+from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.status import status
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
     path("", include("portal.organisations.urls")),
+    path("seasons/", include("portal.seasons.urls")),
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("accounts/", include("portal.accounts.urls")),
@@ -25,6 +26,7 @@ urlpatterns = [
     path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),
     path("feeds/problems/<slug:slug>/<slug:profile>.atom", BoardFeed(), name="board-feed"),
     path("feeds/people/<str:username>.atom", PersonFeed(), name="person-feed"),
+    path("feeds/seasons/<slug:slug>.atom", SeasonFeed(), name="season-feed"),
     path("badges/<slug:slug>/<str:username>.svg", elsewhere.badge, name="badge"),
     path("frames/problems/<slug:slug>/", elsewhere.framed_board, name="framed-board"),
     path("frames/roofline/", elsewhere.framed_roofline, name="framed-roofline"),

@@ -27,6 +27,7 @@ for _command in (
     site_commands.logout,
     site_commands.allowance,
     site_commands.problems,
+    site_commands.seasons,
     site_commands.prompt,
     local_commands.init,
     local_commands.judge,

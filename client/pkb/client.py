@@ -8,7 +8,19 @@ from typing import Self
 
 from .identifiers import identifier
 from .packing import Upload, upload_of, upload_of_text
-from .results import Forecast, Me, Problem, ProblemBrief, Profile, Prompt, Submission, SubmissionBrief, SubmissionPage
+from .results import (
+    Forecast,
+    Me,
+    Problem,
+    ProblemBrief,
+    Profile,
+    Prompt,
+    Season,
+    SeasonBrief,
+    Submission,
+    SubmissionBrief,
+    SubmissionPage,
+)
 from .runs import Runs
 from .transport import Transport, decode
 
@@ -82,6 +94,14 @@ class Client:
     def profiles(self) -> list[Profile]:
         """Every profile, and how many slots take work there now."""
         return self.transport.get("profiles/", list[Profile])
+
+    def seasons(self) -> list[SeasonBrief]:
+        """Every season, the one that closes last first."""
+        return self.transport.get("seasons/", list[SeasonBrief])
+
+    def season(self, slug: str) -> Season:
+        """One season with its rules and standings."""
+        return self.transport.get(f"seasons/{slug}/", Season)
 
     def submit(
         self,

@@ -118,6 +118,9 @@ def shown(context: Context, submission: Submission) -> ExitCode:
         output.print_json(submission)
     else:
         output.print_text(f"{submission.id} {submission.problem}\n{diagnosis(submission.evaluation)}")
+        for entry in submission.seasons:
+            said = f"counts for {entry.team}" if entry.counts else f"does not count: {entry.message}"
+            output.print_text(f"season {entry.season}: {said}")
     has_failed = submission.evaluation.has_ended and not submission.evaluation.has_passed
     return ExitCode.NOT_PASSED if has_failed else ExitCode.OK
 

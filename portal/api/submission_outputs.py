@@ -11,6 +11,8 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode, Stage
 from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
+from portal.api.season_views import SubmissionSeason
+from portal.seasons.queries import entries_from
 from portal.submissions import timelines
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.presentation import verdict_facts
@@ -204,6 +206,9 @@ class SubmissionDetail(SubmissionBrief):
     quarantine = serializers.SerializerMethodField(help_text="Null unless operators took it off the boards.")
 
     evaluation = serializers.SerializerMethodField(help_text="The newest judging in full.")
+    seasons = serializers.SerializerMethodField(
+        help_text="The seasons that it was handed in for, and whether it counts."
+    )
 
     @extend_schema_field(QuarantineOutput(allow_null=True))
     def get_quarantine(self, submission: Submission) -> Any:
@@ -215,6 +220,11 @@ class SubmissionDetail(SubmissionBrief):
     def get_evaluation(self, _submission: Submission) -> Any:
         """The newest evaluation, as the view looked it up."""
         return EvaluationDetail(self.context["live"].evaluation, context=self.context).data
+
+    @extend_schema_field(SubmissionSeason(many=True))
+    def get_seasons(self, submission: Submission) -> Any:
+        """Those in which its author is in a team."""
+        return SubmissionSeason(entries_from(submission), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):

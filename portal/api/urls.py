@@ -17,6 +17,7 @@ from portal.api.run_views import (
     Runs,
     TreePreviews,
 )
+from portal.api.season_views import Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
 app_name = "api"
@@ -97,6 +98,8 @@ urlpatterns = [
     path(
         "invitations/<int:invitation_id>/decline/", Invitations.as_view({"post": "decline"}), name="decline-invitation"
     ),
+    path("seasons/", Seasons.as_view(_LIST), name="seasons"),
+    path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
     re_path(r"^", reference.Nowhere.as_view(_RETRIEVE), name="nowhere"),

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.contrib.syndication.views import Feed
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.feedgenerator import Atom1Feed
 
 from evaluator.hardware import profiles
@@ -16,6 +17,9 @@ from portal.ranking import people
 from portal.ranking.models import Record, Standing
 from portal.ranking.queries import latest_records
 from portal.refusals import Refusal
+from portal.seasons import queries as seasons
+from portal.seasons.models import Season
+from portal.seasons.news import News, news_of
 from problems import registry
 
 ENTRIES = 50
@@ -149,3 +153,49 @@ class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
     def item_updateddate(self, item: Standing) -> datetime:
         """The same."""
         return item.submitted_at
+
+
+class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
+    """What happens in a season: its opening, who leads, its end, the final standings; the newest first, as Atom."""
+
+    feed_type = Atom1Feed
+
+    def get_object(self, _request: HttpRequest, slug: str) -> Season:
+        """The season; raises Refusal (404)."""
+        return seasons.get_season(slug)
+
+    def title(self, season: Season) -> str:
+        """Which."""
+        return f"ParallelKernelBench: {season.title}"
+
+    def link(self, season: Season) -> str:
+        """Its page."""
+        return season.get_absolute_url()
+
+    def items(self, season: Season) -> Sequence[News]:
+        """What happened so far."""
+        return news_of(season, now=timezone.now())[:ENTRIES]
+
+    def item_title(self, item: News) -> str:
+        """One sentence."""
+        return item.title
+
+    def item_description(self, item: News) -> str:
+        """A little more."""
+        return item.text
+
+    def item_link(self, item: News) -> str:
+        """The season's page."""
+        return item.season.get_absolute_url()
+
+    def item_guid(self, item: News) -> str:
+        """The same for as long as it stays true."""
+        return f"urn:pkb:season:{item.season.slug}:{item.key}"
+
+    def item_pubdate(self, item: News) -> datetime:
+        """When it happened."""
+        return item.at
+
+    def item_updateddate(self, item: News) -> datetime:
+        """The same."""
+        return item.at

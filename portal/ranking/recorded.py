@@ -262,18 +262,22 @@ def _add(recorded: Recorded, folder: Path) -> None:
     except FileNotFoundError as error:
         raise NotRecorded(f"there is no source {error.filename}") from error
     source = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=text),))
+    take(report, source, pk=recorded.evaluation_id)
+
+
+def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Evaluation:
+    """Store a report that was made elsewhere, with its source, as this site's own entry; raises NotRecorded."""
     check(report, source)
     ended = datetime.fromisoformat(report.finished_at)
     with transaction.atomic():
         submission = _submission(report, source, created_at=ended)
-        evaluation = Evaluation.objects.create(
-            pk=recorded.evaluation_id, submission=submission, **_of_report(report, ended=ended)
-        )
+        evaluation = Evaluation.objects.create(pk=pk, submission=submission, **_of_report(report, ended=ended))
         content = {**json.loads(report.to_json()), "evaluation_id": str(evaluation.pk)}
         Report.objects.create(
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
         )
         evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+    return evaluation
 
 
 def _of_report(report: EvaluationReport, *, ended: datetime) -> dict[str, object]:

@@ -7,6 +7,13 @@ from portal.submissions.models import Evaluation, Submission
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationQueued:
+    """An author has asked for an evaluation: its row, with its submission. What operators have judged again is not."""
+
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationEnded:
     """An evaluation has finished or was cancelled: its row as it is now, which nothing changes any more."""
 
@@ -27,6 +34,9 @@ class QuarantineChanged:
     submission: Submission
     is_quarantined: bool
 
+
+evaluation_queued: Hook[EvaluationQueued] = Hook()
+"""Told inside the transaction that stores what its author has asked for."""
 
 evaluation_ended: Hook[EvaluationEnded] = Hook()
 """Told inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""

@@ -60,6 +60,9 @@ class Submission(models.Model):
     is_attempt = models.BooleanField(
         default=False, help_text="Whether it belongs to a model's run: never on a person's board or in their lists."
     )
+    opened_by = models.CharField(
+        max_length=120, blank=True, default="", editable=False, help_text="What made its source public for good."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:

@@ -12,6 +12,7 @@ from portal.submissions.actions.recording import record_delivery, record_progres
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
     create_submission,
+    open_sources,
     queue_evaluation,
     set_visibility,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "create_submission",
     "flag",
     "lift_quarantine",
+    "open_sources",
     "publish_sources",
     "quarantine",
     "queue_evaluation",

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterable
 from typing import NoReturn
 
 from django.conf import settings
@@ -22,7 +23,7 @@ from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.submissions import queries
 from portal.submissions.allowances import Payer, payer_of_author, require_allowance, reserve
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluation_ended, evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.priorities import REJUDGE_PRIORITY
 from portal.submissions.turns import first_turn
@@ -171,8 +172,24 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             status=403,
         )
     _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
+    if submission.opened_by and visibility != Visibility.PUBLIC:
+        raise Refusal(
+            field="visibility",
+            value=visibility,
+            message=f"This source was opened by {submission.opened_by}, as its rules said beforehand.",
+            remedy="It stays public.",
+            status=409,
+        )
     submission.visibility = visibility
     submission.save(update_fields=["visibility"])
+
+
+def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
+    """Let everybody read these sources for good, because of `opened_by` (a season); returns how many were closed."""
+    chosen = Submission.objects.filter(pk__in=list(submission_ids))
+    closed = chosen.exclude(visibility=Visibility.PUBLIC).count()
+    chosen.update(visibility=Visibility.PUBLIC, opened_by=opened_by[:120])
+    return closed
 
 
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Profile:
@@ -364,4 +381,5 @@ def _queue(submission: Submission, *, payer: Payer, profile: str, mode: Mode, pr
     )
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
+    evaluation_queued.tell(EvaluationQueued(evaluation=evaluation))
     return evaluation

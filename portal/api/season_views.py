@@ -1,0 +1,151 @@
+"""Seasons: which there are, and one with its standings."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from portal.api.endpoint import Endpoint
+from portal.api.fields import URI, AddressField, PageField
+from portal.api.operations import Listed, One, operation
+from portal.seasons import queries
+from portal.seasons.models import OpenedSources, Phase, Season
+from portal.seasons.queries import StandingRow
+
+
+class SeasonBrief(serializers.Serializer[Season]):
+    """A season as a list shows it."""
+
+    slug = serializers.CharField()
+    url = AddressField("api:season", lookup_url_kwarg="slug", lookup_field="slug")
+    page = PageField("/seasons/{0}/")
+    title = serializers.CharField()
+    profile = serializers.CharField()
+    problems = serializers.ListField(child=serializers.CharField())
+    opens_at = serializers.DateTimeField()
+    closes_at = serializers.DateTimeField()
+    announced_closes_at = serializers.DateTimeField(help_text="The end as it was announced first.")
+    phase = serializers.SerializerMethodField()
+    seconds_left = serializers.SerializerMethodField(help_text="Until it closes; 0 afterwards.")
+    example = serializers.CharField(allow_blank=True, help_text="Not empty where nobody competed: what it shows.")
+
+    @extend_schema_field({"type": "string", "enum": Phase.values})
+    def get_phase(self, season: Season) -> str:
+        """Where it is."""
+        return season.phase(timezone.now()).value
+
+    def get_seconds_left(self, season: Season) -> float:
+        """Never negative."""
+        return max(0.0, (season.closes_at - timezone.now()).total_seconds())
+
+
+class CellOutput(serializers.Serializer[Any]):
+    """A team's best entry for a problem."""
+
+    problem = serializers.CharField()
+    score = serializers.FloatField()
+    score_low = serializers.FloatField(source="low")
+    score_high = serializers.FloatField(source="high")
+    counts = serializers.FloatField(source="speed", help_text="What goes into the team's score.")
+    is_rejudged = serializers.BooleanField(help_text="Whether it was judged again after the end.")
+    author = serializers.CharField()
+    entered_at = serializers.DateTimeField()
+    submission = serializers.SerializerMethodField(help_text="Null while its source is private.")
+
+    @extend_schema_field({"oneOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]})
+    def get_submission(self, result: Any) -> str | None:
+        """Its id, where everybody may read it."""
+        return str(result.submission_id) if result.is_source_public else None
+
+
+class TeamOutput(serializers.Serializer[StandingRow]):
+    """A team's line."""
+
+    place = serializers.IntegerField(source="line.place")
+    team = serializers.CharField(source="team.name")
+    organisation = serializers.SerializerMethodField(help_text="Its short name; null for one person alone.")
+    members = serializers.ListField(child=serializers.CharField())
+    score = serializers.FloatField(
+        source="line.score", help_text="Geometric mean over the season's problems, 1 for those not solved faster."
+    )
+    solved = serializers.IntegerField(source="line.solved")
+    results = serializers.SerializerMethodField(help_text="Its best entries, in the order of the problems.")
+
+    @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "null"}]})
+    def get_organisation(self, row: StandingRow) -> str | None:
+        """Whose team it is."""
+        return row.team.organisation.slug if row.team.organisation else None
+
+    @extend_schema_field(CellOutput(many=True))
+    def get_results(self, row: StandingRow) -> Any:
+        """Problems that it has not solved are left out."""
+        return CellOutput([result for result in row.line.results if result is not None], many=True).data
+
+
+class SeasonDetail(SeasonBrief):
+    """A season with rules and standings."""
+
+    rules = serializers.CharField(allow_blank=True, help_text="Markdown, beside what every season has.")
+    is_ranked_by_speed = serializers.BooleanField(help_text="Else the number of problems solved decides.")
+    rejudged_per_problem = serializers.IntegerField()
+    largest_team = serializers.IntegerField()
+    opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
+    final_at = serializers.DateTimeField(allow_null=True)
+    entries = serializers.SerializerMethodField()
+    entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
+    standings = serializers.SerializerMethodField()
+
+    def get_entries(self, season: Season) -> int:
+        """How many count."""
+        return queries.counts(season).entries
+
+    def get_entries_pending(self, season: Season) -> int:
+        """Those that wait for a verdict, the first one or that of the rejudge."""
+        counted = queries.counts(season)
+        return counted.pending + counted.rejudge_pending
+
+    @extend_schema_field(TeamOutput(many=True))
+    def get_standings(self, season: Season) -> Any:
+        """Best first."""
+        rows: Any = queries.standings(season)
+        return TeamOutput(rows, many=True).data
+
+
+class Seasons(Endpoint):
+    """Seasons: everybody reads them."""
+
+    tag = "Seasons"
+    path_parameters = (OpenApiParameter("slug", OpenApiTypes.STR, "path", description="A season's name."),)
+
+    @operation("listSeasons", "List the seasons", Listed(SeasonBrief))
+    def list(self, _request: Request) -> Any:
+        """Every season, the one that closes last first."""
+        return Season.objects.all()
+
+    @operation("readSeason", "Read a season", One(SeasonDetail))
+    def retrieve(self, _request: Request, slug: str) -> Season:
+        """One season with its rules and standings as they are now."""
+        return queries.get_season(slug)
+
+
+class SubmissionSeason(serializers.Serializer[Any]):
+    """What a submission is to a season that its author takes part in."""
+
+    season = serializers.CharField(source="season.slug")
+    team = serializers.CharField(source="team.name")
+    evaluation = serializers.UUIDField(source="evaluation_id")
+    counts = serializers.SerializerMethodField()
+    message = serializers.CharField(source="refused", allow_blank=True, help_text="Why it does not count.")
+    page = serializers.SerializerMethodField()
+
+    def get_counts(self, entry: Any) -> bool:
+        """Whether it does."""
+        return not entry.refused
+
+    @extend_schema_field(URI)
+    def get_page(self, entry: Any) -> str:
+        """Where the season stands."""
+        return PageField("/seasons/{0}/").to_representation(entry.season)

@@ -1,0 +1,195 @@
+"""What operators do with seasons: define, judge the leaders again, finish."""
+
+from datetime import datetime
+from typing import NoReturn
+
+from django.db import IntegrityError, transaction
+
+from portal.refusals import Refusal
+from portal.seasons import queries, scoring
+from portal.seasons.definition import Definition
+from portal.seasons.models import Entry, OpenedSources, Phase, Season
+from portal.submissions import actions as submissions
+from portal.submissions.models import Evaluation
+
+_FIXED = ("profile", "problems", "opens_at", "rejudged_per_problem", "largest_team", "opened_sources")
+"""What nobody changes once a season is open: people have entered under it."""
+
+
+def define(definition: Definition, *, now: datetime) -> Season:
+    """Store a season, or change what may still be changed of it.
+
+    Before it opens everything may be; while it is open its title, its rules, and its end to a later moment; after its
+    end title and rules.
+
+    Raises:
+        Refusal: something would change that may not any more (409).
+    """
+    with transaction.atomic():
+        season = Season.objects.select_for_update().filter(slug=definition.slug).first()
+        if season is None:
+            return _created(definition)
+        check_change(season, definition, now)
+        has_begun = season.phase(now) is not Phase.UPCOMING
+        for name in definition.__struct_fields__:
+            setattr(season, name, _stored(definition, name))
+        if not has_begun:
+            season.announced_closes_at = definition.closes_at
+        season.save()
+    return season
+
+
+def _created(definition: Definition) -> Season:
+    values = {name: _stored(definition, name) for name in definition.__struct_fields__}
+    try:
+        with transaction.atomic():
+            return Season.objects.create(**values, announced_closes_at=definition.closes_at)
+    except IntegrityError:
+        _refuse(definition.slug, "Somebody has just made a season of this name.", "Look at it first.")
+
+
+def _stored(definition: Definition, name: str) -> object:
+    value = getattr(definition, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_change(season: Season, definition: Definition, now: datetime) -> None:
+    """Refuse (409) a change that comes too late."""
+    phase = season.phase(now)
+    if phase is Phase.UPCOMING:
+        return
+    for name in _FIXED:
+        if _stored(definition, name) != getattr(season, name):
+            _refuse(season.slug, f"The season has begun: {name} cannot change any more.", "Make another.", field=name)
+    moved = definition.closes_at != season.closes_at
+    if moved and (phase is not Phase.OPEN or definition.closes_at < season.closes_at):
+        _refuse(
+            season.slug,
+            "The end can only be moved on, and only while the season is open.",
+            f"It is {season.closes_at:%Y-%m-%d %H:%M} UTC.",
+            field="closes_at",
+        )
+
+
+def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
+    """Have the best teams' entries of every problem judged again, on inputs that nobody has seen; what was queued.
+
+    May be called again: it takes up what a failure of ours has ended, and changes nothing of what is settled.
+
+    Raises:
+        Refusal: the season is open or final, or entries are not judged yet (409).
+    """
+    with transaction.atomic():
+        season = Season.objects.select_for_update().get(pk=season.pk)
+        _require_closed(season, now)
+        if season.rejudge_at is None:
+            _require_judged(season)
+        chosen = _to_judge_again(season)
+        queued = submissions.rejudge(entry.evaluation for entry in chosen)
+        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
+        for entry in chosen:
+            evaluation = by_submission.get(entry.evaluation.submission_id)
+            if evaluation is not None:
+                Entry.objects.filter(pk=entry.pk).update(final=evaluation)
+        if season.rejudge_at is None:
+            Season.objects.filter(pk=season.pk).update(rejudge_at=now)
+    return queued
+
+
+def _to_judge_again(season: Season) -> list[Entry]:
+    """The leaders' entries that have no rejudge, or one that said nothing of them."""
+    best = queries.nominated(season)
+    keys = [
+        result.entry
+        for problem in season.problems
+        for result in scoring.leaders(best, problem=problem, count=season.rejudged_per_problem)
+    ]
+    entries = Entry.objects.filter(pk__in=keys).select_related("evaluation__submission", "final")
+    return [entry for entry in entries if entry.final is None or queries.has_failed(entry.final)]
+
+
+def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
+    """Have entries judged again that a failure of ours has ended: they count by what is found then.
+
+    Raises:
+        Refusal: the season is judged again already, or final (409).
+    """
+    with transaction.atomic():
+        season = Season.objects.select_for_update().get(pk=season.pk)
+        if season.phase(now) in (Phase.REJUDGING, Phase.FINAL):
+            _refuse(season.slug, "The leaders are judged again already.", "Call the rejudge once more instead.")
+        failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
+        queued = submissions.rejudge(entry.evaluation for entry in failed)
+        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
+        for entry in failed:
+            evaluation = by_submission.pop(entry.evaluation.submission_id, None)
+            if evaluation is not None:
+                Entry.objects.filter(pk=entry.pk).update(evaluation=evaluation)
+    return queued
+
+
+def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> Season:
+    """Make the standings final and open the sources that the rules name.
+
+    With `despite_failures` an entry whose rejudge keeps failing on our side counts as not solved: a program can be what
+    makes a judge fail, and nobody shall keep a season open with one.
+
+    Raises:
+        Refusal: the season is open or final, its leaders were not judged again, or that is not done (409).
+    """
+    with transaction.atomic():
+        season = Season.objects.select_for_update().get(pk=season.pk)
+        _require_closed(season, now)
+        if season.rejudge_at is None:
+            _refuse(season.slug, "Its leaders were not judged again.", f"manage.py season rejudge {season.slug}")
+        if not despite_failures and _to_judge_again(season):
+            _refuse(
+                season.slug,
+                "Some of the leaders' entries were not judged again, or a failure of ours ended that.",
+                f"manage.py season rejudge {season.slug}; after several tries: season finish --despite-failures",
+            )
+        waiting = queries.counts(season).rejudge_pending
+        if waiting:
+            _refuse(season.slug, f"{waiting} entries are still being judged again.", "Wait for them.")
+        season.final_at = now
+        season.save(update_fields=["final_at"])
+        open_final_sources(season)
+    return season
+
+
+def open_final_sources(season: Season) -> None:
+    """Open the sources that a final season's rules name."""
+    submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
+
+
+def _opened(season: Season) -> list[object]:
+    """The submissions whose sources the season opens."""
+    if season.opened_sources == OpenedSources.ALL:
+        return list(queries.counted_entries(season).values_list("evaluation__submission", flat=True))
+    if season.opened_sources == OpenedSources.STANDINGS:
+        return [result.submission_id for result in queries.standing_results(season).values()]
+    return []
+
+
+def _require_closed(season: Season, now: datetime) -> None:
+    phase = season.phase(now)
+    if phase in (Phase.UPCOMING, Phase.OPEN):
+        _refuse(season.slug, f"The season closes at {season.closes_at:%Y-%m-%d %H:%M} UTC.", "Wait until then.")
+    if phase is Phase.FINAL:
+        _refuse(season.slug, "The season is final.", "Nothing of it changes any more.")
+
+
+def _require_judged(season: Season) -> None:
+    counted = queries.counts(season)
+    if counted.pending:
+        _refuse(season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
+    if counted.failed:
+        _refuse(
+            season.slug,
+            f"A failure of ours ended the judging of {counted.failed} entries.",
+            f"manage.py season retry {season.slug}",
+        )
+
+
+def _refuse(value: str, message: str, remedy: str, *, field: str = "season") -> NoReturn:
+    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=409)

@@ -1,0 +1,155 @@
+"""Where operators define seasons, and have leaders judged again."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from portal.refusals import Refusal
+from portal.seasons import actions, queries
+from portal.seasons.definition import made
+from portal.seasons.models import Entry, Season, Team
+
+_FIELDS = (
+    "slug",
+    "title",
+    "profile",
+    "problems",
+    "opens_at",
+    "closes_at",
+    "rules",
+    "rejudged_per_problem",
+    "largest_team",
+    "opened_sources",
+)
+
+
+class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The same checks as for a file."""
+
+    class Meta:
+        model = Season
+        fields = _FIELDS
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse what cannot be held, beside its field."""
+        values = super().clean() or {}
+        if self.errors:
+            return values
+        try:
+            # Also what changes: the action that stores it refuses the same, too late for a form.
+            self.definition = made({name: values[name] for name in _FIELDS})
+            if self.instance.pk:
+                actions.check_change(self.instance_as_stored(), self.definition, timezone.now())
+        except Refusal as refusal:
+            known = refusal.field if refusal.field in self.fields else None
+            self.add_error(known, f"{refusal.message} {refusal.remedy}")
+        return values
+
+    def instance_as_stored(self) -> Season:
+        """The season as the database has it: Django has put the form's values into its own copy."""
+        return Season.objects.get(pk=self.instance.pk)
+
+
+@admin.register(Season)
+class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Seasons. A file loaded by `manage.py season load` does the same."""
+
+    form = SeasonForm
+    list_display = ("slug", "title", "profile", "opens_at", "closes_at", "phase", "judged")
+    readonly_fields = ("announced_closes_at", "rejudge_at", "final_at", "example")
+    actions = ("judge_failed_again", "judge_leaders_again", "finish")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Season | None = None) -> bool:
+        """Not once people have entered it."""
+        return super().has_delete_permission(request, obj) and not (obj is not None and obj.teams.exists())
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Without deleting many at once, which asks for none of them."""
+        return {name: each for name, each in super().get_actions(request).items() if name != "delete_selected"}
+
+    def save_model(self, request: HttpRequest, obj: Season, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001 - Django's signature
+        """By the same action as a file."""
+        stored = actions.define(form.definition, now=timezone.now())
+        obj.pk = stored.pk
+        obj.refresh_from_db()
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Season | None = None) -> Any:  # noqa: ARG002 - Django's
+        """Its name never changes: addresses hold it."""
+        return self.readonly_fields
+
+    @admin.display(description="phase")
+    def phase(self, season: Season) -> str:
+        """Where it is."""
+        return season.phase(timezone.now()).label
+
+    @admin.display(description="judged, judged again")
+    def judged(self, season: Season) -> str:
+        """How far the judging is."""
+        counts = queries.counts(season)
+        return (
+            f"{counts.entries - counts.pending} of {counts.entries}, "
+            f"{counts.rejudged - counts.rejudge_pending} of {counts.rejudged}"
+        )
+
+    @admin.action(description="After the end: judge entries again that a failure of ours has ended")
+    def judge_failed_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
+        """Queue them."""
+        self._act(request, queryset, lambda season: len(actions.judge_failed_again(season, now=timezone.now())))
+
+    @admin.action(description="After the end: judge the leaders again on fresh inputs")
+    def judge_leaders_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
+        """Queue them."""
+        self._act(request, queryset, lambda season: len(actions.rejudge_leaders(season, now=timezone.now())))
+
+    @admin.action(description="Make the standings final and open the sources that the rules name")
+    def finish(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
+        """End it."""
+        self._act(request, queryset, lambda season: actions.finish(season, now=timezone.now()) and None)
+
+    def _act(self, request: HttpRequest, queryset: QuerySet[Season], act: Any) -> None:
+        for season in queryset:
+            try:
+                queued = act(season)
+            except Refusal as refusal:
+                messages.error(request, f"{season}: {refusal.message} {refusal.remedy}")
+                continue
+            messages.success(request, f"{season}: {'done' if queued is None else f'{queued} evaluations queued'}.")
+
+
+class _ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+    """A list without any way to change a row past the actions."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
+        """Nobody adds here."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        """Nobody changes here."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        """Nobody deletes here."""
+        return False
+
+
+@admin.register(Team)
+class TeamAdmin(_ReadOnly):
+    """Teams."""
+
+    list_display = ("name", "season", "organisation", "person", "created_at")
+    list_filter = ("season",)
+    list_select_related = ("season", "organisation", "person")
+
+
+@admin.register(Entry)
+class EntryAdmin(_ReadOnly):
+    """Entries."""
+
+    list_display = ("problem", "season", "team", "entered_at", "refused")
+    list_filter = ("season", "problem")
+    list_select_related = ("season", "team")
+    raw_id_fields = ("evaluation", "final")

@@ -1,0 +1,145 @@
+"""Teams, and what becomes an entry of a season."""
+
+from datetime import datetime
+from typing import NoReturn
+
+from django.db import IntegrityError, transaction
+
+from evaluator.contract import Mode
+from portal.accounts.models import Membership, Organisation, User
+from portal.accounts.organisations import require_owner
+from portal.refusals import Refusal
+from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
+from portal.submissions.models import Evaluation
+
+
+def enter(season: Season, user: User, *, organisation: Organisation | None, now: datetime) -> TeamMember:
+    """Take part: alone, or with the organisation's team, which its first owner to enter makes.
+
+    Raises:
+        Refusal: the season takes nobody any more (409), the user is in a team already (409), does not belong to the
+            organisation (404) or is the first of it and no owner (403), or the team is full (409).
+    """
+    _require_takes_part(season, now)
+    with transaction.atomic():
+        # The row of the season is locked: two members at once may not both take a team's last place.
+        Season.objects.select_for_update().get(pk=season.pk)
+        held = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
+        if held is not None:
+            _refuse("season", season.slug, f"You are in the team {held.team.name} already.", "One team per person.")
+        team = _own_team(season, user) if organisation is None else _team_of(season, user, organisation)
+        try:
+            return TeamMember.objects.create(season=season, team=team, user=user, joined_at=now)
+        except IntegrityError:  # the same request at the same moment, on a database whose locks came too late
+            _refuse("season", season.slug, "You are in a team already.", "One team per person.")
+
+
+def _own_team(season: Season, user: User) -> Team:
+    return Team.objects.create(season=season, person=user, name=user.username)
+
+
+def _team_of(season: Season, user: User, organisation: Organisation) -> Team:
+    if not Membership.objects.filter(organisation=organisation, user=user).exists():
+        _refuse(
+            "organisation",
+            organisation.slug,
+            "You belong to no such organisation.",
+            "Ask one of its owners to invite you.",
+            status=404,
+        )
+    team = Team.objects.filter(season=season, organisation=organisation).first()
+    if team is None:
+        require_owner(user, organisation)
+        return Team.objects.create(season=season, organisation=organisation, name=organisation.name)
+    if team.members.count() >= season.largest_team:
+        _refuse(
+            "organisation",
+            organisation.slug,
+            f"The team has {season.largest_team} members, the most there can be in this season.",
+            "Take part alone.",
+        )
+    return team
+
+
+def leave(season: Season, user: User, *, now: datetime) -> None:
+    """Take no part any more, while nothing was entered: afterwards nobody changes teams.
+
+    Raises:
+        Refusal: the user is in no team (404), has entered something (409), or the season is over (409).
+    """
+    _require_takes_part(season, now)
+    with transaction.atomic():
+        Season.objects.select_for_update().get(pk=season.pk)
+        member = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
+        if member is None:
+            _refuse("season", season.slug, "You are in no team of this season.", "Enter it first.", status=404)
+        if Entry.objects.filter(season=season, evaluation__submission__author=user).exists():
+            _refuse(
+                "season",
+                season.slug,
+                f"You have entered something for {member.team.name}, so you stay in it.",
+                "What you submit without mode ranked is no entry.",
+            )
+        team = member.team
+        member.delete()
+        if not team.members.exists() and not team.entries.exists():
+            team.delete()
+
+
+def _require_takes_part(season: Season, now: datetime) -> None:
+    if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
+        _refuse(
+            "season",
+            season.slug,
+            f"{season.title} closed at {_said(season.closes_at)}.",
+            "Teams stay as they were; the ordinary boards are open.",
+        )
+
+
+def note_entry(evaluation: Evaluation) -> None:
+    """Make a ranked evaluation that its author asked for an entry of every season it is for.
+
+    Runs inside the transaction that stores it. The moment at which it was stored decides, not that of its verdict; what
+    comes later is noted with the reason why it does not count, and goes to the ordinary board.
+    """
+    submission = evaluation.submission
+    if evaluation.mode != Mode.RANKED.value or submission.is_attempt:
+        return
+    parts = TeamMember.objects.filter(
+        user=submission.author_id,
+        season__profile=evaluation.profile,
+        season__opens_at__lte=evaluation.queued_at,
+        season__final_at=None,
+    ).select_related("season", "team__organisation")
+    Entry.objects.bulk_create(
+        Entry(
+            season=part.season,
+            team=part.team,
+            problem=submission.problem,
+            evaluation=evaluation,
+            entered_at=evaluation.queued_at,
+            refused=_reason_against(part, evaluation),
+        )
+        for part in parts
+        if submission.problem in part.season.problems
+    )
+
+
+def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
+    """Why an evaluation does not count for the season of `part`; empty where it does."""
+    season, team = part.season, part.team
+    if evaluation.queued_at >= season.closes_at:
+        late_s = (evaluation.queued_at - season.closes_at).total_seconds()
+        late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
+        return f"{season.title} closed at {_said(season.closes_at)}; this came {late} later."
+    if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
+        return f"You no longer belong to {team.organisation.name}, whose team you were in."
+    return ""
+
+
+def _said(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _refuse(field: str, value: str, message: str, remedy: str, *, status: int = 409) -> NoReturn:
+    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=status)

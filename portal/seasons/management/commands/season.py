@@ -1,0 +1,93 @@
+"""Seasons at the command line."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from portal.ranking.recorded import NotRecorded
+from portal.refusals import Refusal
+from portal.seasons import actions, definition, example, queries
+
+
+class Command(BaseCommand):
+    """`manage.py season load FILE`, `status`, `retry`, `rejudge`, `finish SLUG`, and `example`."""
+
+    help = "Define a season by a YAML or JSON file, judge its leaders again after its end, make its standings final."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What to do."""
+        todo = parser.add_subparsers(dest="todo", required=True)
+        todo.add_parser("load", help="define a season, or change what may still be changed").add_argument("file")
+        for name, text in (
+            ("status", "how far it is"),
+            ("retry", "judge entries again that a failure of ours has ended"),
+            ("rejudge", "judge the leaders of every problem again, on fresh inputs; again for what failed"),
+            ("finish", "make the standings final and open the sources that the rules name"),
+        ):
+            todo.add_parser(name, help=text).add_argument("slug")
+        shipped = todo.add_parser("example", help="the example that ships: as PKB_RECORDED says, or as told")
+        wanted = shipped.add_mutually_exclusive_group()
+        wanted.add_argument("--add", action="store_const", const=True, dest="wanted")
+        wanted.add_argument("--remove", action="store_const", const=False, dest="wanted")
+        todo.choices["finish"].add_argument(
+            "--despite-failures",
+            action="store_true",
+            help="an entry whose rejudge keeps failing on our side counts as not solved",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Do it, say what was done."""
+        try:
+            if said := getattr(self, f"_{options['todo']}")(options):
+                self.stdout.write(said)
+        except Refusal as refusal:
+            raise CommandError(f"{refusal.field} {refusal.value}: {refusal.message} {refusal.remedy}") from refusal
+
+    def _load(self, options: dict[str, Any]) -> str:
+        try:
+            text = Path(options["file"]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{options['file']} cannot be read: {error}") from error
+        season = actions.define(definition.read(text), now=timezone.now())
+        return f"{season.slug}: {season.phase(timezone.now()).label.lower()}, {season.opens_at} to {season.closes_at}"
+
+    def _status(self, options: dict[str, Any]) -> str:
+        season = queries.get_season(options["slug"])
+        found = queries.counts(season)
+        return (
+            f"{season.slug}: {season.phase(timezone.now()).label.lower()}\n"
+            f"entries: {found.entries}, {found.pending} of them not judged yet, {found.failed} lost by us\n"
+            f"judged again: {found.rejudged}, {found.rejudge_pending} of them not judged yet, "
+            f"{found.rejudge_failed} lost by us"
+        )
+
+    def _example(self, options: dict[str, Any]) -> str:
+        wanted = settings.RECORDED if options["wanted"] is None else options["wanted"]
+        if wanted is None:
+            return ""
+        if not wanted:
+            return "the example is taken away" if example.remove() else ""
+        try:
+            return "the example stands among the seasons" if example.add() else ""
+        except (NotRecorded, Refusal) as reason:
+            if options["wanted"] is not None:
+                raise CommandError(str(reason)) from reason
+            # Asked for by the setting alone, as when the site starts: it can do without.
+            return f"no example season: {reason}"
+
+    def _retry(self, options: dict[str, Any]) -> str:
+        queued = actions.judge_failed_again(queries.get_season(options["slug"]), now=timezone.now())
+        return f"{len(queued)} evaluations queued"
+
+    def _rejudge(self, options: dict[str, Any]) -> str:
+        queued = actions.rejudge_leaders(queries.get_season(options["slug"]), now=timezone.now())
+        return f"{len(queued)} evaluations queued"
+
+    def _finish(self, options: dict[str, Any]) -> str:
+        chosen = queries.get_season(options["slug"])
+        season = actions.finish(chosen, now=timezone.now(), despite_failures=options["despite_failures"])
+        return f"{season.slug} is final"

@@ -1,0 +1,151 @@
+"""Seasons, the teams in them, and what their members have submitted."""
+
+from datetime import datetime
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from evaluator.contract import SCORE_RULE
+from evaluator.hardware import profiles
+from portal.accounts.models import Organisation
+from portal.submissions.models import Evaluation
+
+
+class OpenedSources(models.TextChoices):
+    """Which sources everybody may read once the final standings are out."""
+
+    NONE = "none", "None: each author decides"
+    STANDINGS = "standings", "Those that the final standings rest on"
+    ALL = "all", "Every entry's"
+
+
+class Phase(models.TextChoices):
+    """Where a season is."""
+
+    UPCOMING = "upcoming", "Not open yet"
+    OPEN = "open", "Open"
+    CLOSED = "closed", "Closed: the last entries are judged"
+    REJUDGING = "rejudging", "Closed: the leaders are judged again"
+    FINAL = "final", "Final"
+
+
+class Season(models.Model):
+    """Problems on one profile between two moments. What its rules say is fixed when it opens.
+
+    `closes_at` may be moved on while it is open; `announced_closes_at` is what was said first. `example` is a sentence
+    that marks a season that nobody competed in.
+    """
+
+    slug = models.SlugField(max_length=60, unique=True)
+    title = models.CharField(max_length=120)
+    profile = models.CharField(max_length=40)
+    problems = models.JSONField(help_text="Slugs of problems, in the order of the page.")
+    opens_at = models.DateTimeField()
+    closes_at = models.DateTimeField()
+    announced_closes_at = models.DateTimeField(editable=False)
+    rules = models.TextField(
+        blank=True, help_text="Markdown; what is to be said beside the rules that every season has."
+    )
+    rejudged_per_problem = models.PositiveSmallIntegerField(default=5, help_text="Teams that are judged again.")
+    largest_team = models.PositiveSmallIntegerField(default=5)
+    opened_sources = models.CharField(max_length=10, choices=OpenedSources.choices, default=OpenedSources.STANDINGS)
+    score_rule = models.PositiveSmallIntegerField(default=SCORE_RULE, editable=False)
+    example = models.CharField(max_length=300, blank=True, editable=False)
+    rejudge_at = models.DateTimeField(null=True, blank=True, editable=False)
+    final_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("-closes_at", "slug")
+
+    def __str__(self) -> str:
+        return self.slug
+
+    def get_absolute_url(self) -> str:
+        """Its page."""
+        return reverse("seasons:season", args=[self.slug])
+
+    @property
+    def is_ranked_by_speed(self) -> bool:
+        """Whether its profile orders by speed; elsewhere only what was solved counts."""
+        return profiles.get(self.profile).is_ranked_by_speed
+
+    def phase(self, now: datetime) -> Phase:
+        """Where it is at `now`."""
+        if self.final_at is not None:
+            return Phase.FINAL
+        if self.rejudge_at is not None:
+            return Phase.REJUDGING
+        if now >= self.closes_at:
+            return Phase.CLOSED
+        return Phase.OPEN if now >= self.opens_at else Phase.UPCOMING
+
+
+class Team(models.Model):
+    """Who competes together: some members of an organisation, or one person alone. `name` is what the page shows."""
+
+    season = models.ForeignKey(Season, on_delete=models.CASCADE, related_name="teams")
+    organisation = models.ForeignKey(
+        Organisation, null=True, blank=True, on_delete=models.PROTECT, related_name="season_teams"
+    )
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="own_season_teams"
+    )
+    name = models.CharField(max_length=150)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("name", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("season", "organisation"), name="one_team_per_organisation_and_season"),
+            models.UniqueConstraint(fields=("season", "person"), name="one_team_per_person_alone_and_season"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.season_id}"
+
+
+class TeamMember(models.Model):
+    """Somebody's part in a season: one team each."""
+
+    season = models.ForeignKey(Season, on_delete=models.CASCADE, related_name="members")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="members")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="season_memberships")
+    joined_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("joined_at", "id")
+        constraints = (models.UniqueConstraint(fields=("season", "user"), name="one_team_per_person_and_season"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} for {self.team}"
+
+
+class Entry(models.Model):
+    """A ranked evaluation that a member of a team asked for on a problem of the season.
+
+    `refused` says why it does not count for the season, empty where it does. `final` judges it once more after the end.
+    """
+
+    season = models.ForeignKey(Season, on_delete=models.CASCADE, related_name="entries")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="entries")
+    problem = models.SlugField(max_length=100)
+    evaluation = models.ForeignKey(Evaluation, on_delete=models.CASCADE, related_name="season_entries")
+    final = models.ForeignKey(
+        Evaluation, null=True, blank=True, on_delete=models.SET_NULL, related_name="final_season_entries"
+    )
+    entered_at = models.DateTimeField()
+    refused = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ("entered_at", "id")
+        verbose_name_plural = "entries"
+        constraints = (
+            models.UniqueConstraint(fields=("season", "evaluation"), name="one_entry_per_evaluation_and_season"),
+        )
+        indexes = (models.Index(fields=("season", "entered_at"), name="entries_of_a_season"),)
+
+    def __str__(self) -> str:
+        return f"{self.problem} by {self.team_id} in {self.season_id}"

@@ -1,0 +1,137 @@
+"""The score of a season, as pure functions.
+
+    S = (s_1 * s_2 * ... * s_P) ** (1 / P)
+
+over the season's P problems, where s_p is the lower end of the interval of the team's best entry for problem p, and 1
+where the team has none or is slower than the reference. A geometric mean, because speedups multiply: twice as fast on
+one problem weighs the same on every problem, and the scores of others change nothing (points by rank do both wrong).
+At least 1, because nobody shall be better off for keeping a slow but right program back.
+
+Where the profile is not ranked by speed, the number of problems solved decides in place of S.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What an accepted entry of a team has reached on a problem.
+
+    `limit` is the most it may count, None for no limit: what was not judged again counts no more than the slowest that
+    was. `entry` is the entry's key.
+    """
+
+    team: int
+    problem: str
+    score: float
+    low: float
+    high: float
+    entered_at: datetime
+    entry: int
+    submission_id: UUID
+    evaluation_id: UUID
+    author: str
+    is_source_public: bool
+    is_rejudged: bool = False
+    limit: float | None = None
+
+    @property
+    def speed(self) -> float:
+        """What it counts: the lower end of its interval, at least 1."""
+        return max(1.0, self.low if self.limit is None else min(self.low, self.limit))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it counts less than it reached."""
+        return self.limit is not None and self.low > max(1.0, self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamScore:
+    """A team's line: its place, S, and its best result per problem, None where it has none."""
+
+    place: int
+    team: int
+    score: float
+    solved: int
+    reached_at: datetime | None
+    results: tuple[Result | None, ...]
+
+
+def best_results(results: Iterable[Result]) -> dict[tuple[int, str], Result]:
+    """Each team's best result per problem: the higher lower end, the earlier one where equal."""
+    best: dict[tuple[int, str], Result] = {}
+    for result in results:
+        held = best.get((result.team, result.problem))
+        if held is None or _order(result) < _order(held):
+            best[result.team, result.problem] = result
+    return best
+
+
+def leaders(best: Mapping[tuple[int, str], Result], *, problem: str, count: int) -> list[Result]:
+    """The `count` best teams' results on a problem, best first."""
+    return sorted((result for result in best.values() if result.problem == problem), key=_order)[:count]
+
+
+def is_ahead(one: Result, other: Result) -> bool:
+    """Whether `one` stands before `other` on their problem."""
+    return _order(one) < _order(other)
+
+
+def _order(result: Result) -> tuple[float, datetime, int]:
+    return (-result.low, result.entered_at, result.entry)
+
+
+def geometric_mean(speeds: Iterable[float], *, problems: int) -> float:
+    """S of the speeds of what was solved; the other problems count 1."""
+    return math.exp(sum(map(math.log, speeds)) / problems)
+
+
+def standings(
+    teams: Iterable[int], best: Mapping[tuple[int, str], Result], *, problems: Sequence[str], by_speed: bool
+) -> tuple[TeamScore, ...]:
+    """Every team's line, best first: by S (or by what was solved), then by problems solved, then who was earlier."""
+    lines = sorted((_line(team, best, problems) for team in teams), key=lambda line: _place_order(line, by_speed))
+    return tuple(_placed(line, place) for place, line in enumerate(lines, start=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    team: int
+    score: float
+    results: tuple[Result | None, ...]
+
+    @property
+    def found(self) -> list[Result]:
+        return [result for result in self.results if result is not None]
+
+    @property
+    def reached_at(self) -> datetime | None:
+        return max((result.entered_at for result in self.found), default=None)
+
+
+def _line(team: int, best: Mapping[tuple[int, str], Result], problems: Sequence[str]) -> _Line:
+    results = tuple(best.get((team, problem)) for problem in problems)
+    speeds = (result.speed for result in results if result is not None)
+    return _Line(team=team, score=geometric_mean(speeds, problems=len(problems)), results=results)
+
+
+def _place_order(line: _Line, by_speed: bool) -> tuple[float, int, float, int]:  # noqa: FBT001 - of the caller's sort key
+    reached = line.reached_at.timestamp() if line.reached_at else math.inf
+    # Rounded, so that the order of a product's factors decides nothing.
+    return (-round(line.score, 9) if by_speed else 0.0, -len(line.found), reached, line.team)
+
+
+def _placed(line: _Line, place: int) -> TeamScore:
+    return TeamScore(
+        place=place,
+        team=line.team,
+        score=line.score,
+        solved=len(line.found),
+        reached_at=line.reached_at,
+        results=line.results,
+    )

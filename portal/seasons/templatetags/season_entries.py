@@ -1,0 +1,35 @@
+"""What pages of submissions say of seasons."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import template
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.accounts.queries import Viewer
+from portal.seasons import queries
+from portal.seasons.models import Entry, TeamMember
+from portal.submissions.models import Submission
+
+register = template.Library()
+
+
+@register.filter
+def item_at(row: Sequence[Any], index: int) -> Any:
+    """What stands at a place of a row."""
+    return row[index]
+
+
+@register.simple_tag
+def season_entries(submission: Submission) -> list[Entry]:
+    """The entries that a submission made."""
+    return queries.entries_from(submission)
+
+
+@register.simple_tag
+def seasons_for(viewer: Viewer, problem: str) -> list[TeamMember]:
+    """The parts that the reader takes in open seasons with this problem."""
+    if not isinstance(viewer, User):
+        return []
+    return queries.seasons_for(viewer, problem=problem, now=timezone.now())

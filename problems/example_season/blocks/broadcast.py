@@ -1,0 +1,13 @@
+"""Broadcasts four blocks of rows, one after the other."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def solution(tensor: Tensor, src: int = 0) -> Tensor:
+    """The source's matrix on every rank."""
+    out = tensor.clone() if dist.get_rank() == src else torch.empty_like(tensor)
+    for block in out.chunk(4):
+        dist.broadcast(block, src)
+    return out
