@@ -19,7 +19,14 @@ from portal.accounts.identity import signed_in
 from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.gpu_time import expected_gpu_s
-from portal.submissions.large_lists import LargeList, ProblemFilter, ProfileFilter, SubmissionProblemFilter
+from portal.submissions.large_lists import (
+    Created,
+    LargeList,
+    Period,
+    ProblemFilter,
+    ProfileFilter,
+    SubmissionProblemFilter,
+)
 from portal.submissions.models import (
     AllowanceLimit,
     Evaluation,
@@ -100,7 +107,8 @@ class SubmissionAdmin(ReadOnly, LargeList):
     """Submissions, each with what its newest evaluation came to; entries are put into quarantine here."""
 
     list_display = ("short", "author", "problem", "backend", "verdict", "in_quarantine", "visibility", "created_at")
-    list_filter = (ProblemFilter, "backend", "visibility", "is_attempt", "created_at")
+    list_filter = (Created, ProblemFilter, "backend", "visibility", "is_attempt")
+    ordering = ("-created_at", "-id")
     list_select_related = ("author",)
     author_column, problem_column = "author", "problem"
     actions = ("quarantine", "lift")
@@ -250,18 +258,20 @@ class EvaluationAdmin(ReadOnly, LargeList):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
-    actions = ("judge_again", "judge_again_and_refund")
+    actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    ordering = ("-queued_at", "-id")
     list_filter = (
+        Period,
         "state",
         "verdict",
         ProfileFilter,
         "mode",
-        "queued_at",
         "submission__backend",
         "submission__is_attempt",
         "node",
+        "node_owner",
         SubmissionProblemFilter,
     )
     list_select_related = ("submission__author", "node")
@@ -292,6 +302,11 @@ class EvaluationAdmin(ReadOnly, LargeList):
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and what the evaluations have cost their organisations is given back."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
+
+    @admin.action(description="Judge on this site's own nodes what a guest's node has accepted")
+    def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
+        return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
 
     def _confirm(
         self,

@@ -312,13 +312,15 @@ def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
     return own.exclude(priority=REJUDGE_PRIORITY)
 
 
-def require_allowance(payer: Payer, profile: str, *, now: datetime) -> None:
+def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: bool = False) -> None:
     """Refuse one more evaluation on `profile` that does not fit; runs while the payer's row is locked.
+
+    With `is_guests` somebody else's machine judges it: that costs the site no GPU time, and only the queue has limits.
 
     Raises:
         Refusal: nothing is allowed there (403), or not before some of it has come back (429).
     """
-    each = reservation_gpu_s(profile)
+    each = 0.0 if is_guests else reservation_gpu_s(profile)
     for allowance in allowances_for(payer, profile, now=now):
         if allowance.judgements(each) == 0:
             raise refusal(payer, allowance, profile, now=now)
@@ -400,7 +402,7 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
             reserved_gpu_s=reservation_gpu_s(evaluation.profile),
         )
         for evaluation in evaluations
-        if reservation_gpu_s(evaluation.profile)
+        if reservation_gpu_s(evaluation.profile) and evaluation.node_owner_id is None
     )
 
 
@@ -408,7 +410,7 @@ def settle(ended: EvaluationEnded) -> None:
     """Replace the reservation of an evaluation that has ended by what it took."""
     evaluation = ended.evaluation
     held = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
-    held.update(used_gpu_s=_charge(evaluation), at=evaluation.finished_at)
+    held.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
 
 
 def refund(refunded: EvaluationRefunded) -> None:
@@ -416,7 +418,8 @@ def refund(refunded: EvaluationRefunded) -> None:
     GpuUse.objects.filter(evaluation=refunded.evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 
-def _charge(evaluation: Evaluation) -> float:
+def charge(evaluation: Evaluation) -> float:
+    """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
     # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
     is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
     if not is_charged and evaluation.state != State.CANCELLED:

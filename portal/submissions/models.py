@@ -70,6 +70,7 @@ class Submission(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("author", "idempotency_key"), name="one_submission_per_idempotency_key"),
         )
+        indexes = (models.Index(fields=("author", "-created_at", "-id"), name="newest_of_an_author"),)
 
     def __str__(self) -> str:
         return str(self.id)
@@ -95,6 +96,11 @@ class State(models.TextChoices):
     def ended(cls) -> tuple["State", ...]:
         """The states that nothing leaves."""
         return (cls.FINISHED, cls.CANCELLED, cls.UNSERVED)
+
+    @classmethod
+    def unfinished(cls) -> tuple["State", ...]:
+        """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
+        return tuple(state for state in cls if state not in cls.ended())
 
 
 _NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "running"))
@@ -148,6 +154,14 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    node_owner = models.ForeignKey(
+        Organisation,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="judged_evaluations",
+        help_text="Whose nodes judge it, for boards of their own; empty for the site's.",
+    )
     queued_because = models.CharField(
         max_length=300, blank=True, default="", editable=False, help_text="Why an operator had it judged again; public."
     )
@@ -179,6 +193,7 @@ class Evaluation(models.Model):
             ),
             models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
+            models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
             models.Index(
                 fields=("problem_revision", "profile", "finished_at"),
                 condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
