@@ -15,9 +15,11 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import get_resolver
 
 from portal.access_log import VISITOR_LEFT, answered
 from portal.request_threads import RequestThreads
+from problems import registry
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -141,4 +143,13 @@ from portal.pages import live  # noqa: E402
 _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)
 """Path prefixes and what streams below them."""
 
+
+def _warm_up() -> None:
+    """Load what the first visitor would wait for: addresses with their views, and the revision of every problem."""
+    get_resolver().url_patterns  # noqa: B018 - reading it imports the views
+    for problem in registry.problems():
+        registry.revision(problem.slug)
+
+
+_warm_up()
 application = _noted(_choosing(Handler(), _BESIDE))

@@ -48,7 +48,7 @@ def logout(context: Context) -> None:
 
 
 @click.command()
-@click.option("--organisation", metavar="NAME", help="Of the runs of this organisation instead of one's own.")
+@click.option("--organisation", metavar="NAME", help="Of the runs of this organisation instead of your own.")
 @click.option("--profile", help="Only this profile, in sentences.")
 @with_context
 def allowance(context: Context, *, organisation: str | None, profile: str | None) -> None:

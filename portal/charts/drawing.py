@@ -187,7 +187,8 @@ def _points(page: _Page, layer: Points) -> Iterator[str]:
 
 
 def _paint(symbol: str) -> str:
-    if symbol in ("ring", "diamond-ring", "tick"):
+    # Ticks and dashes are lines, and a line that is only filled is not there.
+    if symbol in ("ring", "diamond-ring", "tick", "dash"):
         return 'fill="none" stroke="currentColor" stroke-width="1.5" pointer-events="all"'
     return 'fill="currentColor"'
 

@@ -33,6 +33,7 @@ Disallow: /accounts/
 Disallow: /submissions/
 Disallow: /search/
 Disallow: /api/
+Allow: /api/v1/$
 Disallow: /*?*after=
 Disallow: /*?*before=
 Allow: /

@@ -172,7 +172,7 @@ def records(request: HttpRequest) -> HttpResponse:
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "titles": _titles(),
         "profile": name,
-        "choices": [(profile, None) for profile in profiles_by_speed()],
+        "choices": _every_profile(),
     }
     return render(request, "ranking/records.html", context)
 
@@ -216,7 +216,7 @@ def open_board(request: HttpRequest) -> HttpResponse:
     context = {
         "open": open_problems(profile=wanted or None),
         "profile": profiles.get(wanted) if wanted else None,
-        "choices": [(profile, None) for profile in profiles_by_speed()],
+        "choices": _every_profile(),
         "total": len(registry.problems()),
     }
     return render(request, "ranking/open.html", context)
@@ -254,6 +254,12 @@ def _cursors(request: HttpRequest) -> _Cursors:
 
 def _titles() -> dict[str, str]:
     return {problem.slug: problem.title for problem in registry.problems()}
+
+
+def _every_profile() -> list[tuple[Profile, int]]:
+    """All profiles with how many boards have entries there; those without any are folded away by the page."""
+    counts = board_counts()
+    return [(profile, counts.get(profile.name, 0)) for profile in profiles_by_speed()]
 
 
 def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, int]]:

@@ -286,7 +286,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="pkb-connections-") as folder, served(where, Path(folder)) as served_at:
             site, stack = served_at
             measure_silence(site, number=chosen.silent)
-            stack.environment["PKB_MAX_QUEUED_PER_AUTHOR"] = str(chosen.evaluations)
+            stack.environment |= {"PKB_NEW_ACCOUNT_DAYS": "0", "PKB_MAX_QUEUED_PER_AUTHOR": str(chosen.evaluations)}
             code = _PREPARE.format(evaluations=chosen.evaluations)
             lines = [line.split() for line in stack.manage("shell", "--no-imports", "-c", code).splitlines()]
             paths = [f"/submissions/{value}/" for word, value in lines if word == "submission"]

@@ -130,3 +130,11 @@ def test_a_picture_that_stands_alone_has_its_own_colours_and_letters():
     )
     assert with_text.startswith(b"\x89PNG")
     assert len(with_text) > len(without) * 1.3
+
+
+@pytest.mark.parametrize("symbol", ["dot", "ring", "diamond", "diamond-ring", "square", "star", "tick", "dash"])
+def test_every_kind_of_mark_leaves_ink_in_picture_and_legend(symbol):
+    """A path without an area that is only filled is not there: so were the floors on rooflines."""
+    marks = ET.fromstring(drawn(points((5, 5), symbol=symbol))).iter()
+    lines = [mark for mark in marks if mark.tag == "path" and re.fullmatch(r"M\S+ \S+L\S+ \S+", mark.get("d", ""))]
+    assert all(mark.get("stroke") for mark in lines)
