@@ -13,6 +13,7 @@ from django.db.models import Q
 from evaluator import logs
 from evaluator.contract import BuildOrder
 from portal import metrics
+from portal.artefacts.storage import permission_for_report
 from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
 from portal.nodes import messages
 from portal.nodes.models import Node
@@ -98,7 +99,12 @@ def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> s
 
 
 def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBuildOrder) -> bool:
-    order = BuildOrder(lease=lease, request=request_of(evaluation), request_id=evaluation.request_id)
+    order = BuildOrder(
+        lease=lease,
+        request=request_of(evaluation),
+        request_id=evaluation.request_id,
+        upload=permission_for_report(str(evaluation.pk)),
+    )
     try:
         send(node.name, order, valid_for_s=settings.LEASE_SECONDS)
     except messages.NotSent as error:

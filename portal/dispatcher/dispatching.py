@@ -12,6 +12,7 @@ from evaluator import logs
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal import metrics
+from portal.artefacts.storage import permission_for_report
 from portal.nodes import messages
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import all_online_slots
@@ -105,7 +106,11 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
 
 def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAssignment) -> bool:
     assignment = Assignment(
-        lease=lease, slot=slot.index, request=request_of(evaluation), request_id=evaluation.request_id
+        lease=lease,
+        slot=slot.index,
+        request=request_of(evaluation),
+        request_id=evaluation.request_id,
+        upload=permission_for_report(str(evaluation.pk)),
     )
     try:
         send(slot.node.name, assignment, valid_for_s=settings.LEASE_SECONDS)

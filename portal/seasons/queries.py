@@ -35,7 +35,7 @@ def get_season(slug: str) -> Season:
 
 
 def counted_entries(season: Season) -> QuerySet[Entry]:
-    """The entries that count: not those of closed accounts or in quarantine; the first one first."""
+    """The entries that count for the season, of open accounts and in no quarantine, the first one first."""
     chosen = season.entries.filter(refused="", evaluation__submission__author__is_active=True)
     chosen = chosen.exclude(evaluation__submission__in=quarantined().values("submission"))
     return chosen.select_related("evaluation__submission__author", "final").order_by("entered_at", "id")

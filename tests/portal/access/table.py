@@ -23,6 +23,8 @@ HARMLESS = ("django_session", "accounts_apitoken", "attempts_cache")
 BODIES: dict[str, dict[str, Any]] = {
     "accounts:revoke-token": {},
     "submissions:visibility": {"visibility": "public"},
+    "submissions:flag": {"reason": "It caches."},
+    "notices:kinds": {"kinds": ["verdict"]},
     "runs:publish": {"sources": "public"},
     "organisations:invite": {"username": "bob", "role": "member"},
     "organisations:change-role": {"username": "carol", "role": "owner"},

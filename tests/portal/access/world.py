@@ -15,6 +15,7 @@ from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
+from portal.notices import actions as notices
 from portal.nodes.actions import register_node
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
@@ -63,6 +64,7 @@ def make_world() -> World:
     invitation = memberships.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    channel = notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     register_node("acme-1", owner=acme, allowed_profiles=["cpux4"])
     _make_season("allreduce", alice)  # called as the problem is: addresses of both say `slug`
     _make_operators(op, ops)
@@ -77,6 +79,7 @@ def make_world() -> World:
         "token_id": token.pk,
         "invitation_id": invitation.pk,
         "webhook_id": webhook.pk,
+        "channel_id": channel.pk,
         "organisation": acme.slug,
         "user": alice.pk,
     }
