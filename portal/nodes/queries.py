@@ -90,7 +90,8 @@ def _view(node: Node, running: int, now: datetime) -> NodeView:
 def guests_for(*names: str) -> QuerySet[Organisation]:
     """Whose nodes may judge one of these profiles beside the site's own, whether online or not."""
     nodes = Node.objects.filter(owner__isnull=False, is_enabled=True, revoked_at=None)
-    owners = {node.owner_id for node in nodes if not set(names).isdisjoint(node.profiles)}
+    fitting = (node for node in nodes if not set(names).isdisjoint(node.profiles))
+    owners = {node.owner_id for node in fitting if node.owner_id is not None}
     return Organisation.objects.filter(pk__in=owners)
 
 

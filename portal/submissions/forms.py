@@ -59,13 +59,9 @@ class SubmissionForm(EvaluateForm):
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, profiles=profiles, **kwargs)
         guests = {owner.slug: owner.name for owner in guests_for(*(profile.name for profile in profiles))}
+        self.has_guests = bool(guests)
         choices = [("", "This site's machines"), *((slug, f"{name}'s machines") for slug, name in guests.items())]
         self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
-
-    @property
-    def has_guests(self) -> bool:
-        """Whether anybody else's machines may judge it."""
-        return len(self.fields["node_owner"].choices) > 1
 
     def submit(self, author: User, *, problem: str) -> Submission | None:
         """Store what was sent; None after putting a refusal beside its field.
