@@ -23,6 +23,8 @@ HARMLESS = ("django_session", "accounts_apitoken", "attempts_cache")
 BODIES: dict[str, dict[str, Any]] = {
     "accounts:revoke-token": {},
     "submissions:visibility": {"visibility": "public"},
+    "submissions:flag": {"reason": "It caches."},
+    "notices:kinds": {"kinds": ["verdict"]},
     "runs:publish": {"sources": "public"},
     "organisations:invite": {"username": "bob", "role": "member"},
     "organisations:change-role": {"username": "carol", "role": "owner"},
@@ -67,7 +69,9 @@ class Route:
         """The path, with `values` by parameter."""
         path = re.sub(r"\(\?P<(\w+)>[^)]*\)", r"<\1>", self.pattern).replace("^", "").replace("$", "")
         path = path.replace("\\.", ".").replace("\\Z", "")
-        owner = {"organisations": "organisation", "models": "model"}.get(path.removeprefix("api/v1/").split("/")[0])
+        owner = {"organisations": "organisation", "models": "model", "nodes": "organisation"}.get(
+            path.removeprefix("api/v1/").split("/")[0]
+        )
         plain = re.sub(
             r"<(?:\w+:)?(\w+)>",
             lambda found: str(values.get(owner if owner and found[1] == "slug" else found[1], 1)),

@@ -3,18 +3,25 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.contrib.auth.models import Permission
 from django.test import Client
+from django.utils import timezone
 
 from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
+from portal.notices import actions as notices
+from portal.nodes.actions import register_node
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
+from portal.seasons.actions import define
+from portal.seasons.definition import made
+from portal.seasons.entering import enter
 from portal.submissions.models import Submission
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import DeliveryState, WebhookDelivery
@@ -57,6 +64,9 @@ def make_world() -> World:
     invitation = memberships.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    channel = notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
+    register_node("acme-1", owner=acme, allowed_profiles=["cpux4"])
+    _make_season("allreduce", alice)  # called as the problem is: addresses of both say `slug`
     _make_operators(op, ops)
     TOTP.activate(op, generate_totp_secret())
     shared = {
@@ -69,6 +79,7 @@ def make_world() -> World:
         "token_id": token.pk,
         "invitation_id": invitation.pk,
         "webhook_id": webhook.pk,
+        "channel_id": channel.pk,
         "organisation": acme.slug,
         "user": alice.pk,
     }
@@ -84,6 +95,14 @@ def make_world() -> World:
     eve.is_active = False
     eve.save(update_fields=["is_active"])
     return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk})
+
+
+def _make_season(slug: str, member: User) -> None:
+    """An open season on a profile that nothing else here is judged on, with one member."""
+    now = timezone.now()
+    moments = {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
+    definition = made({"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"]} | moments)
+    enter(define(definition, now=now), member, organisation=None, now=now)
 
 
 def _make_operators(*people: User) -> None:

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("nodes", "0002_builders"),
-        ("submissions", "0014_opened_by"),
+        ("submissions", "0015_node_owner"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
