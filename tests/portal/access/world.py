@@ -15,8 +15,8 @@ from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
-from portal.notices import actions as notices
 from portal.nodes.actions import register_node
+from portal.notices import actions as notices
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
 from portal.seasons.actions import define
