@@ -308,7 +308,7 @@ def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
 
 def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
     """What of the payer has not ended; what an operator has judged again is in nobody's way."""
-    own = Evaluation.objects.exclude(state__in=State.ended()).filter(payer=payer.key)
+    own = Evaluation.objects.filter(state__in=State.unfinished(), payer=payer.key)
     return own.exclude(priority=REJUDGE_PRIORITY)
 
 

@@ -14,7 +14,8 @@ def first_turn(*, payer: str, profile: str, priority: int) -> int:
 
     Runs while the payer's row is locked, so that two requests do not take the same turn.
     """
-    own = Evaluation.objects.exclude(state__in=State.ended()).filter(payer=payer, profile=profile, priority=priority)
+    waiting = Evaluation.objects.filter(state__in=State.unfinished())
+    own = waiting.filter(payer=payer, profile=profile, priority=priority)
     last = own.aggregate(last=Max("turn"))["last"]
     judged: int = ProfileQueue.objects.filter(profile=profile).values_list("turn", flat=True).first() or 0
     return judged if last is None else max(judged, last + 1)
