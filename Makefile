@@ -41,6 +41,8 @@ check: setup-tests ## format, lint, types, import contracts, templates, migratio
 	promtool test rules deploy/monitoring/alerts_test.yml
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node
 	$(VENV)/shellcheck deploy/*.sh
+	$(VENV)/python deploy/audit_dependencies.py
+	git ls-files -z -- ':!static/vendor' ':!problems/entries' ':!*.png' ':!*.svg' ':!.secrets.baseline' | xargs -0 $(VENV)/detect-secrets-hook --baseline .secrets.baseline
 
 format: setup-tests ## put Python into its form
 	$(VENV)/ruff format .

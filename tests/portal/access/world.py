@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.contrib.auth.models import Permission
 from django.test import Client
+from django.utils import timezone
 
 from portal.accounts import actions as accounts
 from portal.accounts import memberships
@@ -15,6 +17,10 @@ from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
+from portal.seasons import actions as seasons
+from portal.seasons import entering
+from portal.seasons.definition import made
+from portal.seasons.models import Season
 from portal.submissions.models import Submission
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import DeliveryState, WebhookDelivery
@@ -58,6 +64,8 @@ def make_world() -> World:
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
     _make_operators(op, ops)
+    season = _season()
+    entering.enter(season, alice, organisation=None, now=timezone.now())
     TOTP.activate(op, generate_totp_secret())
     shared = {
         "slug": "allreduce",
@@ -70,6 +78,7 @@ def make_world() -> World:
         "invitation_id": invitation.pk,
         "webhook_id": webhook.pk,
         "organisation": acme.slug,
+        "season": season.slug,
         "user": alice.pk,
     }
     private = shared | _submission(alice, node, "private") | _run(alice, node, version="1")
@@ -84,6 +93,13 @@ def make_world() -> World:
     eve.is_active = False
     eve.save(update_fields=["is_active"])
     return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk})
+
+
+def _season() -> Season:
+    now = timezone.now()
+    values = {"slug": "winter", "title": "Winter", "profile": "cpux2", "problems": ["allreduce"]}
+    values |= {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
+    return seasons.define(made(values), now=now - timedelta(hours=2))
 
 
 def _make_operators(*people: User) -> None:
