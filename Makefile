@@ -27,7 +27,7 @@ run: setup ## set up what is missing and serve; HOST and PORT from the environme
 test: setup-tests ## install what the tests need and run them; ARGS="-k word" for some of them
 	@$(VENV)/python -m pytest -m "not slow" $(ARGS)
 
-check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema, compose, alerts, Dockerfiles, scripts
+check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(CHECK_ENV) $(VENV)/mypy
@@ -39,6 +39,7 @@ check: setup-tests ## format, lint, types, import contracts, templates, migratio
 	sh deploy/check-compose.sh
 	promtool check config deploy/monitoring/prometheus.yml
 	promtool test rules deploy/monitoring/alerts_test.yml
+	$(VENV)/python deploy/kubernetes/check.py
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node
 	$(VENV)/shellcheck deploy/*.sh
 	$(VENV)/python deploy/audit_dependencies.py

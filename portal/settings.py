@@ -58,12 +58,14 @@ INSTALLED_APPS = [
     "portal.pages",
     "portal.accounts",
     "portal.catalog",
+    "portal.artefacts",
     "portal.nodes",
     "portal.submissions",
     "portal.ranking",
     "portal.runs",
     "portal.seasons",
     "portal.webhooks",
+    "portal.notices",
     "portal.exports",
     "portal.dispatcher",
     "portal.monitoring",
@@ -214,7 +216,8 @@ except ValueError as _error:
     raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
 # Where this process tells Prometheus its metrics, as host:port; nowhere while it is empty.
 METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
-if METRICS_LISTEN and not METRICS_LISTEN.rpartition(":")[2].isdecimal():
+_port = METRICS_LISTEN.rpartition(":")[2]
+if METRICS_LISTEN and not (_port.isdecimal() and 0 < int(_port) < 65_536):
     raise ImproperlyConfigured(f"PKB_METRICS_LISTEN={METRICS_LISTEN} is no address; write it as 127.0.0.1:9101")
 
 LANGUAGE_CODE = "en"
@@ -311,6 +314,16 @@ SPECTACULAR_SETTINGS = {
 
 BROKER_URL = env.str("PKB_BROKER_URL", default="filesystem://")
 BROKER_DIR = Path(env.str("PKB_BROKER_DIR", default=str(DATA_DIR / "broker")))
+# Where nodes put reports, so that messages only name them: s3://bucket/prefix, or file:///folder on one machine. Empty:
+# reports travel in messages.
+ARTEFACT_URL = env.str("PKB_ARTEFACT_URL", default="")
+# Of what speaks as S3 does, such as https://minio.example.org; empty for S3 itself.
+ARTEFACT_ENDPOINT = env.str("PKB_ARTEFACT_ENDPOINT", default="")
+ARTEFACT_REGION = env.str("PKB_ARTEFACT_REGION", default="us-east-1")
+ARTEFACT_ACCESS_KEY = env.str("PKB_ARTEFACT_ACCESS_KEY", default="")
+ARTEFACT_SECRET_KEY = env.str("PKB_ARTEFACT_SECRET_KEY", default="")
+# What nobody asked for lies so long, until `manage.py artefacts sweep`.
+ARTEFACT_DAYS = env.int("PKB_ARTEFACT_DAYS", default=7)
 LEASE_SECONDS = env.int("PKB_LEASE_SECONDS", default=60)
 NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)
 EVALUATION_DEADLINE_SECONDS = env.int("PKB_EVALUATION_DEADLINE_SECONDS", default=1800)

@@ -19,6 +19,7 @@ urlpatterns = [
     path("seasons/", include("portal.seasons.urls")),
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
+    path("", include("portal.notices.urls")),
     path("accounts/", include("portal.accounts.urls")),
     path("accounts/", include("portal.accounts.sign_in_urls")),
     path("accounts/", include("portal.own_data.urls")),

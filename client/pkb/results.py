@@ -298,6 +298,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     score_low: float | None
     score_high: float | None
     score_rule: int | None = None
+    node_owner: str | None = None
     queued_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

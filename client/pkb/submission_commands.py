@@ -27,6 +27,7 @@ backend_option = click.option("--backend", type=click.Choice(BACKENDS), default=
 @click.option("--mode", type=click.Choice(MODES), default="ranked", show_default=True)
 @click.option("--visibility", type=click.Choice(("private", "public")), default="private", show_default=True)
 @click.option("--note", default="", help="A line for yourself.")
+@click.option("--node-owner", default="", help="An organisation whose own nodes judge it, and so read the source.")
 @click.option("--key", help="An idempotency key: the same key again gives the same submission.")
 @click.option("--watch", is_flag=True, help="Wait for the verdict; the exit status is 0 exactly when it is PASSED.")
 @with_context
@@ -40,6 +41,7 @@ def submit(
     mode: str,
     visibility: str,
     note: str,
+    node_owner: str,
     key: str | None,
     watch: bool,
 ) -> ExitCode:
@@ -53,6 +55,7 @@ def submit(
             mode=mode,
             visibility=visibility,
             note=note,
+            node_owner=node_owner,
             key=key,
         )
         if watch:
@@ -118,6 +121,8 @@ def shown(context: Context, submission: Submission) -> ExitCode:
         output.print_json(submission)
     else:
         output.print_text(f"{submission.id} {submission.problem}\n{diagnosis(submission.evaluation)}")
+        if submission.evaluation.node_owner:
+            output.print_text(f"judged by a machine of {submission.evaluation.node_owner}, not by the site")
         for entry in submission.seasons:
             said = f"counts for {entry.team}" if entry.counts else f"does not count: {entry.message}"
             output.print_text(f"season {entry.season}: {said}")

@@ -17,7 +17,9 @@ from evaluator.contract.node_messages import (
     Progress,
     SlotState,
     SlotStatus,
+    Stored,
     TaskName,
+    Upload,
     node_queue,
 )
 from evaluator.contract.record import (
@@ -105,11 +107,13 @@ __all__ = [
     "SpanKind",
     "Stage",
     "StageTime",
+    "Stored",
     "TaskName",
     "TimeSummary",
     "Timeline",
     "Timing",
     "TimingRules",
+    "Upload",
     "Verdict",
     "Wire",
     "Witness",

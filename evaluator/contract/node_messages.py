@@ -18,27 +18,55 @@ def node_queue(node: str) -> str:
 
 
 class TaskName(StrEnum):
-    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text."""
+    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text.
+
+    Those of the site take the node's key beside it: the lease says what a report is on, the key from whom it is.
+    """
 
     JUDGE = "node.judge"
     BUILD = "node.build"
     CANCEL = "node.cancel"
     RECORD_PROGRESS = "portal.record_progress"
     RECORD_DELIVERY = "portal.record_delivery"
+    RECORD_STORED = "portal.record_stored"
     RECORD_NODE_STATUS = "portal.record_node_status"
+
+
+class Upload(Message, frozen=True, kw_only=True):
+    """Permission to put one object: a form to send to `url` with `fields` (S3's signed forms), or a file to write.
+
+    `key` is the object's name in the words of the site.
+    """
+
+    url: str
+    key: str
+    fields: dict[str, str] = {}
+
+
+class Stored(Message, frozen=True, kw_only=True):
+    """A node has put its delivery into the storage of the site: which object, its SHA-256 (hexadecimal) and size."""
+
+    lease: str
+    node: str
+    evaluation_id: str
+    key: str
+    sha256: str
+    size_bytes: int
 
 
 class Assignment(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
 
     `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else. `request_id` is of the
-    web request that asked for the evaluation, for log lines alone.
+    web request that asked for the evaluation, for log lines alone; `upload` where the report is not to travel in a
+    message.
     """
 
     lease: str
     slot: int
     request: EvaluationRequest
     request_id: str = ""
+    upload: Upload | None = None
 
 
 class BuildOrder(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +75,7 @@ class BuildOrder(Message, frozen=True, kw_only=True, omit_defaults=True):
     lease: str
     request: EvaluationRequest
     request_id: str = ""
+    upload: Upload | None = None
 
 
 class Cancellation(Message, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ import argparse
 import logging.config
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -53,6 +54,12 @@ def _builders(settings: NodeSettings, profile: str) -> int:
     return builders_here(profiles.get(profile)) if settings.builders is None else settings.builders
 
 
+def _start(node: Node) -> None:
+    """Start, in Celery's main thread, and drain on SIGUSR2: what batch systems send before their limit."""
+    node.start()
+    signal.signal(signal.SIGUSR2, lambda *_: node.drain(then=lambda: os.kill(os.getpid(), signal.SIGTERM)))
+
+
 def run(settings: NodeSettings) -> int:
     """Judge until a signal says to end."""
     app = make_app(settings)
@@ -72,7 +79,7 @@ def run(settings: NodeSettings) -> int:
     # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.
     compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
     number = 0 if compiled_for is None else _builders(settings, compiled_for)
-    outbox = Outbox(app, settings.spool_dir)
+    outbox = Outbox(app, settings.spool_dir, key=settings.key, files_within=settings.artefact_dir)
     node = Node(
         settings,
         outbox,
@@ -86,7 +93,7 @@ def run(settings: NodeSettings) -> int:
         metrics.serve(settings.metrics_listen, node, outbox)
     # With a receiver Celery leaves logging as it is.
     setup_logging.connect(lambda **_: None, weak=False)
-    worker_init.connect(lambda **_: node.start(), weak=False)
+    worker_init.connect(lambda **_: _start(node), weak=False)
     worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
     # More threads than slots and builders, so that a cancellation never waits behind the work that it wants to end.
     threads = 2 * (len(settings.profiles) + number) + 1

@@ -1,5 +1,6 @@
 """What a node sends to the site. Signs of life may get lost; reports wait on disk until the broker has taken them."""
 
+import hashlib
 import logging
 import math
 import os
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from celery import Celery
 
+from evaluator import uploads
 from evaluator.broker.queues import address_of, site_queue
-from evaluator.contract import Delivery, Message, NodeStatus, Progress, TaskName
+from evaluator.contract import Delivery, Message, NodeStatus, Progress, Stored, TaskName, Upload
 from evaluator.node.report_size import fitted
 
 logger = logging.getLogger(__name__)
@@ -24,10 +26,16 @@ _FAILURES_OF_A_ROUND = 2
 
 
 class Outbox:
-    """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left."""
+    """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left.
 
-    def __init__(self, app: Celery, folder: Path) -> None:
+    `key` goes with every message: a report that waited while the node was given a new key is sent with the new one.
+    `files_within` is the folder of artefacts where it is a folder.
+    """
+
+    def __init__(self, app: Celery, folder: Path, *, key: str, files_within: str = "") -> None:
         self._app = app
+        self._key = key
+        self._files_within = files_within
         self._site = address_of(site_queue(app.conf.broker_url, declared=False))
         self._folder = folder
         self._wake = threading.Event()
@@ -56,12 +64,13 @@ class Outbox:
         """Send how far a judge is, or let it go."""
         self._send(TaskName.RECORD_PROGRESS, progress)
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
         """Keep a report until it is sent; when this returns it survives the death of this process.
 
-        One that is too large loses parts of its evidence, and says so.
+        One that is too large loses parts of its evidence, and says so. With `upload` it is put there, and a message
+        names it; where that fails it goes by the broker.
         """
-        self._keep(fitted(delivery).to_json())
+        self._keep(fitted(delivery).to_json(), upload)
 
     def waiting(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""
@@ -71,8 +80,11 @@ class Outbox:
         """How many reports were set aside for the operator."""
         return sum(1 for _ in self._folder.glob("*.refused"))
 
-    def _keep(self, text: str) -> None:
+    def _keep(self, text: str, upload: Upload | None = None) -> None:
         path = self._folder / f"{uuid.uuid4().hex}.json"
+        if upload is not None:
+            # Before the report, which is looked for.
+            path.with_suffix(".upload").write_text(upload.to_json(), encoding="utf-8")
         draft = path.with_suffix(".draft")
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -98,8 +110,9 @@ class Outbox:
         failed = 0
         for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
             # Killed between the two lines, the node sends the report again; the site takes it once.
-            if self._publish(TaskName.RECORD_DELIVERY, path.read_text(encoding="utf-8"), expires_s=None):
+            if self._send_report(path):
                 path.unlink()
+                path.with_suffix(".upload").unlink(missing_ok=True)
                 self._refusals.pop(path, None)
                 continue
             failed += 1
@@ -107,6 +120,36 @@ class Outbox:
             if failed >= _FAILURES_OF_A_ROUND:
                 break  # the broker is away
         return not failed
+
+    def _send_report(self, path: Path) -> bool:
+        text = path.read_text(encoding="utf-8")
+        stored = self._stored(path, text)
+        if stored is not None:
+            return self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
+        return self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
+
+    def _stored(self, path: Path, text: str) -> Stored | None:
+        """What names the report, once it lies in the storage; None where it goes by the broker."""
+        permission = path.with_suffix(".upload")
+        if not permission.exists():
+            return None
+        upload = Upload.from_json(permission.read_text(encoding="utf-8"))
+        content = text.encode()
+        try:
+            uploads.put(upload, content, within=self._files_within)
+        except uploads.UploadRefused as error:
+            logger.warning("a report goes by the broker: %s", error)
+            permission.unlink()
+            return None
+        delivery = Delivery.from_json(text)
+        return Stored(
+            lease=delivery.lease,
+            node=delivery.node,
+            evaluation_id=delivery.report.evaluation_id,
+            key=upload.key,
+            sha256=hashlib.sha256(content).hexdigest(),
+            size_bytes=len(content),
+        )
 
     def _note_refusal(self, path: Path) -> None:
         """Count a failure to send `path` where something was taken since the one before; in the end set it aside."""
@@ -131,7 +174,7 @@ class Outbox:
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
-            self._app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **self._site)
+            self._app.send_task(name.value, args=(text, self._key), expires=expires_s, ignore_result=True, **self._site)
         except Exception as error:  # noqa: BLE001 - transports raise errors of their own, and one message must not end all
             logger.warning("the broker did not take %s: %s", name.value, error)
             return False

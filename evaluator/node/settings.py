@@ -36,6 +36,7 @@ class NodeSettings:
             no timed rank uses.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
         log_format: how lines to standard error look: text, or json.
+        artefact_dir: the folder below which the site may have reports written, where it keeps artefacts in a folder.
         metrics_listen: where the node tells Prometheus its metrics, as host:port; empty for nowhere.
     """
 
@@ -53,6 +54,7 @@ class NodeSettings:
     users: tuple[int, int] = DEFAULT_USERS
     log_format: str = "text"
     metrics_listen: str = ""
+    artefact_dir: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
@@ -79,6 +81,7 @@ class NodeSettings:
             users=_users(values),
             log_format=_log_format(values),
             metrics_listen=_metrics_listen(values),
+            artefact_dir=values.get("PKB_NODE_ARTEFACT_DIR", ""),
         )
 
 
@@ -173,6 +176,7 @@ def _log_format(values: Mapping[str, str]) -> str:
 
 def _metrics_listen(values: Mapping[str, str]) -> str:
     text = values.get("PKB_NODE_METRICS_LISTEN", "")
-    if text and not text.rpartition(":")[2].isdecimal():
+    port = text.rpartition(":")[2]
+    if text and not (port.isdecimal() and 0 < int(port) < 65_536):
         raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is no address; write it as 127.0.0.1:9105")
     return text

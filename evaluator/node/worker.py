@@ -24,6 +24,7 @@ from evaluator.contract import (
     SlotState,
     SlotStatus,
     Stage,
+    Upload,
     Verdict,
 )
 from evaluator.hardware import profiles
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 MIN_PROGRESS_S = 0.5
 PREPARE_RETRY_S = 30.0
+DRAIN_BEATS = 3
+DRAIN_LOOK_S = 0.5
 BUILT_TOLD_S = 600.0
 """So long heartbeats say again that something was compiled: one of them may get lost, and the site takes it once."""
 
@@ -62,6 +65,7 @@ class Node:
         self._outbox = outbox
         self._beat = threading.Event()
         self._stopping = threading.Event()
+        self._draining = threading.Event()
         # A lease that was cancelled may belong to work that runs, or to work that has not arrived yet.
         self._cancelled: set[str] = set()
         self._running: dict[str, Assignment | BuildOrder] = {}
@@ -78,6 +82,23 @@ class Node:
         for slot in self._slots:
             threading.Thread(target=self._prepare, args=(slot,), name=f"slot-{slot.index}", daemon=True).start()
         threading.Thread(target=self._prepare_builders, name="builders", daemon=True).start()
+
+    def drain(self, *, then: Callable[[], None]) -> None:
+        """Take no more work; once what runs has ended, call `then` (from a thread). A second call changes nothing."""
+        if self._draining.is_set():
+            return
+        self._draining.set()
+        self._beat.set()
+        logger.info("draining: no more work is taken, %d at hand", len(self._running))
+        threading.Thread(target=self._when_drained, args=(then,), name="drain", daemon=True).start()
+
+    def _when_drained(self, then: Callable[[], None]) -> None:
+        # The site may have sent work before it heard: that comes within the time of a few heartbeats.
+        self._stopping.wait(DRAIN_BEATS * self._settings.heartbeat_s)
+        while self._running and not self._stopping.wait(DRAIN_LOOK_S):
+            pass
+        logger.info("drained")
+        then()
 
     def stop(self) -> None:
         """End what runs: it goes back unjudged, and the site has it judged elsewhere."""
@@ -121,17 +142,18 @@ class Node:
                     error_log=judged.error_log,
                 ),
                 request,
+                assignment.upload,
             )
         finally:
             del self._running[lease]
             self._beat.set()
 
-    def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
+    def _deliver(self, delivery: Delivery, request: EvaluationRequest, upload: Upload | None) -> None:
         """Deliver; a report that cannot be written down is our error under this submission."""
         self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
         logger.info("ended as %s", delivery.report.verdict.value)
         try:
-            self._outbox.deliver(delivery)
+            self._outbox.deliver(delivery, upload=upload)
         except (ValueError, TypeError, OverflowError) as error:
             logger.exception("the report on evaluation %s cannot be written", request.evaluation_id)
             report = failure_report(request, "the report could not be written", verdict=Verdict.JUDGE_ERROR)
@@ -152,7 +174,7 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
             elif report is not None:
-                self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request)
+                self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request, order.upload)
             else:
                 self._built[lease] = time.monotonic()
         except BuildCancelled:
@@ -183,7 +205,7 @@ class Node:
             revisions=self._revisions,
             environment=_environment(),
             running=tuple(work.request.evaluation_id for work in list(self._running.values())),
-            builders=0 if self._stopping.is_set() else self._builders.offered,
+            builders=0 if self._stopping.is_set() or self._draining.is_set() else self._builders.offered,
             built=self._lately_built(),
         )
 
@@ -195,9 +217,13 @@ class Node:
         return tuple(self._built)
 
     def _slot_status(self, slot: Slot) -> SlotStatus:
-        """The slot's own word; once the node stops none takes work, and one in quarantine stays there."""
+        """The slot's own word; once the node stops none takes work, and one in quarantine stays there.
+
+        While it drains, a slot at work is as it is: the site takes a stopped one for gone.
+        """
         status = slot.status
-        if not self._stopping.is_set() or status.state is SlotState.QUARANTINED:
+        is_ending = self._stopping.is_set() or (self._draining.is_set() and status.state is not SlotState.BUSY)
+        if not is_ending or status.state is SlotState.QUARANTINED:
             return status
         return msgspec.structs.replace(status, state=SlotState.STOPPED, note="the node was stopped by its operator")
 

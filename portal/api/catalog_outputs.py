@@ -275,6 +275,12 @@ class NodeOutput(serializers.Serializer[Any]):
     running = serializers.IntegerField(help_text="Evaluations under way.")
     slots = SlotOutput(many=True)
     environment = serializers.DictField(child=serializers.CharField())
+    owner = serializers.CharField(
+        allow_blank=True,
+        source="owner_slug",
+        help_text="The organisation whose machine it is; empty for this site's own.",
+    )
+    is_revoked = serializers.BooleanField(help_text="Whether its key was taken away.")
 
 
 class UseOutput(serializers.Serializer[Any]):

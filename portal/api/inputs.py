@@ -146,6 +146,13 @@ class EvaluationInput(Strict):
         default=Mode.RANKED.value,
         help_text="check compiles and verifies; benchmark also times; ranked counts for the board.",
     )
+    node_owner = Text(
+        max_length=60,
+        default="",
+        allow_blank=True,
+        help_text="The organisation whose nodes judge it, for boards of their own: they read the source. Empty for the "
+        "site's nodes.",
+    )
 
 
 class _SubmissionFields(EvaluationInput):

@@ -37,11 +37,18 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
         allow_null=True, help_text="When it was judged elsewhere; null for what this site judged."
     )
     recorded_where = serializers.CharField(allow_blank=True, help_text="On what, then.")
+    node_owner = serializers.SerializerMethodField(
+        help_text="The organisation whose machine judges it, for boards of its own; null for this site's."
+    )
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
     queued_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
+
+    def get_node_owner(self, evaluation: Evaluation) -> str | None:
+        """Its short name."""
+        return evaluation.node_owner.slug if evaluation.node_owner else None
 
     @extend_schema_field(URI)
     def get_url(self, evaluation: Evaluation) -> str:

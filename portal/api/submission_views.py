@@ -113,7 +113,10 @@ class Submissions(Endpoint):
                 caller(request),
                 files=inputs.bundle_of(values),
                 idempotency_key=key,
-                **{name: values[name] for name in ("problem", "backend", "profile", "mode", "visibility", "note")},
+                **{
+                    name: values[name]
+                    for name in ("problem", "backend", "profile", "mode", "visibility", "note", "node_owner")
+                },
             )
         body = _detail(request, submission)
         return Response(body, status=201, headers={"Location": body["url"]})
@@ -213,7 +216,7 @@ class Evaluations(SubmissionEndpoint):
         values = self.body()
         # The only refusal that names the source here says that this profile already has it in the queue.
         with _input_names(file="profile"):
-            evaluation = actions.queue_evaluation(submission, profile=values["profile"], mode=values["mode"])
+            evaluation = actions.queue_evaluation(submission, **values)
         body = _evaluation_detail(request, queries.live_view(evaluation))
         return Response(body, status=201, headers={"Location": body["url"]})
 

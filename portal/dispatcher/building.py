@@ -13,10 +13,11 @@ from django.db.models import Q
 from evaluator import logs
 from evaluator.contract import BuildOrder
 from portal import metrics
+from portal.artefacts.storage import permission_for_report
 from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
 from portal.nodes import messages
 from portal.nodes.models import Node
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import all_online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
 
@@ -42,7 +43,7 @@ def build_once(now: datetime, *, send: messages.SendBuildOrder = messages.send_b
 
 
 def _places(now: datetime) -> list[_Place]:
-    slots = online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
+    slots = all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
     counts = Counter((slot.node, slot.profile) for slot in slots)
     return [_Place(node=node, profile=profile, slots=number) for (node, profile), number in counts.items()]
 
@@ -54,7 +55,8 @@ def _fill(place: _Place, now: datetime, send: messages.SendBuildOrder) -> int:
 
 
 def _give_next(place: _Place, builder: int, now: datetime, send: messages.SendBuildOrder) -> bool:
-    waiting = judgeable_on(place.node, queries.build_order(place.profile), profile=place.profile)
+    order = queries.build_order(place.profile, owner_id=place.node.owner_id)
+    waiting = judgeable_on(place.node, order, profile=place.profile)
     # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
     for evaluation in waiting[:CLAIMS_PER_LOOK]:
         if not _has_room(place, evaluation):
@@ -97,7 +99,12 @@ def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> s
 
 
 def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBuildOrder) -> bool:
-    order = BuildOrder(lease=lease, request=request_of(evaluation), request_id=evaluation.request_id)
+    order = BuildOrder(
+        lease=lease,
+        request=request_of(evaluation),
+        request_id=evaluation.request_id,
+        upload=permission_for_report(str(evaluation.pk)),
+    )
     try:
         send(node.name, order, valid_for_s=settings.LEASE_SECONDS)
     except messages.NotSent as error:

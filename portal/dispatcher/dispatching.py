@@ -12,9 +12,10 @@ from evaluator import logs
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal import metrics
+from portal.artefacts.storage import permission_for_report
 from portal.nodes import messages
 from portal.nodes.models import Node, Slot
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import all_online_slots
 from portal.submissions import queries
 from portal.submissions.models import Evaluation, State
 from portal.submissions.turns import note_turn
@@ -27,7 +28,7 @@ CLAIMS_PER_LOOK = 5
 
 def dispatch_once(now: datetime, *, send: messages.SendAssignment = messages.send_assignment) -> int:
     """Give every free slot its next evaluation; returns how many were sent. Safe to run in several processes."""
-    return sum(_fill(slot, now, send) for slot in online_slots(now=now).filter(state=SlotState.FREE))
+    return sum(_fill(slot, now, send) for slot in all_online_slots(now=now).filter(state=SlotState.FREE))
 
 
 def _fill(slot: Slot, now: datetime, send: messages.SendAssignment) -> bool:
@@ -51,7 +52,9 @@ def _judgeable_by(slot: Slot) -> QuerySet[Evaluation]:
     is_ready = Q(state=State.QUEUED)
     if node.builders:
         is_ready &= Q(submission__backend=Backend.PYTORCH.value)
-    return judgeable_on(node, queries.queue_order(slot.profile), profile=slot.profile).filter(is_built | is_ready)
+    return judgeable_on(node, queries.queue_order(slot.profile, owner_id=node.owner_id), profile=slot.profile).filter(
+        is_built | is_ready
+    )
 
 
 def judgeable_on(node: Node, waiting: QuerySet[Evaluation], *, profile: str) -> QuerySet[Evaluation]:
@@ -103,7 +106,11 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
 
 def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAssignment) -> bool:
     assignment = Assignment(
-        lease=lease, slot=slot.index, request=request_of(evaluation), request_id=evaluation.request_id
+        lease=lease,
+        slot=slot.index,
+        request=request_of(evaluation),
+        request_id=evaluation.request_id,
+        upload=permission_for_report(str(evaluation.pk)),
     )
     try:
         send(slot.node.name, assignment, valid_for_s=settings.LEASE_SECONDS)

@@ -6,10 +6,11 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from evaluator.hardware.profiles import profiles
 from portal.catalog.queries import paused_slugs
+from portal.nodes.models import Node
 from portal.nodes.queries import online_slots
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, ProfileQueue, State
@@ -50,9 +51,10 @@ def _unserved(now: datetime) -> list[UUID]:
     never_since = Q(served_at=None) | Q(served_at__lt=since)
     silent = ProfileQueue.objects.filter(never_since, watched_since__lt=since).exclude(profile__in=paused_profiles())
     names = list(silent.values_list("profile", flat=True))
-    if not names:
-        return []
-    waiting = Evaluation.objects.filter(profile__in=names, state=State.QUEUED, queued_at__lt=since)
+    is_own = Q(node_owner=None, profile__in=names)
+    heard = Node.objects.filter(owner=OuterRef("node_owner"), seen_at__gte=since)
+    is_guests = Q(node_owner__isnull=False) & ~Exists(heard)
+    waiting = Evaluation.objects.filter(is_own | is_guests, state=State.QUEUED, queued_at__lt=since)
     open_ones = waiting.exclude(submission__problem__in=paused_slugs())
     return list(open_ones.order_by("queued_at").values_list("pk", flat=True)[:ENDED_PER_LOOK])
 

@@ -13,7 +13,7 @@ from evaluator.contract import Cancellation, Verdict
 from portal import metrics
 from portal.nodes import messages
 from portal.nodes.models import Node
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import all_online_slots
 from portal.submissions import queries
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, State
@@ -54,7 +54,7 @@ def _renew(evaluation: Evaluation, current: Mapping[str, str]) -> int:
 
 def release_built(now: datetime) -> int:
     """Queue again what is compiled on a node that has no slot for it any more; returns how many. None loses a try."""
-    places = online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
+    places = all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
     stranded = Evaluation.objects.filter(state=State.BUILT).exclude(Exists(places))
     return stranded.update(state=State.QUEUED, node=None, stage_detail="", stage_since=None)
 

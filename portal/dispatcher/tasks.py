@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 @app.task(name=TaskName.RECORD_NODE_STATUS.value)
-def record_node_status(text: str) -> None:
+def record_node_status(text: str, _key: str = "") -> None:
     """Take a heartbeat."""
     try:
         status = NodeStatus.from_json(text)

@@ -117,7 +117,9 @@ def _evaluations() -> Iterator[Evaluation]:
     chosen = Evaluation.objects.filter(public | published, state=State.FINISHED)
     reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
     chosen = chosen.annotate(quarantine_reason=Subquery(reason[:1]))
-    ordered = chosen.select_related("submission__author", "submission__source", "submission__attempt", "node")
+    ordered = chosen.select_related(
+        "submission__author", "submission__source", "submission__attempt", "node", "node_owner"
+    )
     return _in_chunks(ordered.order_by("finished_at", "id"))
 
 
@@ -261,6 +263,12 @@ TABLES = {
                     Kind.TEXT,
                     "the machine that judged it",
                     lambda evaluation: evaluation.node.name if evaluation.node else None,
+                ),
+                column(
+                    "node_owner",
+                    Kind.TEXT,
+                    "the organisation whose machine that is, which vouches for it; null for this site's own",
+                    lambda evaluation: evaluation.node_owner.slug if evaluation.node_owner else None,
                 ),
                 column(
                     "recorded_on",

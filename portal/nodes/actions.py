@@ -5,11 +5,14 @@ import hmac
 import logging
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
 from evaluator.contract import NodeStatus
+from evaluator.hardware import profiles
+from portal.accounts.models import Organisation
 from portal.nodes.models import Node, Slot
 from portal.refusals import Refusal
 
@@ -18,12 +21,19 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
 
 
-def register_node(name: str) -> str:
+MOST_SLOTS = 64
+"""Of one node: each slot is a row that pages show."""
+
+
+def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
     """Let a machine called `name` take work; returns its key, which nobody can read again.
 
+    With an `owner` it is a guest: it judges for that owner's boards alone, and only the profiles named.
+
     Raises:
-        Refusal: the name is malformed, or taken (409).
+        Refusal: the name is malformed, or taken (409); a profile is unknown, or a guest has none.
     """
+    _check_profiles(owner, allowed_profiles)
     if not _NAME.fullmatch(name):
         raise Refusal(
             field="name",
@@ -34,7 +44,7 @@ def register_node(name: str) -> str:
     key = _new_key()
     try:
         with transaction.atomic():
-            Node.objects.create(name=name, key_digest=_digest(key))
+            Node.objects.create(name=name, key_digest=_digest(key), owner=owner, profiles=list(allowed_profiles))
     except IntegrityError as error:
         raise Refusal(
             field="name",
@@ -53,11 +63,54 @@ def replace_key(name: str) -> str:
         Refusal: there is no such node (404).
     """
     key = _new_key()
-    if not Node.objects.filter(name=name).update(key_digest=_digest(key)):
-        raise Refusal(
-            field="name", value=name, message="There is no such node.", remedy="Register it first.", status=404
-        )
+    if not Node.objects.filter(name=name, revoked_at=None).update(key_digest=_digest(key)):
+        raise _unknown(name)
     return key
+
+
+def revoke_node(name: str, *, now: datetime) -> Node:
+    """Believe a node nothing any more; what it holds is taken back by `portal.dispatcher.revoking`.
+
+    Raises:
+        Refusal: there is no such node, or it was revoked before (404).
+    """
+    if not Node.objects.filter(name=name, revoked_at=None).update(revoked_at=now, is_enabled=False, key_digest=""):
+        raise _unknown(name)
+    node = Node.objects.get(name=name)
+    node.slots.all().delete()
+    return node
+
+
+def _unknown(name: str) -> Refusal:
+    return Refusal(
+        field="name",
+        value=name,
+        message="There is no such node, or it was revoked.",
+        remedy="Register it first, a revoked one under another name.",
+        status=404,
+    )
+
+
+def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str]) -> None:
+    known = ", ".join(profiles.profiles())
+    if owner is not None and not allowed_profiles:
+        raise Refusal(
+            field="profiles",
+            value="",
+            message="A guest needs the profiles that it may offer.",
+            remedy=f"Name them; known are {known}.",
+        )
+    for name in allowed_profiles:
+        if name not in profiles.profiles():
+            raise Refusal(
+                field="profiles", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+            )
+
+
+def has_key(node: Node, key: str) -> bool:
+    """Whether `key` is the node's; a revoked node has none."""
+    # Compared in the same time however much of it is right.
+    return node.revoked_at is None and hmac.compare_digest(node.key_digest, _digest(key))
 
 
 def authenticated(status: NodeStatus) -> Node | None:
@@ -65,7 +118,7 @@ def authenticated(status: NodeStatus) -> Node | None:
     node = Node.objects.filter(name=status.node).first()
     # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
     known = node.key_digest if node is not None else _digest("")
-    if not hmac.compare_digest(known, _digest(status.key)) or node is None:
+    if not hmac.compare_digest(known, _digest(status.key)) or node is None or node.revoked_at is not None:
         logger.warning("heartbeat with a wrong key for node %s; ignored", status.node)
         return None
     return node
@@ -85,13 +138,22 @@ def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
 
 
 def _record_slots(node: Node, status: NodeStatus) -> None:
-    for slot in status.slots:
+    slots = [slot for slot in status.slots[:MOST_SLOTS] if _may_offer(node, slot.profile)]
+    for slot in slots:
         Slot.objects.update_or_create(
             node=node,
             index=slot.index,
             defaults={"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]},
         )
-    node.slots.exclude(index__in=[slot.index for slot in status.slots]).delete()
+    node.slots.exclude(index__in=[slot.index for slot in slots]).delete()
+
+
+def _may_offer(node: Node, profile: str) -> bool:
+    """Whether a node may judge a profile: what it claims beyond what an operator named is logged and left out."""
+    is_allowed = profile in node.profiles or (node.owner_id is None and not node.profiles)
+    if not is_allowed:
+        logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])
+    return is_allowed
 
 
 def _new_key() -> str:

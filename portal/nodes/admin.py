@@ -24,9 +24,20 @@ class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
 class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Nodes: only whether they get work can be changed."""
 
-    list_display = ("name", "is_enabled", "seen_at", "sandbox")
+    list_display = ("name", "owner", "is_enabled", "revoked_at", "seen_at", "sandbox")
     list_editable = ("is_enabled",)
-    readonly_fields = ("name", "created_at", "seen_at", "sandbox", "backends", "revisions", "environment")
+    readonly_fields = (
+        "name",
+        "owner",
+        "profiles",
+        "revoked_at",
+        "created_at",
+        "seen_at",
+        "sandbox",
+        "backends",
+        "revisions",
+        "environment",
+    )
     exclude = ("key_digest",)
     inlines = (SlotInline,)
 

@@ -3,12 +3,30 @@
 from django.db import models
 from django.utils import timezone
 
+from portal.accounts.models import Organisation
+
 
 class Node(models.Model):
-    """A machine that may take work. `key_digest` is the SHA-256 of the key that its heartbeats carry."""
+    """A machine that may take work. `key_digest` is the SHA-256 of the key that its messages carry.
+
+    A node with an `owner` is somebody else's machine, a guest: it judges only what was submitted to that owner's
+    boards, for the profiles named here. One that was revoked is believed nothing any more.
+    """
 
     name = models.SlugField(max_length=60, unique=True)
     key_digest = models.CharField(max_length=64)
+    owner = models.ForeignKey(
+        Organisation,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="nodes",
+        help_text="Whose machine it is; empty for the site's own.",
+    )
+    profiles = models.JSONField(
+        default=list, blank=True, help_text="The profiles that it may offer; empty for all, which guests never have."
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     is_enabled = models.BooleanField(default=True, help_text="A disabled node finishes its work and gets no more.")
     created_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(null=True, blank=True)

@@ -8,7 +8,9 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from evaluator.contract import SlotState
+from portal.accounts.models import Organisation
 from portal.nodes.models import Node, Slot
+from portal.refusals import Refusal
 
 
 def heard_since(now: datetime) -> datetime:
@@ -21,13 +23,19 @@ def is_any_node_heard(now: datetime) -> bool:
     return Node.objects.filter(seen_at__gte=heard_since(now)).exists()
 
 
-def online_slots(*, profile: str | None = None, now: datetime | None = None) -> QuerySet[Slot]:
-    """The slots of enabled nodes that were heard from lately, those left out that are in quarantine or stopped."""
+def online_slots(
+    *, profile: str | None = None, now: datetime | None = None, owner_id: int | None = None
+) -> QuerySet[Slot]:
+    """The slots online of the site's own nodes, or of the guests of one owner."""
+    slots = all_online_slots(now=now).filter(node__owner=owner_id)
+    return slots if profile is None else slots.filter(profile=profile)
+
+
+def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
+    """The slots of enabled nodes that were heard from lately, guests too; without those in quarantine or stopped."""
     slots = Slot.objects.select_related("node").filter(
-        node__is_enabled=True, node__seen_at__gte=heard_since(now or timezone.now())
+        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=heard_since(now or timezone.now())
     )
-    if profile is not None:
-        slots = slots.filter(profile=profile)
     return slots.exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
@@ -44,6 +52,9 @@ class NodeView:
     slots: tuple[Slot, ...]
     running: int
     environment: dict[str, str]
+    owner: str = ""
+    owner_slug: str = ""
+    is_revoked: bool = False
 
     @property
     def load(self) -> float:
@@ -55,7 +66,7 @@ def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
     """Every node, by name."""
     moment = now or timezone.now()
     working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
-    nodes = Node.objects.prefetch_related("slots").annotate(running=working)
+    nodes = Node.objects.select_related("owner").prefetch_related("slots").annotate(running=working)
     return tuple(_view(node, node.running, moment) for node in nodes)
 
 
@@ -70,4 +81,28 @@ def _view(node: Node, running: int, now: datetime) -> NodeView:
         slots=tuple(node.slots.all()),
         running=running,
         environment=dict(node.environment),
+        owner=node.owner.name if node.owner else "",
+        owner_slug=node.owner.slug if node.owner else "",
+        is_revoked=node.revoked_at is not None,
     )
+
+
+def guests_for(*names: str) -> QuerySet[Organisation]:
+    """Whose nodes may judge one of these profiles beside the site's own, whether online or not."""
+    nodes = Node.objects.filter(owner__isnull=False, is_enabled=True, revoked_at=None)
+    owners = {node.owner_id for node in nodes if not set(names).isdisjoint(node.profiles)}
+    return Organisation.objects.filter(pk__in=owners)
+
+
+def guest_owner(slug: str) -> Organisation:
+    """The organisation of that name, if a node of its own is or was registered; raises Refusal (404)."""
+    owner = Organisation.objects.filter(slug=slug, nodes__isnull=False).distinct().first()
+    if owner is None:
+        raise Refusal(
+            field="node_owner",
+            value=slug,
+            message="Nobody of this name has a node here.",
+            remedy="The page of the nodes lists those who have.",
+            status=404,
+        )
+    return owner

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.models import Invitation, InvitationState, Membership, Role, User
+from portal.notices.models import Channel
 from portal.ranking.models import Record, Standing
 from portal.refusals import Refusal
 from portal.runs.models import RunState, Trajectory
@@ -108,6 +109,7 @@ def _leave_organisations(user: User) -> None:
 
 def _close_ways_in(user: User) -> None:
     user.tokens.all().delete()
+    Channel.objects.filter(user=user).delete()
     for ways in (EmailAddress, SocialAccount, Authenticator):
         ways.objects.filter(user=user).delete()
 

@@ -14,12 +14,20 @@ from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import size_times, to_stored
+from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
 from portal.ranking.order import is_better
 from portal.submissions import queries as submissions
-from portal.submissions.hooks import QuarantineChanged
+from portal.submissions.hooks import EvaluationEnded, QuarantineChanged
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
+
+
+def take_end(ended: EvaluationEnded) -> None:
+    """Let an evaluation that has just ended become its author's standing, and tell `standing_raised` if it did."""
+    raised = _raise_standing(ended.evaluation)
+    if raised is not None:
+        standing_raised.tell(raised)
 
 
 def update_standing(evaluation: Evaluation) -> bool:
@@ -28,28 +36,33 @@ def update_standing(evaluation: Evaluation) -> bool:
     Runs inside the transaction that ends the evaluation. Only ranked evaluations that PASSED count. Renews, in this
     order, the standing, its rows per size, the board with its record, and the author's row among the people.
     """
+    return _raise_standing(evaluation) is not None
+
+
+def _raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
-        return False
+        return None
     if None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
-        return False
-    if evaluation.submission.is_attempt:
-        return False  # it belongs to a model's run, never to a person's board
+        return None
+    if evaluation.submission.is_attempt or evaluation.node_owner_id is not None:
+        # It belongs to a model's run, or a guest's machine judged it: never on a person's board of the site.
+        return None
     with transaction.atomic():
         # An operator who puts it into quarantine locks the same row: of the two, the later sees what the other did.
         submission = Submission.objects.select_for_update().only("pk").get(pk=evaluation.submission_id)
         if submissions.quarantine_of(submission) is not None:
-            return False
-        standing, is_new = _renewed(evaluation)
+            return None
+        standing, previous_low = _renewed(evaluation)
         if standing is None:
-            return False
+            return None
         _renew_sizes(standing)
-        _renew_board(standing, is_new=is_new)
+        beaten = _renew_board(standing, is_new=previous_low is None)
         renew_person(standing.author_id, profile=standing.profile)
-    return True
+    return StandingRaised(standing=standing, previous_low=previous_low, beaten=beaten)
 
 
-def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
-    """The standing that `evaluation` made or bettered and whether it is new; None where it did neither."""
+def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
+    """The standing that `evaluation` made or bettered and its lower end before; None where it did neither."""
     submission = evaluation.submission
     place = {
         "author_id": submission.author_id,
@@ -72,12 +85,13 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, bool]:
     # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
     standing, is_new = Standing.objects.select_for_update().get_or_create(**place, defaults=values)
     if is_new:
-        return standing, True
-    if not is_better(low, submission.created_at, than=(standing.score_low, standing.submitted_at)):
-        return None, False
+        return standing, None
+    previous_low = standing.score_low
+    if not is_better(low, submission.created_at, than=(previous_low, standing.submitted_at)):
+        return None, None
     Standing.objects.filter(pk=standing.pk).update(**values)
     standing.refresh_from_db()
-    return standing, False
+    return standing, previous_low
 
 
 def _sizes(report: EvaluationReport | None) -> list[Any]:
@@ -107,8 +121,11 @@ def _renew_sizes(standing: Standing) -> None:
     )
 
 
-def _renew_board(standing: Standing, *, is_new: bool) -> None:
-    """Count a new entry, and note a record: the row lock lets one of two that end at the same moment go first."""
+def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
+    """Count a new entry, and note a record: the row lock lets one of two that end at the same moment go first.
+
+    Returns the record that a new one took the place of.
+    """
     place: dict[str, Any] = {
         "problem": standing.problem,
         "problem_revision": standing.problem_revision,
@@ -119,7 +136,9 @@ def _renew_board(standing: Standing, *, is_new: bool) -> None:
     if is_new:
         Board.objects.filter(pk=board.pk).update(entries=F("entries") + 1)
     if not _is_record(standing.score_low, previous=board.record_low, profile=standing.profile):
-        return
+        return None
+    counting = Record.objects.filter(**place, author__is_active=True).exclude(evaluation=standing.evaluation)
+    beaten = counting.select_related("author").order_by("-reached_at", "-id").first()
     Board.objects.filter(pk=board.pk).update(record_low=standing.score_low)
     Record.objects.get_or_create(
         evaluation=standing.evaluation,
@@ -134,6 +153,7 @@ def _renew_board(standing: Standing, *, is_new: bool) -> None:
             "reached_at": standing.evaluation.finished_at or standing.submitted_at,
         },
     )
+    return beaten
 
 
 def _is_record(low: float, *, previous: float | None, profile: str) -> bool:

@@ -40,6 +40,6 @@ def _quarantine_changed(changed: Any) -> None:
 
 
 def _evaluation_ended(ended: Any) -> None:
-    from portal.ranking.actions import update_standing  # noqa: PLC0415 - as above
+    from portal.ranking.actions import take_end  # noqa: PLC0415 - as above
 
-    update_standing(ended.evaluation)
+    take_end(ended)

@@ -10,6 +10,7 @@ urlpatterns = [
     path("leaderboards/people/", views.people_board, name="people"),
     path("leaderboards/people/<str:username>/", views.person, name="person"),
     path("leaderboards/records/", views.records, name="records"),
+    path("nodes/guests/<slug:slug>/", views.guest, name="guest"),
     path("leaderboards/open/", views.open_board, name="open"),
     path("leaderboards/published/", views.published_board, name="published"),
     path("problems/<slug:slug>/leaderboard/", views.board, name="board"),

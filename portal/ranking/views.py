@@ -19,7 +19,8 @@ from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
 from portal.charts.history import Curve, record_line, times_over_ranks
-from portal.ranking import people, published, queries
+from portal.nodes.queries import guest_owner
+from portal.ranking import guests, people, published, queries
 from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
@@ -219,6 +220,14 @@ def open_board(request: HttpRequest) -> HttpResponse:
         "total": len(registry.problems()),
     }
     return render(request, "ranking/open.html", context)
+
+
+@require_safe
+def guest(request: HttpRequest, slug: str) -> HttpResponse:
+    """The boards of one owner of guests' nodes: whose machines judged, what that proves, what the site confirmed."""
+    owner = guest_owner(slug)
+    context = {"owner": owner, "nodes": guests.nodes_of(owner), "boards": guests.boards_of(owner)}
+    return render(request, "ranking/guest.html", context)
 
 
 @require_safe

@@ -103,7 +103,7 @@ def note_entry(evaluation: Evaluation) -> None:
     comes later is noted with the reason why it does not count, and goes to the ordinary board.
     """
     submission = evaluation.submission
-    if evaluation.mode != Mode.RANKED.value or submission.is_attempt:
+    if evaluation.mode != Mode.RANKED.value or submission.is_attempt or evaluation.node_owner_id is not None:
         return
     parts = TeamMember.objects.filter(
         user=submission.author_id,

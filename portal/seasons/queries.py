@@ -14,6 +14,7 @@ from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
+from portal.submissions.queries import quarantined
 
 OURS = (Verdict.JUDGE_FAILURE.value, Verdict.JUDGE_ERROR.value, Verdict.BASELINE_UNSTABLE.value)
 """Verdicts that are no fault of the entry: it is to be judged once more."""
@@ -34,8 +35,9 @@ def get_season(slug: str) -> Season:
 
 
 def counted_entries(season: Season) -> QuerySet[Entry]:
-    """The entries that count for the season, of authors whose account is open, the first one first."""
+    """The entries that count for the season, of open accounts and in no quarantine, the first one first."""
     chosen = season.entries.filter(refused="", evaluation__submission__author__is_active=True)
+    chosen = chosen.exclude(evaluation__submission__in=quarantined().values("submission"))
     return chosen.select_related("evaluation__submission__author", "final").order_by("entered_at", "id")
 
 
@@ -169,7 +171,7 @@ def counts(season: Season) -> Counts:
 
 def has_failed(evaluation: Evaluation) -> bool:
     """Whether it ended without a word on the entry."""
-    return evaluation.state == State.FINISHED and evaluation.verdict in OURS
+    return evaluation.state == State.UNSERVED or (evaluation.state == State.FINISHED and evaluation.verdict in OURS)
 
 
 Progress = tuple[tuple[datetime, float], ...]

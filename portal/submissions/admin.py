@@ -250,7 +250,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
     """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
-    actions = ("judge_again", "judge_again_and_refund")
+    actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
     list_filter = (
@@ -262,6 +262,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         "submission__backend",
         "submission__is_attempt",
         "node",
+        "node_owner",
         SubmissionProblemFilter,
     )
     list_select_related = ("submission__author", "node")
@@ -292,6 +293,11 @@ class EvaluationAdmin(ReadOnly, LargeList):
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and what the evaluations have cost their organisations is given back."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
+
+    @admin.action(description="Judge on this site's own nodes what a guest's node has accepted")
+    def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
+        return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
 
     def _confirm(
         self,

@@ -312,13 +312,15 @@ def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
     return own.exclude(priority=REJUDGE_PRIORITY)
 
 
-def require_allowance(payer: Payer, profile: str, *, now: datetime) -> None:
+def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: bool = False) -> None:
     """Refuse one more evaluation on `profile` that does not fit; runs while the payer's row is locked.
+
+    With `is_guests` somebody else's machine judges it: that costs the site no GPU time, and only the queue has limits.
 
     Raises:
         Refusal: nothing is allowed there (403), or not before some of it has come back (429).
     """
-    each = reservation_gpu_s(profile)
+    each = 0.0 if is_guests else reservation_gpu_s(profile)
     for allowance in allowances_for(payer, profile, now=now):
         if allowance.judgements(each) == 0:
             raise refusal(payer, allowance, profile, now=now)
@@ -400,7 +402,7 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
             reserved_gpu_s=reservation_gpu_s(evaluation.profile),
         )
         for evaluation in evaluations
-        if reservation_gpu_s(evaluation.profile)
+        if reservation_gpu_s(evaluation.profile) and evaluation.node_owner_id is None
     )
 
 

@@ -82,9 +82,9 @@ def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]
     return [TimePair(size=size, old_us=before[size], new_us=after[size]) for size in after if size in before]
 
 
-def _setting(evaluation: Evaluation) -> tuple[str, str, int | None]:
+def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
     """Only times of one setting compare."""
-    return evaluation.profile, evaluation.problem_revision, evaluation.score_rule
+    return evaluation.profile, evaluation.problem_revision, evaluation.score_rule, evaluation.node_owner_id
 
 
 def reference_bundle(slug: str) -> SourceBundle:

@@ -9,6 +9,7 @@ from django import forms
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
+from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
 from portal.submissions import actions, uploads
 from portal.submissions.models import Submission, Visibility
@@ -49,10 +50,22 @@ class SubmissionForm(EvaluateForm):
         label="Backend", choices=[(backend.value, label) for backend, label in BACKEND_LABELS.items()]
     )
     visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
+    node_owner = forms.ChoiceField(label="Judged by", required=False)
     note = forms.CharField(label="Note", required=False, max_length=200, help_text="For yourself: what is new in it.")
     key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     field_order = ("backend", "profile", "mode", "visibility", "note")
+
+    def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
+        super().__init__(*args, profiles=profiles, **kwargs)
+        guests = {owner.slug: owner.name for owner in guests_for(*(profile.name for profile in profiles))}
+        choices = [("", "This site's machines"), *((slug, f"{name}'s machines") for slug, name in guests.items())]
+        self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether anybody else's machines may judge it."""
+        return len(self.fields["node_owner"].choices) > 1
 
     def submit(self, author: User, *, problem: str) -> Submission | None:
         """Store what was sent; None after putting a refusal beside its field.
@@ -71,6 +84,7 @@ class SubmissionForm(EvaluateForm):
                 visibility=self.cleaned_data["visibility"],
                 note=self.cleaned_data["note"],
                 idempotency_key=self._idempotency_key(files),
+                node_owner=self.cleaned_data["node_owner"],
             )
         except Refusal as refusal:
             self.refuse(refusal)
@@ -96,7 +110,7 @@ class SubmissionForm(EvaluateForm):
         key = self.cleaned_data["key"]
         if not key:
             return None
-        names = ("backend", "profile", "mode", "visibility", "note")
+        names = ("backend", "profile", "mode", "visibility", "note", "node_owner")
         parts = [key, files.digest, *(self.cleaned_data[name] for name in names)]
         return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
 

@@ -148,6 +148,14 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    node_owner = models.ForeignKey(
+        Organisation,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="judged_evaluations",
+        help_text="Whose nodes judge it, for boards of their own; empty for the site's.",
+    )
     queued_because = models.CharField(
         max_length=300, blank=True, default="", editable=False, help_text="Why an operator had it judged again; public."
     )

@@ -13,6 +13,7 @@ from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, Sour
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_slugs, switch
+from portal.nodes.models import Node
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.submissions.models import (
@@ -75,7 +76,9 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
-    return submissions.prefetch_related(Prefetch("evaluations", Evaluation.objects.order_by("-queued_at")))
+    return submissions.prefetch_related(
+        Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
+    )
 
 
 def quarantined() -> QuerySet[Quarantine]:
@@ -131,13 +134,14 @@ def _attempts_of_own_organisations(user: User) -> QuerySet[Submission]:
 
 def latest_evaluation(submission: Submission) -> Evaluation | None:
     """The newest evaluation of `submission`."""
-    return submission.evaluations.select_related("node").order_by("-queued_at").first()
+    return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
 
 
 def load_evaluations(submission: Submission) -> Evaluation:
     """Load the evaluations of `submission` and their nodes in one query, as serializers want them; the newest."""
     prefetch_related_objects(
-        [submission], Prefetch("evaluations", Evaluation.objects.select_related("node").order_by("-queued_at"))
+        [submission],
+        Prefetch("evaluations", Evaluation.objects.select_related("node", "node_owner").order_by("-queued_at")),
     )
     # An action stores a submission and its first evaluation together.
     return submission.evaluations.all()[0]
@@ -149,7 +153,7 @@ def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation
         key = evaluation_id if isinstance(evaluation_id, uuid.UUID) else uuid.UUID(evaluation_id)
     except ValueError:
         raise _not_found(str(evaluation_id)) from None
-    evaluation = Evaluation.objects.select_related("submission", "node").filter(pk=key).first()
+    evaluation = Evaluation.objects.select_related("submission", "node", "node_owner").filter(pk=key).first()
     if evaluation is None or not visible_submissions(viewer).filter(pk=evaluation.submission_id).exists():
         raise _not_found(str(evaluation_id))
     return evaluation
@@ -159,6 +163,16 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
     """The report that ended `evaluation`, or that of its last failed try; None before there is one."""
     row = evaluation.reports.order_by("-attempt").first()
     return row.report if row is not None else None
+
+
+def holder_of(evaluation_id: str, lease: str) -> Node | None:
+    """The node that holds an evaluation under `lease` now."""
+    try:
+        key = uuid.UUID(evaluation_id)
+    except ValueError:
+        return None
+    held = Evaluation.objects.filter(pk=key, lease=lease, state__in=HELD).select_related("node").first()
+    return held.node if held is not None else None
 
 
 def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
@@ -178,24 +192,24 @@ def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
     )
 
 
-def queue_order(profile: str) -> QuerySet[Evaluation]:
-    """What waits for a slot of `profile`, in the order in which it will be taken.
+def queue_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
+    """What waits for a slot of `profile` of the site's own nodes or of a guest's, in the order of being taken.
 
     Priority decides first; then the payers' turns (`portal.submissions.turns`); then the time of queueing. Paused
     problems are left out.
     """
-    return _waiting(profile).order_by("-priority", "turn", "queued_at", "id")
+    return _waiting(profile, owner_id).order_by("-priority", "turn", "queued_at", "id")
 
 
-def build_order(profile: str) -> QuerySet[Evaluation]:
+def build_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
     """What waits to be compiled ahead for `profile`, in the order in which slots will take it."""
-    waiting = queue_order(profile).filter(state=State.QUEUED)
+    waiting = queue_order(profile, owner_id=owner_id).filter(state=State.QUEUED)
     return waiting.exclude(submission__backend=Backend.PYTORCH.value)
 
 
-def _waiting(profile: str) -> QuerySet[Evaluation]:
+def _waiting(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(profile=profile, state__in=WAITING)
+        Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=WAITING)
         .exclude(submission__problem__in=paused_slugs())
         .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
     )
@@ -236,16 +250,16 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
         return None
     before = _goes_before(evaluation)
     # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
-    counted = _waiting(evaluation.profile).aggregate(
+    counted = _waiting(evaluation.profile, evaluation.node_owner_id).aggregate(
         total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))
     )
     is_paused = not counted["itself"]
     ahead = counted["total" if is_paused else "ahead"]
-    slots = online_slots(profile=evaluation.profile).count()
+    slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
     return QueuePlace(
         ahead=ahead,
         total=counted["total"],
-        expected_wait_s=None if is_paused else _expected_wait_s(evaluation.profile, ahead=ahead, slots=slots),
+        expected_wait_s=None if is_paused else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,
         pause_reason=_pause_reason(evaluation) if is_paused else "",
@@ -356,29 +370,37 @@ def _poll_after_s(state: str) -> int | None:
     return 5 if state == State.QUEUED else 2
 
 
-def _recent(profile: str) -> QuerySet[Evaluation]:
-    """The evaluations of `profile` that finished lately in a slot, in the order of the queue's index: there may be
-    millions. What a compiler ended was in none: it begins and ends at one moment.
-    """  # noqa: D205
-    finished = Evaluation.objects.filter(profile=profile, state=State.FINISHED).exclude(started_at=None)
+def _recent(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
+    """The evaluations of `profile` that finished lately in a slot of one owner's nodes; None for the site's.
+
+    In the order of the queue's index: there may be millions. What a compiler ended was in none: it begins and ends at
+    one moment.
+    """
+    finished = Evaluation.objects.filter(profile=profile, node_owner=owner_id, state=State.FINISHED)
+    finished = finished.exclude(started_at=None)
     finished = finished.exclude(started_at=F("finished_at"))
     return finished.order_by("priority", "-queued_at")
 
 
-def _expected_wait_s(profile: str, *, ahead: int, slots: int) -> float | None:
+def _expected_wait_s(evaluation: Evaluation, *, ahead: int, slots: int) -> float | None:
     if not slots:
         return None
-    times = _recent(profile).values_list("started_at", "finished_at")[:_RECENT]
+    times = _recent(evaluation.profile, evaluation.node_owner_id).values_list("started_at", "finished_at")[:_RECENT]
     durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
     if not durations:
         return None
-    running = Evaluation.objects.filter(profile=profile, state__in=IN_PROGRESS).count()
+    beside = Evaluation.objects.filter(profile=evaluation.profile, node_owner=evaluation.node_owner_id)
+    running = beside.filter(state__in=IN_PROGRESS).count()
     return median(durations) * (ahead + running) / slots
 
 
 def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:
     """How long each stage took lately for accepted work on the same profile in the same mode; the median of a few."""
-    alike = _recent(evaluation.profile).filter(mode=evaluation.mode, verdict="PASSED").values_list("pk", flat=True)
+    alike = (
+        _recent(evaluation.profile, evaluation.node_owner_id)
+        .filter(mode=evaluation.mode, verdict="PASSED")
+        .values_list("pk", flat=True)
+    )
     reports = Report.objects.filter(evaluation__in=list(alike[:_ALIKE])).values_list("content__stages", flat=True)
     taken: dict[Stage, list[float]] = {}
     for stages in reports:

@@ -50,7 +50,7 @@ class Capability:
 
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
-    unfinished = Evaluation.objects.exclude(state__in=State.ended()).values_list("profile")
+    unfinished = Evaluation.objects.filter(node_owner=None).exclude(state__in=State.ended()).values_list("profile")
     waiting = Count("id", filter=Q(state__in=WAITING))
     built = Count("id", filter=Q(state=State.BUILT))
     running = Count("id", filter=Q(state__in=IN_PROGRESS))

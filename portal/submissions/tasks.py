@@ -5,24 +5,27 @@ import logging
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from evaluator.contract import ContractError, Delivery, Progress, TaskName
+from evaluator.contract import ContractError, Delivery, Progress, Stored, TaskName
 from portal import metrics
+from portal.artefacts.storage import NotAsStored, StorageAway, remove, taken
 from portal.celery import app
-from portal.submissions import actions
+from portal.nodes.actions import has_key
+from portal.submissions import actions, queries
 
 logger = logging.getLogger(__name__)
 
 
 @app.task(name=TaskName.RECORD_PROGRESS.value)
-def record_progress(text: str) -> None:
-    """Take a sign of life."""
+def record_progress(text: str, key: str = "") -> None:
+    """Take a sign of life from the node that has this key."""
     try:
         progress = Progress.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("progress refused: %s", error)
         metrics.refused_messages.labels("progress", "malformed").inc()
         return
-    actions.record_progress(progress, timezone.now())
+    if _may_report(progress.evaluation_id, progress.lease, key):
+        actions.record_progress(progress, timezone.now())
 
 
 # A database that restarts must not cost a report: the node has thrown its copy away when the broker took it.
@@ -33,15 +36,55 @@ def record_progress(text: str) -> None:
     retry_backoff=1,
     retry_backoff_max=30,
 )
-def record_delivery(text: str) -> None:
-    """Take a report."""
+def record_delivery(text: str, key: str = "") -> None:
+    """Take a report from the node that has this key."""
     try:
         delivery = Delivery.from_json(_without_nul(text))
     except ContractError as error:
         logger.warning("report refused: %s", error)
         metrics.refused_messages.labels("report", "malformed").inc()
         return
-    actions.record_delivery(delivery, timezone.now())
+    if _may_report(delivery.report.evaluation_id, delivery.lease, key):
+        actions.record_delivery(delivery, timezone.now())
+
+
+def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
+    """Whether the lease is held, and the key is that of the node that holds it; what is refused is logged."""
+    node = queries.holder_of(evaluation_id, lease)
+    if node is None:
+        logger.warning("a report on %s came without a lease that is held; refused", evaluation_id[:40])
+        metrics.refused_messages.labels("report", "no lease").inc()
+        return False
+    if not has_key(node, key):
+        logger.warning("a report on %s came without the key of node %s; refused", evaluation_id[:40], node)
+        metrics.refused_messages.labels("report", "wrong key").inc()
+        return False
+    return True
+
+
+@app.task(
+    name=TaskName.RECORD_STORED.value,
+    autoretry_for=(OperationalError, InterfaceError, StorageAway),
+    max_retries=None,
+    retry_backoff=1,
+    retry_backoff_max=30,
+)
+def record_stored(text: str, key: str = "") -> None:
+    """Take a report that the node of this key has put into the storage, and remove it there."""
+    try:
+        stored = Stored.from_json(_without_nul(text))
+        delivery = Delivery.from_json(_without_nul(taken(stored).decode()))
+    except (ContractError, NotAsStored, UnicodeDecodeError) as error:
+        logger.warning("stored report refused: %s", error)
+        metrics.refused_messages.labels("report", "not as stored").inc()
+        return
+    if (delivery.lease, delivery.node) != (stored.lease, stored.node):
+        logger.warning("stored report refused: it is of another lease than its message")
+        metrics.refused_messages.labels("report", "not as stored").inc()
+        return
+    if _may_report(delivery.report.evaluation_id, delivery.lease, key):
+        actions.record_delivery(delivery, timezone.now())
+        remove(stored)
 
 
 def _without_nul(text: str) -> str:

@@ -53,6 +53,11 @@ class Turn:
     free_at: datetime
     only_by_hand: bool
 
+    @property
+    def key(self) -> int:
+        """What names the webhook among those that are being told."""
+        return self.webhook_id
+
 
 def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Turn]:
     """The webhooks that have something due, the longest waiting first.

@@ -1,32 +1,59 @@
-"""The threads in which webhooks are told, beside the dispatcher: so many at once, and so many for one account."""
+"""The threads in which far ends are told, beside the dispatcher: so many at once, and so many for one account."""
 
 import logging
 import threading
 from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
-from portal.webhooks.delivering import Turn, due_turns, take_turn
-
 AT_ONCE = 16
-"""Webhooks that a process tells at the same time."""
+"""Far ends that a process tells at the same time."""
 PER_ACCOUNT = 4
 """How many of these may be of one account's organisations: slow receivers of one vendor leave room for the others."""
 LOOK_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-class WebhookSender:
-    """Gives webhooks their turns until told to stop."""
+class Due(Protocol):
+    """A turn of one far end: what names it, and on whose behalf it is told."""
 
-    def __init__(self) -> None:
+    @property
+    def key(self) -> int:
+        """The far end's number."""
+
+    @property
+    def account(self) -> int:
+        """On whose behalf."""
+
+
+AnyTurn = TypeVar("AnyTurn", bound=Due)
+
+
+class DueTurns(Protocol[AnyTurn]):
+    """What finds the turns that are due; see `portal.webhooks.delivering.due_turns`."""
+
+    def __call__(
+        self, now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()
+    ) -> list[AnyTurn]:
+        """The turns that are due at `now`."""
+
+
+class TurnSender(Generic[AnyTurn]):
+    """Gives far ends their turns until told to stop: `due` finds them, `take` carries one out."""
+
+    def __init__(self, due: DueTurns[AnyTurn], take: Callable[[AnyTurn, datetime], object]) -> None:
+        self._due = due
+        self._take_turn = take
         self._turns: dict[int, int] = {}
         self._changed = threading.Condition()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a webhook is being told."""
+        """Whether anybody is being told."""
         return bool(self._turns)
 
     def run(self, stop: threading.Event) -> None:
@@ -36,7 +63,7 @@ class WebhookSender:
             try:
                 self.look()
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("webhooks wait, the database does not answer: %s", error)
+                logger.warning("far ends wait, the database does not answer: %s", error)
             with self._changed:
                 self._changed.wait(LOOK_EVERY_S)
 
@@ -47,29 +74,29 @@ class WebhookSender:
         full = [account for account, count in counts.items() if count >= PER_ACCOUNT]
         begun, now = 0, timezone.now()
         # More than there is room for: the first may all be of one account.
-        for turn in due_turns(now, limit=10 * AT_ONCE, without=full, busy=taken):
+        for turn in self._due(now, limit=10 * AT_ONCE, without=full, busy=taken):
             if len(taken) + begun < AT_ONCE and counts[turn.account] < PER_ACCOUNT:
                 begun += 1
                 counts[turn.account] += 1
                 self._begin(turn)
         return begun
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: AnyTurn) -> None:
         with self._changed:
-            self._turns[turn.webhook_id] = turn.account
+            self._turns[turn.key] = turn.account
         # A daemon: the process ends without waiting for a receiver, and what was claimed becomes free by itself.
         threading.Thread(target=self._take, args=(turn,), daemon=True).start()
 
-    def _take(self, turn: Turn) -> None:
+    def _take(self, turn: AnyTurn) -> None:
         try:
-            take_turn(turn, timezone.now())
+            self._take_turn(turn, timezone.now())
         except (DatabaseError, InterfaceError) as error:
-            logger.warning("a webhook waits, the database does not answer: %s", error)
+            logger.warning("a far end waits, the database does not answer: %s", error)
         except Exception:
-            # One webhook must not end the telling of all others: its claim makes it free again by itself.
-            logger.exception("webhook %s could not be told", turn.webhook_id)
+            # One far end must not end the telling of all others: its claim makes it free again by itself.
+            logger.exception("far end %s could not be told", turn.key)
         finally:
             connection.close()
             with self._changed:
-                del self._turns[turn.webhook_id]
+                del self._turns[turn.key]
                 self._changed.notify_all()

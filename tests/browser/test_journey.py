@@ -1,5 +1,7 @@
 """The main path as a person walks it: sign up, submit, watch the judging, stand on the board."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit, sign_up
@@ -62,6 +64,25 @@ def assert_never_left(page: Page) -> None:
     assert page.evaluate("window.neverReloaded === true"), "the page was reloaded"
 
 
+def assert_the_timeline_zooms(page: Page) -> None:
+    """Half of the recorded call fills the picture after one step, by button and by key, and all of it comes back."""
+    plot = page.locator(".recording-wide .recording-plot")
+    whole = plot.get_attribute("viewBox")
+    assert whole is not None
+    length = int(whole.split()[2])
+
+    def shows(start: float, span: float) -> None:
+        numbers = (f"{value:.3f}".rstrip("0").rstrip(".") for value in (start, span))
+        expect(plot).to_have_attribute("viewBox", re.compile("^{} 0 {} ".format(*numbers)))
+
+    page.get_by_role("button", name="Zoom in").click()
+    shows(length / 4, length / 2)
+    page.keyboard.press("ArrowLeft")
+    shows(length / 8, length / 2)
+    page.get_by_role("button", name="Whole call").click()
+    shows(0, length)
+
+
 def test_a_right_program_is_judged_before_ones_eyes_and_stands_on_the_board(visit: Visit) -> None:
     page = visit().page
     name = sign_up(page, "ada")
@@ -70,6 +91,7 @@ def test_a_right_program_is_judged_before_ones_eyes_and_stands_on_the_board(visi
     stay_on(page)
     wait_for_verdict(page, "Passed")
     assert_never_left(page)
+    assert_the_timeline_zooms(page)
 
     page.goto("/problems/allreduce/leaderboard/?profile=cpux2")
     expect(page.get_by_role("row").filter(has_text=name)).to_have_count(1)

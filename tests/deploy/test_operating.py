@@ -1,11 +1,15 @@
 """docs/operating.md: it lists every secret and every metric, and what it says of the site's key is so."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from evaluator.node import metrics as of_nodes
+from evaluator.node.settings import Misconfigured, NodeSettings
 from portal import metrics
 from portal.accounts.models import User
 from portal.monitoring.state import StateOfTheSite
@@ -21,11 +25,40 @@ def test_every_secret_of_an_installation_has_a_row_on_how_it_is_changed():
     secrets = {
         name
         for name in variables
-        if re.search(r"PASSWORD|SECRET|_KEY\b|TOKEN|BROKER_ADMIN_URL|BROKER_URL|DATABASE_URL|CACHE_URL", name)
+        if re.search(r"PASSWORD|SECRET|_KEY\b|TOKEN|BROKER_ADMIN_URL|BROKER_URL|DATABASE_URL|CACHE_URL|EMAIL_URL", name)
     }
     assert len(secrets) >= 9
     [table] = re.findall(r"## Rotation of secrets\n(.*?)\n## ", GUIDE, re.DOTALL)
     assert {name for name in secrets if f"`{name}`" not in table} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PKB_METRICS_LISTEN", "nowhere", "PKB_METRICS_LISTEN=nowhere is no address"),
+        ("PKB_METRICS_LISTEN", "127.0.0.1:91110", "write it as 127.0.0.1:9101"),
+        ("PKB_LOG_FORMAT", "xml", "'xml' is no format of log lines; use one of text, json"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, said):
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT,
+        env=os.environ | {name: value, "DJANGO_SETTINGS_MODULE": "portal.settings"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_a_node_refuses_a_wrong_address_and_a_wrong_format():
+    told = {"PKB_NODE_NAME": "n", "PKB_NODE_KEY": "k", "PKB_NODE_PROFILES": "cpux2", "PKB_DATA_DIR": "/nonexistent"}
+    with pytest.raises(Misconfigured, match="PKB_NODE_METRICS_LISTEN=:0 is no address"):
+        NodeSettings.from_environment(told | {"PKB_NODE_METRICS_LISTEN": ":0"})
+    with pytest.raises(Misconfigured, match="use text or json"):
+        NodeSettings.from_environment(told | {"PKB_NODE_LOG_FORMAT": "xml"})
 
 
 @pytest.mark.django_db

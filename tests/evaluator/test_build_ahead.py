@@ -137,7 +137,12 @@ def node(ahead, tmp_path):
     settings = NodeSettings.from_environment(values)
     builders = Builders(settings.builders, make=lambda: ahead)
     builders.prepare()
-    return Node(settings, Outbox(make_app(settings), settings.spool_dir), make_judge=no_judge, builders=builders)
+    return Node(
+        settings,
+        Outbox(make_app(settings), settings.spool_dir, key=settings.key),
+        make_judge=no_judge,
+        builders=builders,
+    )
 
 
 @pytest.fixture

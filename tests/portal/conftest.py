@@ -1,5 +1,6 @@
 """People, nodes and reports that the site's tests share."""
 
+import hashlib
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,9 @@ from evaluator.contract import SlotState
 from portal.accounts.models import User
 from portal.nodes.models import Node, Slot
 from problems import registry
+
+NODE_KEY = "a key"
+"""What the node of these tests proves its messages with."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +52,7 @@ def node(db, now):
     """A node that was just heard from, with one free slot for cpux2 and every problem installed."""
     node = Node.objects.create(
         name="alpha",
-        key_digest="0" * 64,
+        key_digest=hashlib.sha256(NODE_KEY.encode()).hexdigest(),
         seen_at=now,
         sandbox="full",
         backends=["pytorch"],

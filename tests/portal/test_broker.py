@@ -122,13 +122,13 @@ def test_messages_are_for_their_owner_only(tmp_path):
 def test_a_report_waits_on_disk_until_the_broker_takes_it_and_survives_a_new_process(tmp_path):
     broker, spool = tmp_path / "broker", tmp_path / "spool"
     broker.write_text("a file where the broker's folder should be")
-    first = Outbox(node_app("filesystem://", broker), spool)
+    first = Outbox(node_app("filesystem://", broker), spool, key="a key")
     first.start()
     first.deliver(a_delivery())
     first.close()
     assert len(list(spool.glob("*.json"))) == 1
     broker.unlink()
-    second = Outbox(node_app("filesystem://", broker), spool)
+    second = Outbox(node_app("filesystem://", broker), spool, key="a key")
     second.start()
     wait_until(lambda: not list(spool.glob("*.json")), what="the report is sent", seconds=30)
     second.close()
@@ -160,7 +160,7 @@ def _answers(url):
 def test_a_report_that_the_broker_refuses_is_set_aside_and_told_and_the_next_ones_pass(narrow_broker, tmp_path):
     spool = tmp_path / "spool"
     app = node_app(narrow_broker, tmp_path)
-    outbox = Outbox(app, spool)
+    outbox = Outbox(app, spool, key="a key")
     outbox.deliver(with_ranks(a_delivery(), 1_500_000))
     outbox.deliver(a_delivery())
     outbox.start()
@@ -199,7 +199,7 @@ def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
 
 
 def test_signs_of_life_may_be_lost_without_harm(tmp_path):
-    outbox = Outbox(node_app(CLOSED_PORT, tmp_path), tmp_path / "spool")
+    outbox = Outbox(node_app(CLOSED_PORT, tmp_path), tmp_path / "spool", key="a key")
     status = NodeStatus(node="a", key="k", slots=(), sandbox=SandboxLevel.NONE, backends=(), revisions={})
     outbox.send_status(status)
     assert not list((tmp_path / "spool").glob("*.json"))

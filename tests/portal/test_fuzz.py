@@ -13,6 +13,7 @@ from portal.nodes.models import Slot
 from portal.submissions import tasks
 from portal.submissions.models import Evaluation, Report, State
 from tests.evaluator.test_fuzz import mutated
+from tests.portal.conftest import NODE_KEY
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
@@ -53,8 +54,8 @@ def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
         revisions={},
     ).to_json()
     for _ in range(times):
-        tasks.record_progress(bent(told, chance))
-        tasks.record_delivery(bent(delivered, chance))
+        tasks.record_progress(bent(told, chance), NODE_KEY)
+        tasks.record_delivery(bent(delivered, chance), NODE_KEY)
         dispatcher_tasks.record_node_status(bent(status, chance))
         evaluation.refresh_from_db()
         if evaluation.state == State.FINISHED:
@@ -84,7 +85,7 @@ def test_a_nul_in_what_a_submission_printed_does_not_cost_the_report(leased):
     report = msgspec.structs.replace(
         report, message="rank 0 \0 crashed", findings=(Finding(verdict=Verdict.CRASHED, message="\0", rank=0),)
     )
-    tasks.record_delivery(msgspec.structs.replace(delivery_of(leased), report=report).to_json())
+    tasks.record_delivery(msgspec.structs.replace(delivery_of(leased), report=report).to_json(), NODE_KEY)
     leased.refresh_from_db()
     assert (leased.state, leased.verdict) == (State.FINISHED, "CRASHED")
     assert leased.message == "rank 0 \N{REPLACEMENT CHARACTER} crashed"

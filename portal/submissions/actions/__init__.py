@@ -1,6 +1,7 @@
 """Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
 
 from portal.submissions.actions.attempts import (
+    confirm_here,
     publish_sources,
     rejudge,
     rejudge_and_refund,
@@ -19,6 +20,7 @@ from portal.submissions.actions.submitting import (
 
 __all__ = [
     "cancel_evaluation",
+    "confirm_here",
     "create_submission",
     "flag",
     "lift_quarantine",

@@ -9,6 +9,7 @@ from django.db import transaction
 from evaluator import logs
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
+from portal.nodes.queries import online_slots
 from portal.submissions.allowances import Payer, reserve
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
@@ -93,13 +94,16 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
     found before stays beside what will be found, and `reason` is shown beside the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
-    chosen: dict[tuple[object, str, str], Evaluation] = {}
+    chosen: dict[tuple[object, str, str, int | None], Evaluation] = {}
     for evaluation in evaluations:
         if evaluation.submission.problem in known:
-            chosen[evaluation.submission_id, evaluation.profile, evaluation.mode] = evaluation
+            key = (evaluation.submission_id, evaluation.profile, evaluation.mode, evaluation.node_owner_id)
+            chosen[key] = evaluation
     with transaction.atomic():
         waiting = set(
-            Evaluation.objects.exclude(state__in=State.ended()).values_list("submission_id", "profile", "mode")
+            Evaluation.objects.exclude(state__in=State.ended()).values_list(
+                "submission_id", "profile", "mode", "node_owner_id"
+            )
         )
         turns: dict[tuple[str, str], int] = {}
         return Evaluation.objects.bulk_create(
@@ -108,6 +112,7 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
                 problem_revision=registry.revision(evaluation.submission.problem),
                 profile=evaluation.profile,
                 mode=evaluation.mode,
+                node_owner=evaluation.node_owner,
                 priority=REJUDGE_PRIORITY,
                 request_id=logs.current("request_id"),
                 payer=evaluation.payer,
@@ -138,3 +143,21 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -
         for evaluation in ended:
             evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
         return rejudge(ended, reason=reason)
+
+
+def confirm_here(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
+    """Have what guests' nodes have accepted judged by the site's own, where those have the profile.
+
+    What is found stands on the site's own boards, and beside the guest's entry. What waits for that is left out.
+    """
+    own = set(online_slots().values_list("profile", flat=True))
+    chosen = {
+        (evaluation.submission_id, evaluation.profile): evaluation
+        for evaluation in evaluations
+        if evaluation.node_owner_id is not None and evaluation.verdict == "PASSED" and evaluation.profile in own
+    }
+    here = [
+        Evaluation(submission=each.submission, profile=each.profile, mode=each.mode, payer=each.payer)
+        for each in chosen.values()
+    ]
+    return rejudge(here, reason=reason)

@@ -16,9 +16,10 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
 from portal import metrics
-from portal.accounts.models import User
+from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.nodes import messages
+from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.submissions import queries
@@ -44,11 +45,13 @@ def create_submission(
     visibility: str = Visibility.PRIVATE,
     note: str = "",
     idempotency_key: str | None = None,
+    node_owner: str = "",
 ) -> Submission:
     """Store a submission and queue its first evaluation, or change nothing.
 
     The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
-    note may differ: it is the first that stays.
+    note may differ: it is the first that stays. `node_owner` names the organisation whose nodes shall judge it, for its
+    own boards: they read the source. Empty means the site's nodes.
 
     Raises:
         Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
@@ -58,6 +61,7 @@ def create_submission(
     """
     spec = catalog.get_problem(problem)
     chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode)
+    owner = _node_owner(node_owner, profile=chosen.name)
     _check_choice("visibility", visibility, Visibility.values)
     _check_source(files, spec, backend=Backend(backend), profile=chosen, mode=Mode(mode))
     with transaction.atomic():
@@ -73,11 +77,12 @@ def create_submission(
             mode=mode,
             files=files,
             visibility=visibility,
+            node_owner=node_owner,
         )
         if earlier is not None:
             return earlier
         _check_open(problem)
-        require_allowance(payer, chosen.name, now=timezone.now())
+        require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
         source = Source.objects.defer("bundle").filter(digest=files.digest).first()
         if source is None:
             source = _stored(files)
@@ -94,13 +99,15 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
-        queued = _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=0)
+        queued = _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=0, node_owner=owner)
     with logs.about(**queued.facts):
         logger.info("submitted to %s on %s", problem, chosen.name)
     return submission
 
 
-def queue_evaluation(submission: Submission, *, profile: str, mode: str, priority: int = 0) -> Evaluation:
+def queue_evaluation(
+    submission: Submission, *, profile: str, mode: str, priority: int = 0, node_owner: str = ""
+) -> Evaluation:
     """Judge a submission once more: a rejudge, or a further profile. Nothing that was found before is overwritten.
 
     Raises:
@@ -108,16 +115,20 @@ def queue_evaluation(submission: Submission, *, profile: str, mode: str, priorit
     """
     spec = catalog.get_problem(submission.problem)
     chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
+    owner = _node_owner(node_owner, profile=chosen.name)
     _refuse_attempt(submission, remedy="Ask the operator to judge it again; its run counts the newest result.")
     _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
         payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
         _check_open(submission.problem)
-        require_allowance(payer, chosen.name, now=timezone.now())
-        waiting = submission.evaluations.exclude(state__in=State.ended()).filter(profile=profile, mode=mode).first()
+        require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
+        unfinished = submission.evaluations.exclude(state__in=State.ended())
+        waiting = unfinished.filter(profile=profile, mode=mode, node_owner=owner).first()
         if waiting is not None:
             _refuse_double(waiting)
-        return _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=priority)
+        return _queue(
+            submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=priority, node_owner=owner
+        )
 
 
 def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
@@ -221,6 +232,23 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Pr
     return chosen
 
 
+def _node_owner(slug: str, *, profile: str) -> Organisation | None:
+    """Whose nodes are asked for; None for the site's own."""
+    if not slug:
+        return None
+    owners = guests_for(profile)
+    owner = owners.filter(slug=slug).first()
+    if owner is None:
+        known = ", ".join(owners.values_list("slug", flat=True))
+        raise Refusal(
+            field="node_owner",
+            value=slug,
+            message=f"Nobody called {slug[:60]!r} has a node for {profile} here.",
+            remedy=f"Known for it are {known}." if known else "Leave it empty: the site's own nodes judge it.",
+        )
+    return owner
+
+
 def _check_choice(field: str, value: str, known: list[str]) -> None:
     if value not in known:
         raise Refusal(
@@ -319,6 +347,7 @@ def _submission_with_key(
     mode: str,
     files: SourceBundle,
     visibility: str,
+    node_owner: str,
 ) -> Submission | None:
     if not key:
         return None
@@ -330,7 +359,7 @@ def _submission_with_key(
     if earlier is None:
         return None
     # Further evaluations may be of another profile or mode; the first is what the request asked for.
-    first = earlier.evaluations.order_by("queued_at")[0]
+    first = earlier.evaluations.select_related("node_owner").order_by("queued_at")[0]
     held = {
         "problem": earlier.problem,
         "backend": earlier.backend,
@@ -338,6 +367,7 @@ def _submission_with_key(
         "mode": first.mode,
         "visibility": earlier.asked_visibility or visibility,
         "source": earlier.source.digest,
+        "node_owner": first.node_owner.slug if first.node_owner else "",
     }
     came = {
         "problem": problem,
@@ -346,6 +376,7 @@ def _submission_with_key(
         "mode": mode,
         "visibility": visibility,
         "source": files.digest,
+        "node_owner": node_owner,
     }
     check_same_request(field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=came, held=held)
     return earlier
@@ -368,13 +399,22 @@ def _stored(files: SourceBundle) -> Source:
     return source
 
 
-def _queue(submission: Submission, *, payer: Payer, profile: str, mode: Mode, priority: int) -> Evaluation:
+def _queue(
+    submission: Submission,
+    *,
+    payer: Payer,
+    profile: str,
+    mode: Mode,
+    priority: int,
+    node_owner: Organisation | None,
+) -> Evaluation:
     evaluation = Evaluation.objects.create(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
         mode=mode.value,
         priority=priority,
+        node_owner=node_owner,
         request_id=logs.current("request_id"),
         payer=payer.key,
         turn=first_turn(payer=payer.key, profile=profile, priority=priority),

@@ -23,8 +23,8 @@ HARMLESS = ("django_session", "accounts_apitoken", "attempts_cache")
 BODIES: dict[str, dict[str, Any]] = {
     "accounts:revoke-token": {},
     "submissions:visibility": {"visibility": "public"},
-    "submissions:flag": {"reason": "it copies another one"},
-    "seasons:enter": {"team": ""},
+    "submissions:flag": {"reason": "It caches."},
+    "notices:kinds": {"kinds": ["verdict"]},
     "runs:publish": {"sources": "public"},
     "organisations:invite": {"username": "bob", "role": "member"},
     "organisations:change-role": {"username": "carol", "role": "owner"},
@@ -69,8 +69,9 @@ class Route:
         """The path, with `values` by parameter."""
         path = re.sub(r"\(\?P<(\w+)>[^)]*\)", r"<\1>", self.pattern).replace("^", "").replace("$", "")
         path = path.replace("\\.", ".").replace("\\Z", "")
-        kind = re.sub(r"^(api/v1|feeds)/", "", path).split("/")[0]
-        owner = {"organisations": "organisation", "models": "model", "seasons": "season"}.get(kind)
+        owner = {"organisations": "organisation", "models": "model", "nodes": "organisation"}.get(
+            path.removeprefix("api/v1/").split("/")[0]
+        )
         plain = re.sub(
             r"<(?:\w+:)?(\w+)>",
             lambda found: str(values.get(owner if owner and found[1] == "slug" else found[1], 1)),

@@ -16,12 +16,13 @@ from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
+from portal.nodes.actions import register_node
+from portal.notices import actions as notices
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
-from portal.seasons import actions as seasons
-from portal.seasons import entering
+from portal.seasons.actions import define
 from portal.seasons.definition import made
-from portal.seasons.models import Season
+from portal.seasons.entering import enter
 from portal.submissions.models import Submission
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import DeliveryState, WebhookDelivery
@@ -66,9 +67,10 @@ def make_world() -> World:
     invitation = memberships.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    channel = notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
+    register_node("acme-1", owner=acme, allowed_profiles=["cpux4"])
+    _make_season("allreduce", alice)  # called as the problem is: addresses of both say `slug`
     _make_operators(op, ops)
-    season = _season()
-    entering.enter(season, alice, organisation=None, now=timezone.now())
     TOTP.activate(op, generate_totp_secret())
     shared = {
         "slug": "allreduce",
@@ -80,8 +82,8 @@ def make_world() -> World:
         "token_id": token.pk,
         "invitation_id": invitation.pk,
         "webhook_id": webhook.pk,
+        "channel_id": channel.pk,
         "organisation": acme.slug,
-        "season": season.slug,
         "user": alice.pk,
     }
     private = shared | _submission(alice, node, "private") | _run(alice, node, version="1")
@@ -98,11 +100,12 @@ def make_world() -> World:
     return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk})
 
 
-def _season() -> Season:
+def _make_season(slug: str, member: User) -> None:
+    """An open season on a profile that nothing else here is judged on, with one member."""
     now = timezone.now()
-    values = {"slug": "winter", "title": "Winter", "profile": "cpux2", "problems": ["allreduce"]}
-    values |= {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
-    return seasons.define(made(values), now=now - timedelta(hours=2))
+    moments = {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
+    definition = made({"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"]} | moments)
+    enter(define(definition, now=now), member, organisation=None, now=now)
 
 
 def _make_operators(*people: User) -> None:

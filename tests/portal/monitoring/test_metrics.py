@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.db import OperationalError, connection
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evaluator.contract import Verdict
+from portal import metrics
 from portal.dispatcher.dispatching import dispatch_once
-from portal.monitoring import serving
 from portal.monitoring.state import StateOfTheSite
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
@@ -115,7 +116,7 @@ def test_addresses_and_methods_that_visitors_make_up_become_no_labels(client, db
 
 
 def _counts():
-    return serving.exposition().decode()
+    return generate_latest(metrics.registry()).decode()
 
 
 def test_the_age_of_the_queue_is_that_of_the_oldest_waiting_of_its_kind(alice, bob, node, now, later):
@@ -153,7 +154,7 @@ def test_failures_of_ours_are_counted_apart_from_verdicts(alice, node, now):
 
 def test_what_is_taken_back_with_its_transaction_is_not_counted(alice, node, now):
     before = cancelled()
-    actions.cancel_evaluation(evaluation_of(submit(alice)))
+    actions.cancel_evaluation(evaluation_of(submit(alice)), by=alice)
     # The test's own transaction is never committed.
     assert cancelled() == before
 

@@ -14,6 +14,7 @@ from evaluator.contract import Delivery
 from portal.accounts import actions as accounts
 from portal.accounts.models import ApiToken, User
 from portal.accounts.organisations import create_organisation
+from portal.notices import actions as notices
 from portal.ranking.models import Standing
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Source, Submission
@@ -69,6 +70,7 @@ def test_nothing_opens_a_deleted_account(client, as_alice, alice):
     _, secret = accounts.create_token(alice, name="laptop", scopes=["read"], lifetime_days=1)
     alice.socialaccount_set.create(provider="lab", uid="alice-at-lab")
     alice.emailaddress_set.create(email="alice@example.org", verified=True)
+    notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     assert leave(as_alice)["Location"] == "/"
     alice.refresh_from_db()
     assert (alice.email, alice.has_usable_password(), alice.left_at is None) == ("", False, False)
@@ -78,6 +80,7 @@ def test_nothing_opens_a_deleted_account(client, as_alice, alice):
     assert client.get("/api/v1/me/").status_code == 401
     assert not alice.socialaccount_set.exists()
     assert not alice.emailaddress_set.exists()
+    assert not alice.channels.exists()
 
 
 @pytest.mark.parametrize(

@@ -206,3 +206,11 @@ def test_what_the_driver_reported_stands_beside_the_verdict_and_silence_is_not_a
     assert "12:00:00.000" in page
     assert "driver reported no fault" in shown(driver_faults=(), canaries=(canary,))
     assert "driver reported" not in shown(driver_faults=None, canaries=(canary,))
+
+
+def test_what_a_person_should_look_at_is_on_the_page(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    deliver(submission, local, alarms=("the reference ran 1.3 times as long beside this submission",))
+    page = page_of(as_alice, submission)
+    assert "For a person to look at" in page
+    assert "the reference ran 1.3 times as long beside this submission" in page

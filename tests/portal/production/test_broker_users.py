@@ -110,9 +110,9 @@ def test_a_node_is_heard_by_the_site(parties, tmp_path):
         node=parties.a, key="a-key", slots=(), sandbox=SandboxLevel.FULL, backends=(Backend.PYTORCH,), revisions={}
     )
 
-    Outbox(app, tmp_path).send_status(heartbeat)
+    Outbox(app, tmp_path, key="a key").send_status(heartbeat)
 
-    assert take(parties.site_app(), queue) == (TaskName.RECORD_NODE_STATUS, [heartbeat.to_json()])
+    assert take(parties.site_app(), queue) == (TaskName.RECORD_NODE_STATUS, [heartbeat.to_json(), "a key"])
 
 
 def test_a_node_receives_its_work(parties):

@@ -250,6 +250,16 @@ def test_entries_of_a_closed_account_do_not_count(define, alice, node, now):
     assert teams(season) == [("alice", 0)]
 
 
+def test_an_entry_in_quarantine_counts_for_nothing_until_that_is_lifted(define, alice, node, now, operator):
+    season = define()
+    entering.enter(season, alice, organisation=None, now=now)
+    entry = hand_in(alice, node, now)
+    submissions.quarantine(entry, reason="It caches.", by=operator)
+    assert teams(season) == [("alice", 0)]
+    submissions.lift_quarantine(entry, reason="It does not.", by=operator)
+    assert teams(season) == [("alice", 1)]
+
+
 # The rejudge and the end
 
 

@@ -16,7 +16,7 @@ from portal.webhooks import actions, posting, sender
 from portal.webhooks.delivering import BACK_OFF_S, HEARD_WITHIN, deliver_due, due_turns, take_turn
 from portal.webhooks.models import Webhook, WebhookDelivery
 from portal.webhooks.posting import is_public
-from portal.webhooks.sender import WebhookSender
+from portal.webhooks.sender import TurnSender
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, join, line, make_run
 from tests.stack import wait_until
@@ -255,7 +255,7 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
         url = f"http://127.0.0.1:{silent.server_port}/{number}"
         actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
     end(add(run, line(sample=1)).results[0].attempt, node)
-    telling = WebhookSender()
+    telling = TurnSender(due_turns, take_turn)
     assert telling.look() == sender.PER_ACCOUNT
     wait_until(lambda: len(silent.asked) == sender.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
 

@@ -16,7 +16,9 @@ from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.serving import end_unserved, note_served_profiles
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
-from portal.webhooks.sender import WebhookSender
+from portal.notices.sending import due_turns, take_turn
+from portal.webhooks import delivering
+from portal.webhooks.sender import TurnSender
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,8 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
-        threading.Thread(target=WebhookSender().run, args=(stop,), daemon=True).start()
+        for sender in (TurnSender(delivering.due_turns, delivering.take_turn), TurnSender(due_turns, take_turn)):
+            threading.Thread(target=sender.run, args=(stop,), daemon=True).start()
         exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
         exporting.start()
         metrics.serve()

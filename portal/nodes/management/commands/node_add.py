@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.accounts.models import Organisation
 from portal.nodes import actions
 from portal.refusals import Refusal
 
@@ -18,13 +19,28 @@ class Command(BaseCommand):
         """Name, and whether to replace the key."""
         parser.add_argument("name", help="lower-case letters, digits and hyphens")
         parser.add_argument("--new-key", action="store_true", help="void the key of a registered node")
+        parser.add_argument(
+            "--owner", default="", help="the short name of the organisation whose machine it is: a guest"
+        )
+        parser.add_argument(
+            "--profile", action="append", default=[], help="a profile that it may offer; again for more"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Register, print."""
-        register = actions.replace_key if options["new_key"] else actions.register_node
         try:
-            key = register(options["name"])
+            key = actions.replace_key(options["name"]) if options["new_key"] else self._registered(options)
         except Refusal as refusal:
             raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
         self.stdout.write(f"PKB_NODE_NAME={options['name']}")
         self.stdout.write(f"PKB_NODE_KEY={key}")
+
+    def _registered(self, options: dict[str, Any]) -> str:
+        owner = None
+        if options["owner"]:
+            owner = Organisation.objects.filter(slug=options["owner"]).first()
+            if owner is None:
+                raise CommandError(
+                    f"there is no organisation {options['owner']!r}; somebody makes it on the site first"
+                )
+        return actions.register_node(options["name"], owner=owner, allowed_profiles=options["profile"])

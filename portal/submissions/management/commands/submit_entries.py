@@ -7,8 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluator.contract import Mode, SourceBundle, SourceFile
-from portal.accounts.actions import OWN_AUTHOR, own_author
+from portal.accounts.actions import own_author
 from portal.accounts.models import User
+from portal.accounts.names import OWN_AUTHOR
 from portal.refusals import Refusal
 from portal.submissions import actions
 from portal.submissions.models import Visibility

@@ -1,0 +1,71 @@
+"""Putting a report where the site said: one object, with the permission that came with the work."""
+
+import secrets
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from evaluator.contract import Upload
+
+TIMEOUT_S = 60.0
+
+
+class UploadRefused(Exception):
+    """The storage did not take the object; the report goes by the broker then."""
+
+
+def put(upload: Upload, content: bytes, *, within: str) -> None:
+    """Put `content` under the permission `upload`.
+
+    Args:
+        upload: what the site sent.
+        content: the object.
+        within: the folder in which files may be written, where the permission is for a file; "" for none.
+
+    Raises:
+        UploadRefused: it was not taken.
+    """
+    try:
+        scheme = urlsplit(upload.url).scheme
+    except ValueError as error:
+        raise UploadRefused(f"{upload.url} is no address") from error
+    match scheme:
+        case "file":
+            _write(Path(unquote(urlsplit(upload.url).path)), content, within=within)
+        case "http" | "https":
+            _post(upload, content)
+        case _:
+            raise UploadRefused(f"nobody knows how to put anything at {scheme!r}")
+
+
+def _write(path: Path, content: bytes, *, within: str) -> None:
+    # A message names the path: it is not to make this process write elsewhere.
+    if not within or not path.resolve().is_relative_to(Path(within).resolve()):
+        raise UploadRefused(f"{path} is not below PKB_NODE_ARTEFACT_DIR={within}")
+    draft = path.with_suffix(".draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content)
+        draft.rename(path)
+    except OSError as error:
+        raise UploadRefused(str(error)) from error
+
+
+def _post(upload: Upload, content: bytes) -> None:
+    """The signed form, as browsers send one with a file (RFC 7578)."""
+    border = secrets.token_hex(16)
+    parts = [_field(border, name, value) for name, value in upload.fields.items()]
+    head = f'--{border}\r\nContent-Disposition: form-data; name="file"; filename="report.json"\r\n\r\n'
+    body = b"".join(parts) + head.encode() + content + f"\r\n--{border}--\r\n".encode()
+    request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
+        upload.url, data=body, headers={"Content-Type": f"multipart/form-data; boundary={border}"}
+    )
+    try:
+        urllib.request.urlopen(request, timeout=TIMEOUT_S).close()  # noqa: S310 - as above
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise UploadRefused(f"{urlsplit(upload.url).netloc} did not take the report: {error}") from error
+
+
+def _field(border: str, name: str, value: str) -> bytes:
+    return f'--{border}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()

@@ -1,0 +1,31 @@
+"""Take a node's key away."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from portal.dispatcher.revoking import revoke
+from portal.refusals import Refusal
+
+
+class Command(BaseCommand):
+    """`manage.py node_revoke NAME`."""
+
+    help = "Believe a node nothing any more: its key is void, what it holds is judged elsewhere. Its name stays used."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which."""
+        parser.add_argument("name")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Revoke, say what else is to be done."""
+        try:
+            held = revoke(options["name"], now=timezone.now())
+        except Refusal as refusal:
+            raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
+        self.stdout.write(f"{options['name']} is revoked; {held} evaluations of its are queued again.")
+        self.stdout.write(
+            f"Take its user from the broker: python deploy/broker_credentials.py remove {options['name']}"
+        )

@@ -1,0 +1,35 @@
+"""Notices by mail, where the operator has set mail up: to the account's own confirmed address and no other."""
+
+import smtplib
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.core.mail import EmailMessage
+
+from portal.accounts.models import User
+from portal.webhooks.posting import Answer
+
+
+def is_set_up() -> bool:
+    """Whether the site can send mail."""
+    return bool(settings.EMAIL_URL)
+
+
+def address_of(user: User) -> str | None:
+    """The confirmed address of an account; None where it has none."""
+    found = EmailAddress.objects.filter(user=user, verified=True).order_by("-primary", "pk").first()
+    return found.email if found is not None else None
+
+
+def send(user: User, *, subject: str, body: str) -> Answer:
+    """Send one mail; what went wrong is said in the answer."""
+    address = address_of(user)
+    if not is_set_up() or address is None:
+        reason = "The account has no confirmed mail address." if is_set_up() else "This site sends no mail."
+        return Answer(status=None, error=reason)
+    headers = {"Auto-Submitted": "auto-generated"}
+    try:
+        EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address], headers=headers).send()
+    except (smtplib.SMTPException, OSError) as error:
+        return Answer(status=None, error=f"The mail server refused it: {type(error).__name__}")
+    return Answer(status=250)

@@ -1,0 +1,133 @@
+"""What happens is noted for the channels of whom it concerns, inside the transaction in which it happens.
+
+Nothing is sent here: a few rows are written, and only for people who have a channel for them.
+"""
+
+from collections.abc import Iterable
+
+from django.db.models import Count, Q
+from django.urls import reverse
+
+from evaluator.contract import SCORE_RULE, Verdict
+from evaluator.hardware import profiles
+from evaluator.judging.verdicts import FACTS
+from portal.notices.models import Channel, Notice, NoticeKind
+from portal.ranking.hooks import StandingRaised
+from portal.ranking.models import Record, Standing
+from portal.ranking.order import board_order
+from portal.runs.hooks import EventsWritten
+from portal.runs.models import EventKind, Run
+from portal.submissions.hooks import EvaluationEnded
+from portal.submissions.models import Evaluation, State
+from problems import registry
+
+FIRST_PLACES = 10
+"""Among so many places somebody hears that they were passed; below, boards move all the time."""
+
+
+def take_verdict(ended: EvaluationEnded) -> None:
+    """Note a verdict, or that no node came, for the submission's author; what they cancel they know."""
+    evaluation = ended.evaluation
+    if evaluation.submission.is_attempt or evaluation.state == State.CANCELLED:
+        return
+    where = f"{_title(evaluation.submission.problem)} on {evaluation.profile}, {evaluation.mode}"
+    _note(
+        [evaluation.submission.author_id],
+        NoticeKind.VERDICT,
+        text=f"{where}: {_outcome(evaluation)}",
+        path=reverse("submissions:detail", args=[evaluation.submission_id]),
+    )
+
+
+def _outcome(evaluation: Evaluation) -> str:
+    if not evaluation.verdict:
+        return State(evaluation.state).label
+    title = FACTS[Verdict(evaluation.verdict)].title
+    if evaluation.score is None:
+        return title
+    interval = f"({evaluation.score_low:.3f} to {evaluation.score_high:.3f})"
+    return f"{title}, {evaluation.score:.3f} times the reference {interval}"
+
+
+def take_raised(raised: StandingRaised) -> None:
+    """Note a record beaten for who held it, and a place lost for those whom the entry passed among the first ten."""
+    standing = raised.standing
+    if not profiles.get(standing.profile).is_ranked_by_speed or standing.score_rule != SCORE_RULE:
+        return
+    path = f"{reverse('ranking:board', args=[standing.problem])}?profile={standing.profile}"
+    board = f"{_title(standing.problem)} on {standing.profile}"
+    holder = _note_record(raised.beaten, standing, board, path)
+    for author, place in _passed(raised):
+        if author != holder:
+            text = f"{standing.author.username} passed you on {board}: you are now number {place}."
+            _note([author], NoticeKind.PLACE_LOST, text=text, path=path)
+
+
+def _note_record(beaten: Record | None, standing: Standing, board: str, path: str) -> int | None:
+    """Note a record beaten; who held it, None where nobody else did."""
+    if beaten is None or beaten.author_id == standing.author_id:
+        return None
+    text = (
+        f"{standing.author.username} beat your record on {board}: {standing.score:.3f} times the reference, "
+        f"yours was {beaten.score:.3f}."
+    )
+    _note([beaten.author_id], NoticeKind.RECORD_BEATEN, text=text, path=path)
+    return beaten.author_id
+
+
+def _passed(raised: StandingRaised) -> Iterable[tuple[int, int]]:
+    """The authors whose best entry of the board has just moved down within the first places, and where it is now."""
+    standing = raised.standing
+    rows = Standing.objects.filter(
+        problem=standing.problem,
+        problem_revision=standing.problem_revision,
+        profile=standing.profile,
+        score_rule=standing.score_rule,
+        author__is_active=True,
+    ).order_by(*board_order(is_ranked_by_speed=True))
+    seen: set[int] = {standing.author_id}
+    is_behind = False
+    for place, row in enumerate(rows[: FIRST_PLACES + 1], start=1):
+        is_before = raised.previous_low is None or row.score_low > raised.previous_low
+        if is_behind and is_before and row.author_id not in seen:
+            yield row.author_id, place
+        seen.add(row.author_id)
+        is_behind = is_behind or row.pk == standing.pk
+
+
+def take_run_events(written: EventsWritten) -> None:
+    """Note that nothing of a run is pending any more for who made it, as long as they belong to its organisation."""
+    if not any(event.kind == EventKind.RUN_COMPLETED for event in written.events):
+        return
+    run = written.run
+    if not run.model.organisation.members.filter(pk=run.created_by_id).exists():
+        return
+    counted = run.attempts.aggregate(all=Count("id"), passed=Count("id", filter=Q(verdict="PASSED")))
+    _note(
+        [run.created_by_id],
+        NoticeKind.RUN_DONE,
+        text=f"{run} is done: {counted['all']} attempts, {counted['passed']} passed.",
+        path=reverse("runs:run", args=[run.pk]),
+        about=str(run.pk),
+    )
+
+
+def is_still_done(run_id: str) -> bool:
+    """Whether nothing of a run is pending now: an upload may have gone on since."""
+    return not Run.objects.filter(pk=run_id, attempts__state="pending").exists()
+
+
+def _note(users: list[int], kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
+    channels = Channel.objects.filter(user__in=users, user__is_active=True, removed_at=None)
+    Notice.objects.bulk_create(
+        Notice(channel=channel, kind=kind, text=text[:300], path=path[:200], about=about)
+        for channel in channels
+        if kind in channel.kinds
+    )
+
+
+def _title(slug: str) -> str:
+    try:
+        return registry.get(slug).title
+    except registry.UnknownProblem:
+        return slug

@@ -1,0 +1,82 @@
+"""The page on which a person says what they want to hear of, and where."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from portal.accounts.identity import signed_in
+from portal.notices import actions, mailing, queries
+from portal.notices.models import Channel, Form, NoticeKind
+from portal.refusals import Refusal
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def notices(request: HttpRequest) -> HttpResponse:
+    """The reader's channels with their switches, a form for another one, and the log."""
+    user = signed_in(request)
+    refusal: Refusal | None = None
+    if request.method == "POST":
+        try:
+            channel = actions.add_channel(
+                user,
+                form=request.POST.get("form", ""),
+                url=request.POST.get("url", "").strip(),
+                kinds=request.POST.getlist("kinds"),
+            )
+        except Refusal as refused:
+            refusal = refused
+        else:
+            return _page(request, new=channel)
+    return _page(request, refusal=refusal)
+
+
+def _page(request: HttpRequest, *, new: Channel | None = None, refusal: Refusal | None = None) -> HttpResponse:
+    user = signed_in(request)
+    context: dict[str, Any] = {
+        "channels": list(queries.channels_of(user)),
+        "kinds": NoticeKind.choices,
+        "forms": [choice for choice in Form.choices if choice[0] != Form.MAIL or mailing.is_set_up()],
+        "sends_mail": mailing.is_set_up(),
+        "mail_address": mailing.address_of(user) if mailing.is_set_up() else None,
+        "log": queries.log_of(user),
+        "new": new,
+        "refusal": refusal,
+        "entered": request.POST if refusal else {},
+        "chosen": request.POST.getlist("kinds") if refusal else NoticeKind.values,
+    }
+    response = render(request, "notices/notices.html", context, status=refusal.status if refusal else 200)
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+@require_POST
+@login_required
+def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
+    """Switch kinds of notices on and off for one channel."""
+    channel = queries.get_channel(signed_in(request), channel_id)
+    actions.set_kinds(channel, kinds=request.POST.getlist("kinds"))
+    messages.success(request, f"{channel.get_form_display()} hears of what you chose.")
+    return redirect("notices:notices")
+
+
+@require_POST
+@login_required
+def test(request: HttpRequest, channel_id: int) -> HttpResponse:
+    """Send a test to one channel."""
+    actions.try_channel(queries.get_channel(signed_in(request), channel_id))
+    messages.success(request, "A test is on its way; the log below says what came of it.")
+    return redirect("notices:notices")
+
+
+@require_POST
+@login_required
+def remove(request: HttpRequest, channel_id: int) -> HttpResponse:
+    """Remove one channel."""
+    actions.remove_channel(queries.get_channel(signed_in(request), channel_id))
+    messages.success(request, "The channel was removed.")
+    return redirect("notices:notices")

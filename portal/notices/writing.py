@@ -1,0 +1,85 @@
+"""A message in the form that its far end takes. What people chose as names mentions nobody and formats nothing."""
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from portal.notices.models import Message, Notice
+
+LINES = 20
+"""So many things a message tells one by one; of the others it gives the number."""
+_DISCORD_CHARACTERS = 1900
+NAME = "ParallelKernelBench"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """What a message says: a heading, and lines that each have an address."""
+
+    heading: str
+    lines: tuple[tuple[str, str], ...]
+    others: int
+
+    @property
+    def rest(self) -> str:
+        """What is said of the lines that are left out; empty where none is."""
+        return f"and {self.others:,} more" if self.others else ""
+
+
+def letter_of(message: Message, notices: Sequence[Notice]) -> Letter:
+    """What `message` says of `notices`."""
+    if message.is_test:
+        line = ("This is a test of the channel.", f"{settings.SITE_URL}/accounts/notices/")
+        return Letter(heading=f"{NAME}: test", lines=(line,), others=0)
+    what = "1 notice" if len(notices) == 1 else f"{len(notices):,} notices"
+    lines = tuple((notice.text, f"{settings.SITE_URL}{notice.path}") for notice in notices[:LINES])
+    return Letter(heading=f"{NAME}: {what}", lines=lines, others=max(0, len(notices) - LINES))
+
+
+def for_slack(letter: Letter) -> bytes:
+    """Slack's incoming webhooks: links as `<address|text>`; only &, < and > mean anything, and are escaped."""
+    lines = [f"• <{address}|{_slack_text(text)}>" for text, address in letter.lines]
+    return json.dumps({"text": "\n".join([f"*{letter.heading}*", *lines, letter.rest]).strip()}).encode()
+
+
+def _slack_text(text: str) -> str:
+    # A bar would end the address of a link.
+    return html.escape(text, quote=False).replace("|", "/")
+
+
+def for_discord(letter: Letter) -> bytes:
+    """Discord's webhooks: at most 2,000 characters, nobody is mentioned, and no link is unfolded into a picture."""
+    lines = [f"- {_discord_text(text)} <{address}>" for text, address in letter.lines]
+    content = f"**{letter.heading}**"
+    shown = 0
+    for line in lines:
+        if len(content) + len(line) > _DISCORD_CHARACTERS:
+            break
+        content, shown = f"{content}\n{line}", shown + 1
+    left_out = letter.others + len(lines) - shown
+    rest = f"\nand {left_out:,} more" if left_out else ""
+    return json.dumps({"content": f"{content}{rest}", "allowed_mentions": {"parse": []}}).encode()
+
+
+def _discord_text(text: str) -> str:
+    return "".join(f"\\{character}" if character in "\\*_~`|>[]()#" else character for character in text)
+
+
+def for_programs(message: Message, notices: Sequence[Notice]) -> bytes:
+    """JSON with every notice, for receivers that check the signature."""
+    told = [
+        {"kind": one.kind, "text": one.text, "url": f"{settings.SITE_URL}{one.path}", "at": one.at.isoformat()}
+        for one in notices
+    ]
+    kind = "test" if message.is_test else "notices"
+    return json.dumps({"id": str(message.pk), "kind": kind, "notices": told}).encode()
+
+
+def for_mail(letter: Letter) -> str:
+    """The body of a mail: plain text."""
+    lines = [f"{text}\n{address}\n" for text, address in letter.lines]
+    foot = f"Change what you hear of: {settings.SITE_URL}/accounts/notices/"
+    return "\n".join([*lines, letter.rest, "--", foot]).strip() + "\n"

@@ -1,0 +1,312 @@
+"""What people are told, in the form of their channel, against receivers that really listen."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.urls import reverse
+from django.utils import timezone
+
+from evaluator.contract import Verdict
+from portal.accounts.models import User
+from portal.notices import actions, sending, writing
+from portal.notices.models import Channel, Message, MessageState, Notice, NoticeKind
+from portal.refusals import Refusal
+from portal.submissions import actions as submissions
+from portal.submissions.models import Evaluation, State
+from portal.webhooks.delivering import BACK_OFF_S, signature
+from tests.portal.factories import delivery_of, evaluation_of, submit
+from tests.portal.runs.rows import add, end, line, make_run
+
+pytestmark = pytest.mark.django_db
+PROFILE = "h100x4"
+ALL = NoticeKind.values
+
+
+def channel(user, url="https://a.example/hook", form="slack", kinds=ALL):
+    return actions.add_channel(user, form=form, url=url, kinds=kinds)
+
+
+def judged(author, node, *, low=2.0, verdict=Verdict.PASSED):
+    submission = submit(author, profile=PROFILE, visibility="public")
+    evaluation = evaluation_of(submission)
+    now = timezone.now()
+    Evaluation.objects.filter(pk=evaluation.pk).update(
+        state=State.RUNNING, lease=f"lease-{evaluation.pk}", node=node, slot_index=0, started_at=now
+    )
+    assert submissions.record_delivery(delivery_of(evaluation, verdict=verdict, low=low), now)
+    return submission
+
+
+def soon():
+    """A moment at which what has just happened is due."""
+    return timezone.now() + sending.GATHER
+
+
+def told(user):
+    return list(Notice.objects.filter(channel__user=user).values_list("kind", "text"))
+
+
+# What is noted, and for whom
+
+
+def test_a_verdict_is_told_to_its_author_alone(alice, bob, node):
+    channel(alice)
+    channel(bob)
+    submission = judged(alice, node, low=2.0)
+    [(kind, text)] = told(alice)
+    assert kind == "verdict"
+    assert "Passed, 2.100 times the reference (2.000 to 2.200)" in text
+    assert Notice.objects.get().path == f"/submissions/{submission.pk}/"
+    assert told(bob) == []
+
+
+def test_a_record_beaten_and_a_place_lost_are_told_once_each(alice, bob, node, django_user_model):
+    carol = django_user_model.objects.create_user("carol")
+    for user, low in ((alice, 3.0), (bob, 2.0), (carol, 1.5)):
+        judged(user, node, low=low)
+        channel(user, kinds=["record_beaten", "place_lost"])
+    judged(carol, node, low=4.0)
+    assert told(alice) == [
+        ("record_beaten", f"carol beat your record on {BOARD}: 4.100 times the reference, yours was 3.100.")
+    ]
+    assert told(bob) == [("place_lost", f"carol passed you on {BOARD}: you are now number 3.")]
+    assert told(carol) == []
+    # Bettering oneself at the top passes nobody.
+    judged(carol, node, low=5.0)
+    assert len(told(alice)) == len(told(bob)) == 1
+
+
+BOARD = "All-reduce (sum) of one matrix on h100x4"
+
+
+def test_what_is_derived_anew_tells_nothing(alice, bob, node, operator):
+    first = judged(alice, node, low=3.0)
+    judged(bob, node, low=2.0)
+    for user in (alice, bob):
+        channel(user)
+    submissions.quarantine(first, reason="A test.", by=operator)
+    submissions.lift_quarantine(first, reason="A test.", by=operator)
+    assert told(alice) == told(bob) == []
+
+
+def test_a_run_tells_once_that_it_is_done_and_nothing_of_its_attempts(alice, node, listener):
+    channel(alice, url=listener.url)
+    run = make_run(alice)
+    results = add(run, *(line(sample=number) for number in range(30))).results
+    for result in results:
+        end(result.attempt, node)
+    # The upload went on, so that it was done twice.
+    [more] = add(run, line(sample=99)).results
+    end(more.attempt, node)
+    assert sending.send_due(soon()) == 1
+    assert sending.send_due(soon() + timedelta(hours=1)) == 0
+    [(_, _, body)] = listener.heard
+    assert "31 attempts, 31 passed" in json.loads(body)["text"]
+    assert Notice.objects.count() == 1
+
+
+def test_a_run_that_goes_on_is_not_done(alice, node, listener):
+    channel(alice, url=listener.url)
+    run = make_run(alice)
+    end(add(run, line()).results[0].attempt, node)
+    add(run, line(sample=1))
+    sending.send_due(soon())
+    assert listener.heard == []
+
+
+def test_what_is_switched_off_is_not_noted_and_not_told(alice, node, listener):
+    own = channel(alice, url=listener.url)
+    judged(alice, node)
+    actions.set_kinds(own, kinds=["run_done"])
+    judged(alice, node)
+    sending.send_due(soon())
+    assert listener.heard == []
+
+
+# What is sent
+
+
+def test_a_burst_is_one_message_and_the_next_waits(alice, node, listener, settings):
+    settings.MAX_QUEUED_PER_AUTHOR = 100
+    channel(alice, url=listener.url)
+    for _ in range(30):
+        judged(alice, node, verdict=Verdict.WRONG_RESULT)
+    assert sending.send_due(soon()) == 1
+    text = json.loads(listener.heard[0][2])["text"]
+    assert "30 notices" in text
+    assert text.count("Wrong result") == writing.LINES
+    assert text.endswith("and 10 more")
+    judged(alice, node)
+    assert sending.send_due(soon()) == 0
+    assert sending.send_due(soon() + sending.QUIET) == 1
+    assert Message.objects.filter(state=MessageState.DELIVERED).count() == 2
+
+
+def test_slack_and_discord_and_programs_get_their_own_form(alice, node, listener):
+    for form in ("slack", "discord", "signed"):
+        channel(alice, url=f"{listener.url}/{form}", form=form)
+    judged(alice, node)
+    assert sending.send_due(soon()) == 3
+    heard = {path.rsplit("/", 1)[1]: (headers, body) for path, headers, body in listener.heard}
+    assert json.loads(heard["slack"][1])["text"].startswith("*ParallelKernelBench: 1 notice*\n• <http")
+    discord = json.loads(heard["discord"][1])
+    assert discord["allowed_mentions"] == {"parse": []}
+    assert len(discord["content"]) <= 2000
+    headers, body = heard["signed"]
+    assert [one["kind"] for one in json.loads(body)["notices"]] == ["verdict"]
+    stamp = int(headers["X-PKB-Signature"].split(",")[0].removeprefix("t="))
+    secret = Channel.objects.get(form="signed").secret
+    assert headers["X-PKB-Signature"] == signature(secret, body, timestamp=stamp)
+
+
+def test_names_mention_and_format_nothing():
+    letter = writing.Letter(
+        heading="h", lines=(("<!channel> @everyone **x** [a](b) |", "https://a.example/"),), others=0
+    )
+    slack = json.loads(writing.for_slack(letter))["text"]
+    assert "<!channel>" not in slack
+    discord = json.loads(writing.for_discord(letter))
+    assert "**x**" not in discord["content"]
+    assert "[a](b)" not in discord["content"]
+
+
+def test_discord_never_gets_more_than_it_takes():
+    lines = tuple(("*" * 300, f"https://a.example/{number}") for number in range(20))
+    content = json.loads(writing.for_discord(writing.Letter(heading="h", lines=lines, others=5)))["content"]
+    assert len(content) <= 2000
+    assert content.endswith("more")
+
+
+def test_mail_goes_to_the_confirmed_address_alone(alice, node, mailbox):
+    with pytest.raises(Refusal, match="no confirmed mail address"):
+        channel(alice, form="mail")
+    own = EmailAddress.objects.create(user=alice, email="alice@example.org", verified=True, primary=True)
+    channel(alice, form="mail", url="mallory@example.org")
+    judged(alice, node)
+    assert sending.send_due(soon()) == 1
+    [mail] = mailbox
+    assert (mail["To"], mail["Subject"]) == ("alice@example.org", "ParallelKernelBench: 1 notice")
+    assert "2.100 times the reference" in mail.get_content()
+    own.delete()
+    judged(alice, node)
+    sending.send_due(soon() + sending.QUIET)
+    assert len(mailbox) == 1
+
+
+def test_without_mail_set_up_nobody_is_offered_it(alice, settings, client):
+    settings.EMAIL_URL = ""
+    with pytest.raises(Refusal, match="sends no mail"):
+        channel(alice, form="mail")
+    client.force_login(alice)
+    assert 'value="mail"' not in client.get(reverse("notices:notices")).content.decode()
+
+
+def test_a_channel_that_fails_is_left_alone_for_longer_and_longer(alice, node, listener):
+    listener.status = 500
+    own = channel(alice, url=listener.url)
+    judged(alice, node)
+    now = soon()
+    for wait_s in BACK_OFF_S:
+        assert sending.send_due(now) == 1
+        own.refresh_from_db()
+        assert own.free_at > timezone.now() + timedelta(seconds=wait_s - 1)
+        now = max(now, own.free_at) + timedelta(seconds=1)
+        Channel.objects.filter(pk=own.pk).update(free_at=now)
+        Message.objects.update(next_try_at=now)
+    sending.send_due(now)
+    assert Message.objects.get().state == MessageState.GIVEN_UP
+    assert "500" in Message.objects.get().error
+
+
+def test_a_redirect_is_not_followed_and_private_addresses_hear_nothing(alice, node, listener, settings):
+    listener.status = 302
+    channel(alice, url=listener.url)
+    judged(alice, node)
+    sending.send_due(soon())
+    assert "302" in Message.objects.get().error
+    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
+    with pytest.raises(Refusal, match="no address that can be told"):
+        channel(alice, url=f"{listener.url}/plain-http")
+    for url in ("https://169.254.169.254/latest/meta-data/", "https://localhost/", "https://[::ffff:127.0.0.1]/"):
+        own = channel(alice, url=url)
+        actions.try_channel(own)
+        sending.send_due(soon())
+        assert "does not lead to a public address" in own.messages.get().error
+        actions.remove_channel(own)
+    assert len(listener.heard) == 1
+
+
+def test_a_test_is_sent_at_once_and_only_so_often(alice, listener):
+    own = channel(alice, url=listener.url)
+    Channel.objects.filter(pk=own.pk).update(free_at=timezone.now() + timedelta(hours=1))
+    actions.try_channel(own)
+    with pytest.raises(Refusal, match="on its way"):
+        actions.try_channel(own)
+    assert sending.send_due(soon()) == 1
+    assert "This is a test" in json.loads(listener.heard[0][2])["text"]
+    Message.objects.bulk_create(
+        Message(channel=own, is_test=True, state=MessageState.DELIVERED) for _ in range(actions.TESTS_PER_HOUR)
+    )
+    with pytest.raises(Refusal) as caught:
+        actions.try_channel(own)
+    assert caught.value.status == 429
+
+
+def test_a_closed_account_hears_nothing(alice, node, listener):
+    channel(alice, url=listener.url)
+    judged(alice, node)
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    assert sending.send_due(soon()) == 0
+
+
+# The page
+
+
+def test_one_page_adds_switches_tries_and_removes(alice, bob, client, listener):
+    client.force_login(alice)
+    page = reverse("notices:notices")
+    answer = client.post(page, {"form": "signed", "url": listener.url, "kinds": ["verdict", "run_done"]})
+    assert "whsec_" in answer.content.decode()
+    assert "whsec_" not in client.get(page).content.decode()
+    [own] = Channel.objects.all()
+    assert own.kinds == ["verdict", "run_done"]
+    client.post(reverse("notices:kinds", args=[own.pk]), {"kinds": ["place_lost"]})
+    client.post(reverse("notices:test", args=[own.pk]))
+    own.refresh_from_db()
+    assert own.kinds == ["place_lost"]
+    sending.send_due(timezone.now())
+    assert "delivered" in client.get(page).content.decode()
+    client.force_login(bob)
+    for name in ("kinds", "test", "remove"):
+        assert client.post(reverse(f"notices:{name}", args=[own.pk])).status_code == 404
+    client.force_login(alice)
+    client.post(reverse("notices:remove", args=[own.pk]))
+    assert "No channel yet" in client.get(page).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"form": "fax"}, 422, "no such form"),
+        ({"url": "javascript:alert(1)"}, 422, "no address that can be told"),
+        ({"url": "https://user:secret@a.example/"}, 422, "no address that can be told"),
+        ({"kinds": ["gossip"]}, 422, "no such kind"),
+    ],
+)
+def test_bad_channels_are_refused_beside_the_form(alice, client, fields, status, words):
+    client.force_login(alice)
+    sent = {"form": "slack", "url": "https://a.example/", "kinds": ["verdict"], **fields}
+    answer = client.post(reverse("notices:notices"), sent)
+    assert (answer.status_code, words in answer.content.decode()) == (status, True)
+    assert not Channel.objects.exists()
+
+
+def test_channels_are_few_and_none_twice(alice):
+    for number in range(actions.MAX_CHANNELS):
+        channel(alice, url=f"https://a.example/{number}")
+    for number in (0, 9):
+        with pytest.raises(Refusal) as caught:
+            channel(alice, url=f"https://a.example/{number}")
+        assert caught.value.status == 409
