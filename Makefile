@@ -42,6 +42,8 @@ check: setup-tests ## format, lint, types, import contracts, templates, migratio
 	$(VENV)/python deploy/kubernetes/check.py
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node
 	$(VENV)/shellcheck deploy/*.sh
+	$(VENV)/python deploy/audit_dependencies.py
+	git ls-files -z portal client deploy evaluator/node '*.toml' Makefile | xargs -0 $(VENV)/detect-secrets-hook --baseline .secrets.baseline
 
 format: setup-tests ## put Python into its form
 	$(VENV)/ruff format .

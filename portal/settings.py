@@ -74,6 +74,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "portal.monitoring.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "portal.pages.middleware.PermissionsPolicyMiddleware",
     "portal.pages.middleware.StaticFileMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -84,6 +85,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "portal.accounts.operators_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
@@ -183,6 +185,7 @@ ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
 MFA_ADAPTER = "portal.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_FORMS = {"add_webauthn": "portal.accounts.forms.AddPasskeyForm"}
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "ParallelKernelBench"
 # Browsers know passkeys for http://localhost, which stands for one's own machine.
@@ -190,7 +193,8 @@ MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = IS_EMBEDDED
 LOGIN_URL = "accounts:sign-in"
 LOGIN_REDIRECT_URL = "submissions:mine"
 LOGOUT_REDIRECT_URL = "home"
-SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"  # Strict would lose the session on the way back from a provider
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not IS_EMBEDDED
 SECURE_PROXY_SSL_HEADER = None if IS_EMBEDDED else ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = not IS_EMBEDDED
@@ -200,6 +204,8 @@ SECURE_HSTS_SECONDS = 0 if IS_EMBEDDED else 31_536_000
 # Whether sibling domains speak TLS, and whether to be preloaded by browsers, is not this site's to say.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_REFERRER_POLICY = "same-origin"
+# Whom to tell of a hole, as a mailto: or https: address; empty: there is no /.well-known/security.txt.
+SECURITY_CONTACT = env.str("PKB_SECURITY_CONTACT", default="")
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "portal.pages.errors.csrf_failure"
 

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.pages import elsewhere, views
+from portal.pages import elsewhere, operators_pages, views
 from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.status import status
@@ -22,6 +22,7 @@ urlpatterns = [
     path("", include("portal.notices.urls")),
     path("accounts/", include("portal.accounts.urls")),
     path("accounts/", include("portal.accounts.sign_in_urls")),
+    path("accounts/", include("portal.own_data.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
     path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),
@@ -36,6 +37,9 @@ urlpatterns = [
     path("cards/runs/<uuid:run_id>.png", elsewhere.run_card, name="run-card"),
     path("cards/roofline.png", elsewhere.roofline_card, name="roofline-card"),
     path("search/", views.search_page, name="search"),
+    path("privacy/", operators_pages.privacy, name="privacy"),
+    path("terms/", operators_pages.terms, name="terms"),
+    path(".well-known/security.txt", operators_pages.security_txt, name="security-txt"),
     path("robots.txt", views.robots, name="robots"),
     path("favicon.ico", views.favicon, name="favicon"),
     path("healthz", views.healthz, name="healthz"),

@@ -104,6 +104,33 @@ class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         messages.warning(request, f"The code is {code}. It is not shown again: copy it now.")
 
 
+@admin.register(LogEntry)
+class OperatorsLogAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What operators did: who, what, on what, when and why. Nobody adds, changes or removes a line."""
+
+    list_display = ("action_time", "user", "content_type", "object_repr", "action_flag", "said")
+    list_select_related = ("user", "content_type")
+    search_fields = ("user__username", "object_repr", "object_id", "change_message")
+    show_full_result_count = False
+
+    @admin.display(description="What and why")
+    def said(self, entry: LogEntry) -> str:
+        """The message in words."""
+        return entry.get_change_message()
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
+        """Lines are written by what they are about."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: LogEntry | None = None) -> bool:  # noqa: ARG002
+        """What was written stays."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: LogEntry | None = None) -> bool:  # noqa: ARG002
+        """What was written stays."""
+        return False
+
+
 # Clients of providers come from the environment, and no tokens of theirs are kept.
 for _unwanted in (SocialApp, SocialToken):
     admin.site.unregister(_unwanted)

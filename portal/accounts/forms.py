@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.mfa.webauthn.forms import AddWebAuthnForm
 from allauth.socialaccount.forms import SignupForm
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
@@ -142,6 +143,19 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
+
+
+class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no types
+    """allauth's form in our words; a passkey signs in alone unless somebody wants it to be a second factor only."""
+
+    fields: dict[str, forms.Field]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].help_text = "What you know it by, for example: phone."
+        alone = self.fields["passwordless"]
+        alone.label, alone.initial = "Sign in with it alone", True
+        alone.help_text = "No password is asked for then. Your device asks for a finger, a face or its PIN instead."
 
 
 class TokenForm(RefusableForm):

@@ -37,7 +37,7 @@ SIGN_UPS = Limit(failures=60, window_s=60 * 60)
 """Sign-up forms from one address, refused ones among them: a classroom behind one address still gets in."""
 MAILS = Limit(failures=10, window_s=60 * 60)
 """Forms that send a mail, from one address or account."""
-CODES = Limit(failures=10, window_s=5 * 60)
+CODES = Limit(failures=20, window_s=5 * 60)
 """Codes of a second factor, recovery codes and passwords asked for again, by one account or from one address."""
 
 

@@ -29,6 +29,27 @@ class StaticFileMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # White
         return response
 
 
+class PermissionsPolicyMiddleware:
+    """Says what no page of ours needs, so that nothing that got into one could ask for it. Passkeys stay ours alone."""
+
+    _POLICY = ", ".join(
+        [
+            *(f"{name}=()" for name in ("camera", "geolocation", "microphone", "payment", "usb", "serial", "midi")),
+            "publickey-credentials-create=(self)",
+            "publickey-credentials-get=(self)",
+        ]
+    )
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Add the header."""
+        response = self._get_response(request)
+        response["Permissions-Policy"] = self._POLICY
+        return response
+
+
 class RefusalMiddleware:
     """Shows the designed page for a refused request, with the sentence that says what to do instead."""
 

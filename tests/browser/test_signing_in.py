@@ -40,7 +40,7 @@ def test_a_passkey_signs_in_without_a_password(visit: Visit, site_url: str) -> N
     passkeys(page)
     page.goto(page.url.split("/problems/")[0] + "/accounts/security/passkeys/new/")
     show_again_who_you_are(page)
-    page.get_by_label("Passwordless").check()
+    assert page.get_by_label("Sign in with it alone").is_checked()
     page.get_by_role("button", name="Add it").click()
     page.get_by_role("heading", name="Recovery codes").wait_for()
     page.goto(page.url.split("/accounts/")[0] + "/accounts/")

@@ -31,6 +31,7 @@ def family_of(route: Route) -> str:
 @pytest.fixture(autouse=True)
 def _as_in_production(settings):
     settings.OPERATORS_NEED_SECOND_FACTOR = True
+    settings.SECURITY_CONTACT = "mailto:security@example.org"
     settings.EMAIL_URL = "smtp://mail.example.org"  # so that its pages are there; Django's tests send nothing
     client = {"client_id": "id", "secret": "secret"}
     lab = client | {"provider_id": "lab", "name": "Lab", "settings": {"server_url": "http://127.0.0.1:9/"}}

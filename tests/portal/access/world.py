@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
+from evaluator.contract import SpanKind, Timeline
 from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
@@ -25,7 +26,9 @@ from portal.seasons.entering import enter
 from portal.submissions.models import Submission
 from portal.webhooks import actions as webhooks
 from portal.webhooks.models import DeliveryState, WebhookDelivery
+from tests.evaluator.timelines import GEMM, call
 from tests.portal.pages import scenes
+from tests.portal.pages.test_report_evidence import deliver
 from tests.portal.runs.rows import add, end, join, line, make_run
 
 ROLES = (
@@ -113,7 +116,8 @@ def _make_operators(*people: User) -> None:
 
 
 def _submission(author: User, node: Any, visibility: str) -> dict[str, Any]:
-    submission: Submission = scenes.judged(author, node, visibility=visibility)
+    submission: Submission = scenes.submit(author, visibility=visibility)
+    deliver(submission, node, timeline=Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 60)])))
     return {"submission_id": submission.pk, "evaluation_id": submission.evaluations.get().pk}
 
 

@@ -1,0 +1,1 @@
+"""What an account holds: taken along as a file, and removed when its owner leaves."""

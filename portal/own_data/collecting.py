@@ -1,0 +1,81 @@
+"""Everything of one account as a ZIP archive."""
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from django.core.serializers.json import DjangoJSONEncoder
+
+from portal.accounts.models import User
+from portal.notices.models import Channel
+from portal.runs.models import Run
+from portal.submissions.models import Evaluation, Report, Submission
+
+IN_MEMORY_BYTES = 4 * 1024 * 1024
+_EVALUATION = (
+    "id", "submission_id", "problem_revision", "profile", "mode", "state", "queued_at", "started_at", "finished_at",
+    "verdict", "message", "score", "score_low", "score_high", "recorded_on",
+)  # fmt: skip
+
+
+def archive_of(user: User) -> IO[bytes]:
+    """The archive, at its beginning: `account.json`, one file per kind of row, and the sources by submission.
+
+    Secrets are not in it: of a password, a token or a second factor the site itself keeps only what checks it.
+    """
+    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - whoever sends it closes it
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        _write(archive, "account.json", _account(user))
+        _write(archive, "submissions.json", list(_submissions(user)))
+        _write(archive, "evaluations.json", list(_evaluations(user)))
+        _write(archive, "runs.json", list(_runs(user)))
+        for submission in Submission.objects.filter(author=user).select_related("source").iterator(chunk_size=200):
+            for source in submission.source.files.files:
+                archive.writestr(f"sources/{submission.pk}/{source.path}", source.text)
+        for report in Report.objects.filter(evaluation__submission__author=user).iterator(chunk_size=200):
+            _write(archive, f"reports/{report.evaluation_id}-{report.attempt}.json", report.content)
+    file.seek(0)
+    return file  # type: ignore[return-value]  # it reads as any other file
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
+    archive.writestr(name, json.dumps(content, cls=DjangoJSONEncoder, indent=1))
+
+
+def _account(user: User) -> dict[str, Any]:
+    return {
+        "username": user.username,
+        "email": user.email,
+        "joined": user.date_joined,
+        "last_sign_in": user.last_login,
+        "addresses": list(EmailAddress.objects.filter(user=user).values("email", "verified", "primary")),
+        "elsewhere": list(
+            SocialAccount.objects.filter(user=user).values("provider", "uid", "extra_data", "date_joined")
+        ),
+        "second_factors": list(Authenticator.objects.filter(user=user).values("type", "created_at", "last_used_at")),
+        "tokens": list(
+            user.tokens.values("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
+        ),
+        "notices": list(Channel.objects.filter(user=user).values("form", "kinds", "created_at")),
+        "organisations": list(user.memberships.values("organisation__slug", "organisation__name", "role")),
+        "invitations": list(user.invitations.values("organisation__slug", "role", "state", "created_at")),
+    }
+
+
+def _submissions(user: User) -> Iterator[dict[str, Any]]:
+    fields = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
+    return iter(Submission.objects.filter(author=user).order_by("created_at").values(*fields))
+
+
+def _evaluations(user: User) -> Iterator[dict[str, Any]]:
+    return iter(Evaluation.objects.filter(submission__author=user).order_by("queued_at").values(*_EVALUATION))
+
+
+def _runs(user: User) -> Iterator[dict[str, Any]]:
+    fields = ("id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes")
+    return iter(Run.objects.filter(created_by=user).values(*fields, "state", "created_at", "published_at"))

@@ -1,0 +1,11 @@
+"""Addresses of one's own data."""
+
+from django.urls import path
+
+from portal.own_data import views
+
+app_name = "own-data"
+urlpatterns = [
+    path("data/", views.archive, name="archive"),
+    path("delete/", views.leave, name="leave"),
+]

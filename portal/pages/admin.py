@@ -1,0 +1,12 @@
+"""Where an operator writes the privacy page and the terms."""
+
+from django.contrib import admin
+
+from portal.pages.models import OperatorsPage
+
+
+@admin.register(OperatorsPage)
+class OperatorsPageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """One row for each page that says something else than what the site comes with."""
+
+    list_display = ("name", "changed_at")

@@ -1,0 +1,62 @@
+"""Privacy, terms, and whom to tell of a hole: the pages that every operator has to answer for."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from portal.catalog.markdown import render as markdown
+from portal.pages.models import OperatorsPage
+from portal.refusals import Refusal
+
+SECURITY_TXT_DAYS = 180
+"""RFC 9116 wants a date after which nobody trusts the file; it moves on for as long as the site answers."""
+
+
+@require_safe
+def privacy(request: HttpRequest) -> HttpResponse:
+    """What the site keeps about whom, and for how long."""
+    return _page(request, OperatorsPage.Name.PRIVACY)
+
+
+@require_safe
+def terms(request: HttpRequest) -> HttpResponse:
+    """What one may do here."""
+    return _page(request, OperatorsPage.Name.TERMS)
+
+
+def _page(request: HttpRequest, name: OperatorsPage.Name) -> HttpResponse:
+    row = OperatorsPage.objects.filter(name=name).first()
+    text = row.text if row is not None else _as_it_comes(name)
+    context = {"title": name.label, "text": markdown(text), "changed_at": row.changed_at if row else None}
+    return render(request, "operators_page.html", context)
+
+
+def _as_it_comes(name: OperatorsPage.Name) -> str:
+    return Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md").read_text(encoding="utf-8")
+
+
+@require_safe
+def security_txt(_request: HttpRequest) -> HttpResponse:
+    """RFC 9116: whom to tell of a hole."""
+    if not settings.SECURITY_CONTACT:
+        raise Refusal(
+            field="",
+            value="",
+            message="This site names nobody for reports of holes.",
+            remedy="Its operator can do so with PKB_SECURITY_CONTACT.",
+            status=404,
+        )
+    expires = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=SECURITY_TXT_DAYS)
+    lines = (
+        f"Contact: {settings.SECURITY_CONTACT}",
+        f"Expires: {expires:%Y-%m-%dT%H:%M:%SZ}",
+        "Preferred-Languages: en",
+        f"Canonical: {settings.SITE_URL}{reverse('security-txt')}",
+    )
+    return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
