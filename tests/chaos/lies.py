@@ -65,13 +65,11 @@ class LyingOutbox(Outbox):
         lies += [replace(old, report=_forged(old.report)) for old in self._old[-3:]]
         for lie in self._draw.sample(lies, 3):
             super().deliver(lie)
-        # What the holder of a good lease says of its own work is believed: it lies once the lease is used up, by the
-        # report before, or was taken back at the deadline.
-        is_withheld = self._draw.random() < WITHHELD
-        if not is_withheld:
+        # What the holder of a good lease says of its own work is believed, also when a broker that died lost the report
+        # before: it lies once the lease is gone for certain, used up or taken back at the deadline.
+        if self._draw.random() >= WITHHELD:
             super().deliver(delivery)
-        after_s = LEASE_ENDS_S if is_withheld else 0.5 + 3 * self._draw.random()
-        timer = threading.Timer(after_s, self._lie_again, (delivery,))
+        timer = threading.Timer(LEASE_ENDS_S, self._lie_again, (delivery,))
         timer.daemon = True
         timer.start()
 
