@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem problem-docs node bench demo-data gate try-stack
+.PHONY: help run test check setup setup-tests format types problem problem-docs node bench demo-data gate try-stack chaos
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -67,12 +67,17 @@ node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 try-stack: setup ## does the whole chain work here? servers, site and node from nothing to a verdict: make try-stack PROFILE=cpux2
 	@$(VENV)/python deploy/try_full_stack.py --profile $(or $(PROFILE),cpux2) $(ARGS)
 
+# million: every page, list and search, intake, exports and live pages over a million submissions, in one table.
 # judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
 # in PostgreSQL. pages: weight, paint and queries in Chromium. intake: submissions a second. runs, client: an 870-attempt
 # run, exports, the agent loop. links: bytes of the references on NVLink. connections: silent visitors, open live pages.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, boards, pages, intake, runs, client, links or connections; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, runs, client, links or connections; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
+
+MINUTES ?= 20
+chaos: setup-tests ## does anything get lost while everything dies? 16 nodes, MINUTES=20 SEED=1, ARGS="--broker rabbitmq"
+	@$(VENV)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")
 	@$(VENV)/python manage.py migrate --verbosity 0

@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "portal.notices",
     "portal.exports",
     "portal.dispatcher",
+    "portal.audit",
     "portal.monitoring",
 ]
 MIDDLEWARE = [

@@ -18,7 +18,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
@@ -144,23 +145,31 @@ class Stack:
         """The process that hands out work."""
         self._start(name, ["manage.py", "dispatch", "--interval", "0.1"], environment)
 
-    def start_node(self, name: str, *, profiles: str = "cpux2", environment: dict[str, str] | None = None) -> None:
+    def start_node(
+        self,
+        name: str,
+        *,
+        profiles: str = "cpux2",
+        module: str = "evaluator.node",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         """A node's process; the node is registered the first time."""
         if name not in self.node_keys:
             printed = dict(line.split("=", 1) for line in self.manage("node_add", name).splitlines())
             self.node_keys[name] = printed["PKB_NODE_KEY"]
         node = {"PKB_NODE_NAME": name, "PKB_NODE_KEY": self.node_keys[name], "PKB_NODE_PROFILES": profiles}
-        self._start(name, ["-m", "evaluator.node"], node | (environment or {}))
+        self._start(name, ["-m", module], node | (environment or {}))
 
-    def start_web(self, *, workers: int = 1, metrics_port: int | None = None) -> str:
-        """The web server; the address once it answers. Static files are collected first."""
+    def start_web(self, *, workers: int = 1, metrics_port: int | None = None, is_awaited: bool = True) -> str:
+        """The web server; the address, once it answers where it `is_awaited`. Static files are collected first."""
         if not (self.data_dir / "static").is_dir():
             self.manage("collectstatic", "--noinput", "--verbosity", "0")
         options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers)]
         if metrics_port is not None:
             options += ["--bind", f"127.0.0.1:{metrics_port}"]
         self._start("web", ["-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", *options])
-        wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
+        if is_awaited:
+            wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
         return self.url
 
     def kill(self, name: str) -> None:
@@ -168,6 +177,21 @@ class Stack:
         process = self._processes.pop(name)
         process.kill()
         process.wait()
+
+    def kill_with_children(self, name: str) -> None:
+        """End a process and everything that it started at once, as a supervisor does or a machine that loses power."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def register_nodes(self, names: Sequence[str]) -> None:
+        """Register many nodes in one process; `start_node` does it for one."""
+        code = "from portal.nodes.actions import register_node\n"
+        printed = self.manage(
+            "shell", "--no-imports", "-c", code + f"for name in {list(names)}: print(register_node(name))"
+        )
+        self.node_keys |= dict(zip(names, printed.split(), strict=True))
 
     def stop(self, name: str, *, seconds: float = 30) -> int:
         """Ask a process to end (SIGTERM) and wait for it; its exit status."""

@@ -11,7 +11,7 @@ from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns
 from portal.explorer import taxonomy
 from portal.explorer.taxonomy import Quantity
-from portal.ranking.leaders import Leader, board_counts, leaders, profiles_by_speed
+from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
 from portal.refusals import Refusal
 from problems import registry
 from problems.taxonomy import Communication
@@ -66,7 +66,12 @@ def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:
 
 
 def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
-    """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem."""
+    """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem.
+
+    Where no primitive is asked for, the best board of a problem speaks for all of them.
+    """
+    if not primitive:
+        return {slug: [leader] for slug, leader in best_leaders(profile=profile or None).items()}
     found: dict[str, list[Leader]] = {}
     for leader in leaders(profile=profile or None).values():
         if not primitive or primitive in leader.primitives:

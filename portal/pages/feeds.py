@@ -127,7 +127,7 @@ class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
 
     def items(self, person: User) -> Sequence[Standing]:
         """The newest entries."""
-        return list(people.entries_of(person)[:ENTRIES])
+        return people.entries_page(person, rows=ENTRIES).rows
 
     def item_title(self, item: Standing) -> str:
         """Where and how fast."""

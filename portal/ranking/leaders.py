@@ -117,6 +117,27 @@ def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[t
     return _leaders_of(boards)
 
 
+def best_leaders(*, profile: str | None = None) -> dict[str, Leader]:
+    """By problem the leader of its best board, on one profile or anywhere: the board whose record begins highest.
+
+    A practice board, which orders nobody by speed, stands for a problem that has no other.
+    """
+    chosen = [board.pk for board in _best_boards(profile=profile).values()]
+    return {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=chosen)).items()}
+
+
+def _best_boards(*, profile: str | None) -> dict[str, Board]:
+    boards = _current_boards()
+    if profile is not None:
+        boards = boards.filter(profile=profile)
+    best: dict[str, Board] = {}
+    for board in boards:
+        held = best.get(board.problem)
+        if held is None or _reached(board) > _reached(held):
+            best[board.problem] = board
+    return best
+
+
 def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], Leader]:
     practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
     found = list(
@@ -172,14 +193,7 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
     A problem counts as beaten where the whole interval of some board's leader lies above 1; practice boards beat
     nothing.
     """
-    boards = _current_boards()
-    if profile is not None:
-        boards = boards.filter(profile=profile)
-    best: dict[str, Board] = {}
-    for board in boards:
-        held = best.get(board.problem)
-        if held is None or _reached(board) > _reached(held):
-            best[board.problem] = board
+    best = _best_boards(profile=profile)
     unbeaten = {slug: board for slug, board in best.items() if not is_faster(_reached(board))}
     shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
     closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}

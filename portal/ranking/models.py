@@ -45,6 +45,7 @@ class Standing(models.Model):
                 name="board_by_time",
             ),
             models.Index(fields=("-submitted_at", "-id"), name="standings_newest_first"),
+            models.Index(fields=("author", "-submitted_at", "-id"), name="entries_of_an_author"),
         )
 
     def __str__(self) -> str:

@@ -10,13 +10,12 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
-from portal.ranking.paging import Order, part
+from portal.ranking.paging import Order, Part, part
 from portal.ranking.queries import EarlierEntry, read_earlier
 from portal.refusals import Refusal
 from problems import registry
 
 PAGE_ROWS = 50
-ENTRIES_SHOWN = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +77,14 @@ def totals_of(person: User) -> list[PersonStanding]:
     return [rows[name] for name in profiles.profiles() if name in rows]
 
 
-def entries_of(person: User) -> list[Standing]:
-    """What of `person` stands on boards of the present rule, the newest first, up to `ENTRIES_SHOWN`."""
+def entries_page(person: User, *, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Part[Standing]:
+    """The part that the cursors ask for of what stands of `person` on boards of the present rule, the newest first.
+
+    Raises:
+        Refusal: a cursor is not one of ours (404).
+    """
     found = _present_standings(person).filter(score_rule=SCORE_RULE)
-    return list(found.select_related("evaluation__submission").order_by("-submitted_at", "-id")[:ENTRIES_SHOWN])
+    return part(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
 
 
 def earlier_entries_of(person: User) -> tuple[EarlierEntry, ...]:
@@ -114,4 +117,16 @@ _ORDER = Order[PersonStanding](
     kinds=(int, int, datetime, int),
     values=lambda person: [getattr(person, name.lstrip("-")) for name in PEOPLE_ORDER],
     read=_read,
+)
+
+
+def _read_entries(entries: QuerySet[Standing], columns: tuple[str, ...], limit: int) -> list[Standing]:
+    return list(entries.select_related("evaluation__submission").order_by(*columns)[:limit])
+
+
+_ENTRIES = Order[Standing](
+    columns=("-submitted_at", "-id"),
+    kinds=(datetime, int),
+    values=lambda standing: [standing.submitted_at, standing.pk],
+    read=_read_entries,
 )

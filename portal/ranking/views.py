@@ -154,7 +154,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
     context = {
         "person": found,
         "totals": people.totals_of(found),
-        "entries": people.entries_of(found),
+        "page": people.entries_page(found, **_cursors(request)),
         "earlier": people.earlier_entries_of(found),
         "quarantined": queries.quarantined_entries_of(found),
         "own_name": request.user.get_username(),

@@ -19,7 +19,14 @@ from portal.accounts.identity import signed_in
 from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.gpu_time import expected_gpu_s
-from portal.submissions.large_lists import LargeList, ProblemFilter, ProfileFilter, SubmissionProblemFilter
+from portal.submissions.large_lists import (
+    Created,
+    LargeList,
+    Period,
+    ProblemFilter,
+    ProfileFilter,
+    SubmissionProblemFilter,
+)
 from portal.submissions.models import (
     AllowanceLimit,
     Evaluation,
@@ -100,7 +107,8 @@ class SubmissionAdmin(ReadOnly, LargeList):
     """Submissions, each with what its newest evaluation came to; entries are put into quarantine here."""
 
     list_display = ("short", "author", "problem", "backend", "verdict", "in_quarantine", "visibility", "created_at")
-    list_filter = (ProblemFilter, "backend", "visibility", "is_attempt", "created_at")
+    list_filter = (Created, ProblemFilter, "backend", "visibility", "is_attempt")
+    ordering = ("-created_at", "-id")
     list_select_related = ("author",)
     author_column, problem_column = "author", "problem"
     actions = ("quarantine", "lift")
@@ -253,12 +261,13 @@ class EvaluationAdmin(ReadOnly, LargeList):
     actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
     list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    ordering = ("-queued_at", "-id")
     list_filter = (
+        Period,
         "state",
         "verdict",
         ProfileFilter,
         "mode",
-        "queued_at",
         "submission__backend",
         "submission__is_attempt",
         "node",

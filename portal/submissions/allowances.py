@@ -410,7 +410,7 @@ def settle(ended: EvaluationEnded) -> None:
     """Replace the reservation of an evaluation that has ended by what it took."""
     evaluation = ended.evaluation
     held = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
-    held.update(used_gpu_s=_charge(evaluation), at=evaluation.finished_at)
+    held.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
 
 
 def refund(refunded: EvaluationRefunded) -> None:
@@ -418,7 +418,8 @@ def refund(refunded: EvaluationRefunded) -> None:
     GpuUse.objects.filter(evaluation=refunded.evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 
-def _charge(evaluation: Evaluation) -> float:
+def charge(evaluation: Evaluation) -> float:
+    """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
     # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
     is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
     if not is_charged and evaluation.state != State.CANCELLED:

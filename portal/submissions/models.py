@@ -70,6 +70,7 @@ class Submission(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("author", "idempotency_key"), name="one_submission_per_idempotency_key"),
         )
+        indexes = (models.Index(fields=("author", "-created_at", "-id"), name="newest_of_an_author"),)
 
     def __str__(self) -> str:
         return str(self.id)
@@ -95,6 +96,11 @@ class State(models.TextChoices):
     def ended(cls) -> tuple["State", ...]:
         """The states that nothing leaves."""
         return (cls.FINISHED, cls.CANCELLED, cls.UNSERVED)
+
+    @classmethod
+    def unfinished(cls) -> tuple["State", ...]:
+        """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
+        return tuple(state for state in cls if state not in cls.ended())
 
 
 _NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "running"))
@@ -187,6 +193,7 @@ class Evaluation(models.Model):
             ),
             models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
+            models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
             models.Index(
                 fields=("problem_revision", "profile", "finished_at"),
                 condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),

@@ -76,6 +76,8 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
+    # In the order of the index `newest_of_an_author`: a page of somebody's 70,000 costs what one of ten does.
+    submissions = submissions.order_by("-created_at", "-id")
     return submissions.prefetch_related(
         Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
     )

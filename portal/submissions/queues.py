@@ -50,7 +50,7 @@ class Capability:
 
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
-    unfinished = Evaluation.objects.filter(node_owner=None).exclude(state__in=State.ended()).values_list("profile")
+    unfinished = Evaluation.objects.filter(node_owner=None, state__in=State.unfinished()).values_list("profile")
     waiting = Count("id", filter=Q(state__in=WAITING))
     built = Count("id", filter=Q(state=State.BUILT))
     running = Count("id", filter=Q(state__in=IN_PROGRESS))
@@ -77,7 +77,7 @@ def queue_lengths() -> list[Queue]:
 def own_places(user: User) -> list[tuple[Evaluation, QueuePlace | None]]:
     """The reader's own unfinished evaluations, the oldest first, with their places in the queue."""
     own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
-    unfinished = own.exclude(state__in=State.ended())
+    unfinished = own.filter(state__in=State.unfinished())
     chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
     return [(evaluation, place_in_queue(evaluation)) for evaluation in chosen]
 

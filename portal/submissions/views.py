@@ -7,7 +7,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.identity import signed_in
 from portal.accounts.models import User
+from portal.bounded import BoundedPaginator
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import highlight_lines
 from portal.catalog.queries import get_problem, switch
@@ -125,8 +125,10 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
 def mine(request: HttpRequest) -> HttpResponse:
     """The reader's own submissions, the newest first."""
     problem = request.GET.get("problem") or None
-    pages = Paginator(queries.own_submissions(signed_in(request), problem=problem), PER_PAGE)
+    pages = BoundedPaginator(queries.own_submissions(signed_in(request), problem=problem), PER_PAGE)
     context = {
+        "is_cut": pages.is_cut,
+        "most": pages.most,
         "page": pages.get_page(request.GET.get("page")),
         "problem": problem,
         "titles": {spec.slug: spec.title for spec in registry.problems()},

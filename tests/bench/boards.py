@@ -64,7 +64,9 @@ def cpu_seconds(roots: Sequence[int]) -> float:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            used[int(path.name)] = int((path / "schedstat").read_text().split()[0])
+            # Thread by thread: the file of the process itself tells of its first thread alone, and pages have another.
+            tasks = (path / "task").glob("*/schedstat")
+            used[int(path.name)] = sum(int(task.read_text().split()[0]) for task in tasks)
         except OSError:
             continue  # it has ended meanwhile
     total = 0

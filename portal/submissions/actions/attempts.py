@@ -101,7 +101,7 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
             chosen[key] = evaluation
     with transaction.atomic():
         waiting = set(
-            Evaluation.objects.exclude(state__in=State.ended()).values_list(
+            Evaluation.objects.filter(state__in=State.unfinished()).values_list(
                 "submission_id", "profile", "mode", "node_owner_id"
             )
         )

@@ -122,7 +122,7 @@ def queue_evaluation(
         payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
         _check_open(submission.problem)
         require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
-        unfinished = submission.evaluations.exclude(state__in=State.ended())
+        unfinished = submission.evaluations.filter(state__in=State.unfinished())
         waiting = unfinished.filter(profile=profile, mode=mode, node_owner=owner).first()
         if waiting is not None:
             _refuse_double(waiting)
@@ -309,7 +309,7 @@ def _check_not_quarantined(author: User, *, problem: str, source: Source) -> Non
 def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
         # What an operator has judged again goes last and is not what the author asked for: it is in nobody's way.
-        Evaluation.objects.exclude(state__in=State.ended())
+        Evaluation.objects.filter(state__in=State.unfinished())
         .exclude(priority=REJUDGE_PRIORITY)
         .filter(
             submission__author=author,

@@ -16,6 +16,7 @@ from evaluator.contract import Stored, Upload
 from portal.artefacts import storage
 from portal.dispatcher.dispatching import dispatch_once
 from portal.submissions.tasks import record_stored
+from tests.portal.conftest import NODE_KEY
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.stack import Stack, own_database_url, wait_until
 
@@ -184,13 +185,26 @@ def test_a_report_in_the_storage_ends_its_evaluation_once(place, alice, node, no
     uploads.put(assignment.upload, text.encode(), within=place)
     message = stored_as(assignment.upload, text.encode(), lease=assignment.lease).to_json()
 
-    record_stored(message)
+    record_stored(message, NODE_KEY)
     evaluation.refresh_from_db()
     assert evaluation.verdict == "PASSED"
     assert lying() == []
     # Told twice, as a broker may: the second finds nothing, and changes nothing.
-    record_stored(message)
+    record_stored(message, NODE_KEY)
     assert evaluation.reports.count() == 1
+
+
+def test_a_report_in_the_storage_without_its_nodes_key_changes_nothing(place, alice, node, now):
+    sent = []
+    evaluation = evaluation_of(submit(alice))
+    dispatch_once(now, send=lambda _node, assignment, **_: sent.append(assignment))
+    [assignment] = sent
+    text = delivery_of(evaluation, lease=assignment.lease).to_json()
+    uploads.put(assignment.upload, text.encode(), within=place)
+    record_stored(stored_as(assignment.upload, text.encode(), lease=assignment.lease).to_json(), "another key")
+    evaluation.refresh_from_db()
+    assert evaluation.verdict == ""
+    assert len(lying()) == 1
 
 
 def test_a_message_under_one_lease_cannot_bring_the_report_of_another(place, alice, node, now):
@@ -201,7 +215,7 @@ def test_a_message_under_one_lease_cannot_bring_the_report_of_another(place, ali
     text = delivery_of(evaluation, lease=assignment.lease).to_json()
     uploads.put(assignment.upload, text.encode(), within=place)
 
-    record_stored(stored_as(assignment.upload, text.encode(), lease="another").to_json())
+    record_stored(stored_as(assignment.upload, text.encode(), lease="another").to_json(), NODE_KEY)
     evaluation.refresh_from_db()
     assert evaluation.verdict == ""
     assert len(lying()) == 1

@@ -1,0 +1,72 @@
+"""Does the site lose anything while everything dies? `make chaos MINUTES=20 SEED=1`.
+
+PostgreSQL, Redis (or RabbitMQ), two web processes, two workers, two dispatchers and sixteen simulated nodes of three
+profiles, all on this machine; people and a vendor's program submit all the while. Web, workers, dispatchers, broker,
+database and nodes are killed (SIGKILL) at random and come back; nodes drain, freeze, are switched off and lose the
+network; two of them lie. Afterwards everything may end, and the database is held against the callers' book, against
+what every source asked for, and against `manage.py audit`. Ends with 1 where anything is wrong.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos.load import Pace
+from tests.chaos.trial import Trial, Wishes, run
+
+
+def say(text: str) -> None:
+    """Print with the time of day."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def main() -> int:
+    """Run, reckon, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=None, help="of what happens; drawn and printed if left out")
+    parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--per-second", type=float, default=2.0, help="submissions of people, all together")
+    parser.add_argument("--every", type=float, default=4.0, help="mean seconds between two things that happen")
+    parser.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs; else they go")
+    chosen = parser.parse_args()
+    wishes = Wishes(
+        seed=chosen.seed if chosen.seed is not None else int.from_bytes(os.urandom(3), "big"),
+        minutes=chosen.minutes,
+        nodes=chosen.nodes,
+        pace=Pace(per_second=chosen.per_second),
+        every_s=chosen.every,
+        broker=chosen.broker,
+    )
+    say(f"seed {wishes.seed}, {wishes.minutes:g} minutes, {wishes.nodes} nodes, {wishes.broker}")
+    with tempfile.TemporaryDirectory(prefix="pkb-chaos-") as folder:
+        trial = run(wishes, (chosen.keep or Path(folder)) / "site", say=say)
+    report(trial)
+    return 1 if trial.found.wrong else 0
+
+
+def report(trial: Trial) -> None:
+    """Print what happened, how everything ended, and what is wrong."""
+    book, found = trial.book, trial.found
+    print("\nwhat happened: " + ", ".join(f"{what} {count}" for what, count in sorted(trial.happened.items())))
+    print("callers: " + ", ".join(f"{what} {count}" for what, count in sorted(book.counts.items())))
+    print(f"accepted: {len(book.submissions)} submissions and {len(book.attempts)} attempts of runs")
+    print("ended: " + ", ".join(f"{how} {count}" for how, count in found.ended.most_common()))
+    print("tries: " + ", ".join(f"{count} in {tries}" for tries, count in sorted(found.tries.items())))
+    print(f"all had ended {trial.settled_s:.0f} s after the last disorder")
+    for text, count in trial.tracebacks.most_common(12):
+        print(f"  traceback, {count} times: {text}")
+    if found.wrong:
+        print(f"\nWRONG, {len(found.wrong)} times:")
+        for fault in found.wrong[:40]:
+            print(f"  {fault}")
+    else:
+        print("\nall that was accepted has one outcome, the one asked for, and nothing more is there; the audit holds")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""One trial: load and disorder for some minutes, then peace until everything has ended, then the reckoning."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.disorder import Disorder
+from tests.chaos.load import Book, Load, Pace
+from tests.chaos.reckoning import UNFINISHED, Reckoning, reckon, tracebacks
+from tests.chaos.site import DISPATCHERS, WORKERS, ChaosSite, chaos_site
+
+_ANSWERED_S = 120
+_SETTLED_S = 900
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """How long, how many nodes, how much load, how often something happens, and over which broker.
+
+    What happens is drawn from `seed`; when it happens depends on the machine as well.
+    """
+
+    seed: int
+    minutes: float
+    nodes: int = 16
+    pace: Pace = field(default_factory=Pace)
+    every_s: float = 4.0
+    broker: str = "redis"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What happened, what was accepted, how long it took to end in peace, and what was found."""
+
+    happened: Counter[str]
+    book: Book
+    settled_s: float
+    found: Reckoning
+    tracebacks: Counter[str]
+
+
+def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _text: None) -> Trial:
+    """Everything from nothing to the reckoning, in `folder`; no process is left."""
+    with chaos_site(folder, broker=wishes.broker) as site:
+        *tokens, vendor = site.prepare(people=wishes.pace.people, nodes=wishes.nodes)
+        for name in ("web", *WORKERS, *DISPATCHERS, *site.nodes):
+            site.start(name)
+        say("everything is started")
+        load = Load(f"127.0.0.1:{site.stack.port}", tokens, vendor=vendor, pace=wishes.pace, seed=wishes.seed)
+        load.start()
+        disorder = Disorder(site, seed=wishes.seed, every_s=wishes.every_s, say=say)
+        disorder.run(60 * wishes.minutes)
+        say("everything is back")
+        began = time.monotonic()
+        load.finish(seconds=_ANSWERED_S)
+        _wait_for_peace(site, until=began + _SETTLED_S)
+        settled_s = time.monotonic() - began
+        say(f"quiet after {settled_s:.0f} s")
+        return Trial(
+            happened=disorder.happened,
+            book=load.book,
+            settled_s=settled_s,
+            found=reckon(site, load.book),
+            tracebacks=tracebacks(site),
+        )
+
+
+def _wait_for_peace(site: ChaosSite, *, until: float) -> None:
+    while site.rows(UNFINISHED) != [(0,)] and time.monotonic() < until:
+        time.sleep(1)
