@@ -21,6 +21,8 @@ from tests.portal.factories import submit
 pytestmark = pytest.mark.django_db
 PROBLEMS = ("allreduce", "allgather")
 LOOKS = 3
+# A short list has no far pages to compare with.
+COMPARED = [kind for kind in KINDS if "far pages" not in kind.name]
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +92,9 @@ def test_no_page_asks_more_of_a_larger_database(settings):
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_CLASSES": []}
     demo.seed(submissions=150, authors=10, now=timezone.now(), slugs=PROBLEMS)
     visitors = Visitors()
-    few = {kind.name: most_statements(kind, visitors) for kind in KINDS}
+    few = {kind.name: most_statements(kind, visitors) for kind in COMPARED}
     demo.seed(submissions=900, authors=40, now=timezone.now(), slugs=PROBLEMS, randomness=2)
-    many = {kind.name: most_statements(kind, visitors) for kind in KINDS}
+    many = {kind.name: most_statements(kind, visitors) for kind in COMPARED}
     grown = {name: (few[name], many[name]) for name in few if many[name] > few[name] > 0}
     assert not grown
 
