@@ -1,8 +1,10 @@
 """Lists over tables of millions of rows: what a page costs does not grow with the table."""
 
 from functools import cached_property
+from typing import Any, cast
 
 from django.core.paginator import Paginator
+from django.db.models import QuerySet
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -16,7 +18,8 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def count(self) -> int:
         """How many rows there are, `most` where there are more."""
-        return int(self.object_list.order_by()[: self.most].count())  # type: ignore[union-attr]
+        rows = cast("QuerySet[Any]", self.object_list)
+        return int(rows.order_by()[: self.most].count())
 
     @property
     def is_cut(self) -> bool:

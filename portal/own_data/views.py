@@ -30,7 +30,7 @@ def archive(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
-@reauthentication_required
+@reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
 def leave(request: HttpRequest) -> HttpResponse:
     """Delete the reader's account."""
     form = LeaveForm(request.POST or None, user=signed_in(request))

@@ -44,8 +44,8 @@ class Period(admin.SimpleListFilter):
 
     def choices(self, changelist: Any) -> Iterable[dict[str, Any]]:  # type: ignore[override]
         """The newest are what is shown without a choice."""
-        first, *others = super().choices(changelist)
-        return [{**first, "display": f"The newest {NEWEST}"}, *others]
+        offered: list[Any] = list(super().choices(changelist))
+        return [{**offered[0], "display": f"The newest {NEWEST}"}, *offered[1:]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Cut at the moment of the oldest row that is shown."""

@@ -191,7 +191,7 @@ def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
     small = fitted(huge)
     assert len(small.to_json()) <= MOST_BYTES
     assert (small.report.verdict, small.report.message) == (huge.report.verdict, huge.report.message)
-    assert small.report.environment[LEFT_OUT] == "most of what ranks printed"
+    assert small.report.environment[LEFT_OUT].endswith("most of what ranks printed")
     whole = a_delivery()
     assert fitted(whole) is whole
     for most_bytes in (0, 1_000, 10_000):
