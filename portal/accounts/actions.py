@@ -63,8 +63,10 @@ def own_author() -> User:
     return author
 
 
-def set_active(user: User, *, is_active: bool, by: User) -> None:
+def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> None:
     """Close an account, or open it again: it signs in nowhere, its tokens open nothing, its entries leave the boards.
+
+    Its owner reads the `reason` where they try to sign in, and in what the API answers to their tokens.
 
     Raises:
         Refusal: `by` is no operator (403), or would close their own account (409).
@@ -86,7 +88,8 @@ def set_active(user: User, *, is_active: bool, by: User) -> None:
             status=409,
         )
     user.is_active = is_active
-    user.save(update_fields=["is_active"])
+    user.closed_because = "" if is_active else reason.strip()[:1000]
+    user.save(update_fields=["is_active", "closed_because"])
 
 
 def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days: int) -> tuple[ApiToken, str]:
@@ -152,7 +155,8 @@ def authenticate(secret: str) -> ApiToken:
         expiry = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
         raise _unauthorized(token.prefix, f"The token expired at {expiry}.", "Make a new one on your tokens page.")
     if not token.user.is_active:
-        raise _unauthorized(token.prefix, "The token's account is closed.", "Ask the operator of this site.")
+        reason = f" The operators say: {token.user.closed_because}" if token.user.closed_because else ""
+        raise _unauthorized(token.prefix, f"The token's account is closed.{reason}", "Ask the operator of this site.")
     # Once a minute is enough for "last used", and spares a write on most requests.
     if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)

@@ -11,7 +11,8 @@ from allauth.socialaccount.models import SocialLogin
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
 from portal.accounts.models import User
 from portal.accounts.names import check_name
@@ -38,6 +39,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature
         """Whether anybody may make an account, be it with a code."""
         return sign_up_is() is not SignUp.CLOSED
+
+    def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
+        """What somebody reads who signs in elsewhere to an account that operators closed."""
+        return render(request, "account/account_inactive.html", {"closed_because": user.closed_because}, status=403)
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Where a request comes from, by the rule of all our limits."""

@@ -19,7 +19,8 @@ class ReasonForm(forms.Form):
     """Why an operator does something to people."""
 
     reason = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Kept in the account's history as evidence."
+        widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
+        help_text="The account's owner reads it; it is kept in the account's history as evidence.",
     )
 
 
@@ -45,9 +46,9 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if form.is_valid():
             verb = "opened" if is_active else "closed"
-            for user in queryset:
-                actions.set_active(user, is_active=is_active, by=signed_in(request))
             reason = form.cleaned_data["reason"]
+            for user in queryset:
+                actions.set_active(user, is_active=is_active, by=signed_in(request), reason=reason)
             LogEntry.objects.log_actions(request.user.pk, queryset, CHANGE, f"Account {verb}: {reason}")  # type: ignore[arg-type]
             messages.success(request, f"{queryset.count()} accounts {verb}.")
             return None

@@ -6,6 +6,7 @@ from allauth.mfa.webauthn.forms import AddWebAuthnForm
 from allauth.socialaccount.forms import SignupForm
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 
@@ -121,12 +122,20 @@ class SignInForm(AuthenticationForm):
 
     error_messages = {
         "invalid_login": "Wrong name or password. Capitals count in passwords.",
-        "inactive": "This account is closed. Ask the operator of this site.",
+        "inactive": "Operators closed this account%(reason)s. Ask them before you make another one.",
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["username"].label = "Name"
+
+    def get_invalid_login_error(self) -> ValidationError:
+        """Wrong name or password; who knows the password of a closed account reads why it was closed."""
+        user = User.objects.filter(username=self.cleaned_data.get("username"), is_active=False, left_at=None).first()
+        if user is None or not user.check_password(self.cleaned_data.get("password", "")):
+            return super().get_invalid_login_error()
+        reason = f": {user.closed_because.rstrip('.')}" if user.closed_because else ""
+        return ValidationError(self.error_messages["inactive"], code="inactive", params={"reason": reason})
 
 
 class NewPasswordForm(PasswordChangeForm):

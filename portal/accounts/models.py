@@ -30,6 +30,12 @@ class User(AbstractUser):
     left_at = models.DateTimeField(
         null=True, blank=True, editable=False, help_text="When its owner deleted the account; nobody can sign in to it."
     )
+    closed_because = models.CharField(
+        max_length=1000,
+        blank=True,
+        editable=False,
+        help_text="Why operators closed the account, as its owner reads it.",
+    )
     is_unproven = False
 
     def __str__(self) -> str:

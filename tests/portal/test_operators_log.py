@@ -52,6 +52,21 @@ def test_a_ban_is_written_down_with_its_reason(as_operator, alice):
     assert not User.objects.get(pk=alice.pk).is_active
 
 
+def test_who_was_banned_reads_why_and_who_knows_no_password_reads_nothing(client, as_operator, alice):
+    _, secret = actions.create_token(alice, name="tests", scopes=["read"], lifetime_days=1)
+    actions.set_active(alice, is_active=False, by=User.objects.get(username="operator"), reason="forged reports")
+    client.logout()
+    sign_in = reverse("accounts:sign-in")
+    told = client.post(sign_in, {"username": "alice", "password": "a long pass phrase"}).content.decode()
+    assert "Operators closed this account: forged reports." in told
+    guessed = client.post(sign_in, {"username": "alice", "password": "a guess"}).content.decode()
+    assert "forged reports" not in guessed
+    assert "Wrong name or password" in guessed
+    answer = client.get("/api/v1/me/", headers={"Authorization": f"Bearer {secret}"})
+    assert answer.status_code == 401
+    assert "forged reports" in answer.json()["detail"]
+
+
 def test_the_log_is_read_and_never_changed(as_operator, operator, alice):
     actions.set_active(alice, is_active=False, by=operator)
     LogEntry.objects.log_actions(operator.pk, [alice], 2, "Account closed: spam", single_object=True)
