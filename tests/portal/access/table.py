@@ -137,6 +137,9 @@ def _try(client: Callable[[], Client], route: Route, method: str, address: str) 
     with transaction.atomic(), connection.execute_wrapper(_writes_into(written)):
         answer = _answer(client(), route, method, address)
         said = _in_a_word(answer)
+        if answer.streaming:
+            # A download holds its place until it is read to its end.
+            list(answer)
         transaction.set_rollback(True)
     if written and (said != "ok" or method == "GET"):
         return f"{said}+wrote"

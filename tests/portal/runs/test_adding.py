@@ -109,7 +109,7 @@ def test_odd_numbers_and_nesting_are_refused_like_any_other_mistake():
     assert {entry.refusal.status for entry in parsed} == {422}
 
 
-@pytest.mark.parametrize("value", ["1e999", "[" * 900 + "]" * 900, '"\\ud800"'])
+@pytest.mark.parametrize("value", ["1e999", "[" * 300 + "]" * 300, '"\\ud800"'])
 def test_sampling_settings_that_no_database_takes_are_refused(alices, value):
     wishes = '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
     answer = alices.generic("POST", "/api/v1/runs/", wishes, content_type="application/json")
