@@ -90,7 +90,7 @@ def _operate(page: Page, installation: Installation) -> None:
     page.goto("/accounts/sign-in/?next=/admin/")
     page.get_by_label("Name").fill(account["name"])
     page.get_by_label("Password").fill(account["password"])
-    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     page.wait_for_url("**/admin/")
     page.goto("/admin/submissions/profileswitch/add/")
     page.locator("[name=profile]").select_option(PAUSED)
