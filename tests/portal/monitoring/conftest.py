@@ -5,7 +5,9 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,10 +69,18 @@ def state_of(url: str, token: str, submission: str) -> str:
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One for the modules whose tests leave it as it is."""
+    with monitored_site(tmp_path_factory.mktemp("monitored")) as started:
+        yield started
+
+
+@contextmanager
+def monitored_site(directory: Path) -> Iterator[Site]:
+    """A site of one node that has judged one submission."""
     names = ("web", "worker", "dispatcher", "alpha")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     environment = {"PKB_LOG_FORMAT": "json", "PKB_METRICS_LISTEN": f"127.0.0.1:{ports['web']}"}
-    with Stack(tmp_path_factory.mktemp("monitored") / "site", environment=environment) as stack:
+    with Stack(directory / "site", environment=environment) as stack:
         stack.migrate()
         token = _shell(stack, MAKE_TOKEN)
         url = stack.start_web(workers=2, metrics_port=ports["web"])

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests import servers
-from tests.portal.monitoring.conftest import submit
+from tests.portal.monitoring.conftest import monitored_site, submit
 from tests.stack import ROOT, wait_until
 
 pytestmark = pytest.mark.production
@@ -26,6 +26,13 @@ QUIET = {"pkb_export_age_seconds", "pkb_dispatcher_database_errors_total"}
 def as_asked(query):
     """A query of the dashboard as Grafana sends it, with all profiles chosen."""
     return query.replace("$profile", ".*").replace("$__rate_interval", "1m")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A site of this module's own: its node is killed, and with it what the node has counted."""
+    with monitored_site(tmp_path_factory.mktemp("dashboard")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

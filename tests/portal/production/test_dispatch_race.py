@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import psycopg2
 import pytest
 
 from tests.portal.production.conftest import ROOT
+from tests.stack import wait_until
 
 pytestmark = pytest.mark.production
 
@@ -29,6 +31,16 @@ for number in range({NODES}):
 for number in range({QUEUED}):
     submit(User.objects.create_user(f"author-{{number}}"))
 """
+
+
+def _waiting(cursor):
+    """How many sessions wait for a lock of the data base."""
+    cursor.execute(
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE NOT granted AND datname = current_database()"
+    )
+    [(count,)] = cursor.fetchall()
+    return count
 
 
 def test_no_work_is_sent_twice_and_no_slot_filled_twice(postgres):
@@ -54,9 +66,13 @@ def test_no_work_is_sent_twice_and_no_slot_filled_twice(postgres):
         for _ in range(DISPATCHERS)
     ]
     assert [process.stdout.readline() for process in running] == ["ready\n"] * DISPATCHERS
-    for process in running:
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    # Nobody is ahead: all four come to the first claim before one of them is let through.
+    with psycopg2.connect(postgres.dsn("dispatch_race")) as gate, gate.cursor() as cursor:
+        cursor.execute("LOCK TABLE submissions_evaluation IN EXCLUSIVE MODE")
+        for process in running:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        wait_until(lambda: _waiting(cursor) == DISPATCHERS, what="all dispatchers stand at a claim")
     outputs = [process.communicate(timeout=120)[0] for process in running]
 
     assert [process.returncode for process in running] == [0] * DISPATCHERS

@@ -34,6 +34,7 @@ PRODUCTION = {
     # The machine that runs the tests may confine less than ranked work on a public site demands.
     "PKB_ACCEPT_WEAK_SANDBOX": "true",
     "PKB_MAX_QUEUED_PER_AUTHOR": "200",
+    "PKB_NEW_ACCOUNT_DAYS": "0",
 }
 # A node is given neither of these.
 SECRETS_OF_THE_SITE = {"PKB_SECRET_KEY": "", "PKB_DATABASE_URL": ""}
