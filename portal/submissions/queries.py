@@ -308,6 +308,7 @@ def live_view(evaluation: Evaluation) -> LiveView:
         evaluation.stage_detail,
         evaluation.stage_fraction,
         evaluation.verdict,
+        evaluation.unable_since,
         place,
     )
     return LiveView(
