@@ -166,7 +166,7 @@ OUTPUT_HEADER_BYTES = 64 * 1024
 """An output file starts with an 8-byte little-endian length and a JSON header; the data begins here."""
 
 BARRIER_BYTES = 4096
-"""The page through which the ranks of a gang line up: one 8-byte call number per rank, 64 bytes apart."""
+"""The page through which the ranks of a worker group line up: one 8-byte call number per rank, 64 bytes apart."""
 BARRIER_STRIDE = 64
 
 CLOCK_PAGE_BYTES = 8192

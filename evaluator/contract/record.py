@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+import msgspec
+
 from evaluator.contract.message import Message
 
 
@@ -109,7 +111,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
 
     Attributes:
         size: which size.
-        gang: counts the groups of ranks that ran the submission, each in a sandbox of its own.
+        group_number: counts the groups of ranks that ran the submission, each in a sandbox of its own.
         payload_bytes: what a rank takes in and gives back per call.
         sealed_bytes, marked_bytes: the most that a rank unseals before a call and fingerprints after it.
         floor_us: no call takes less; None where no floor applies.
@@ -135,7 +137,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     payload_bytes: int
     floor_us: float | None
     calls: tuple[CallRecord, ...]
-    gang: int = 1
+    group_number: int = msgspec.field(default=1, name="gang")
     sealed_bytes: int = 0
     marked_bytes: int = 0
     blocks: tuple[tuple[int, ...], ...] = ()

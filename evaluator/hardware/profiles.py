@@ -38,21 +38,21 @@ class Vigilance:
         special_calls: calls per series that are skewed, or differ in a few elements from the one before, in turn.
         busy_cores_per_rank: how many processors a rank may keep busy while the reference is timed, with all that it
             started; the ranks are counted together.
-        second_gang_share: the share of the series that a second gang runs again; 0 for none.
+        second_group_share: the share of the series that a second worker group runs again; 0 for none.
     """
 
     skew_us: tuple[int, int]
     special_calls: int
     busy_cores_per_rank: float
-    second_gang_share: float
+    second_group_share: float
 
 
 _PRACTICE = Vigilance(
     skew_us=(15_000, 40_000),
     special_calls=8,
     busy_cores_per_rank=0.02,
-    # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
-    second_gang_share=0.0,
+    # A worker group takes about 2 s to start on two cores, which is more than a practice board is worth.
+    second_group_share=0.0,
 )
 _WATCHED = Vigilance(
     skew_us=(50, 500),
@@ -60,7 +60,7 @@ _WATCHED = Vigilance(
     # Ranks stay awake between calls, and communication libraries keep threads that poll. On 2 H200 (21 November 2026)
     # honest submissions used 0.7 to 1.0 per rank; one that burnt all processors of its own used 7.
     busy_cores_per_rank=2.5,
-    second_gang_share=0.25,
+    second_group_share=0.25,
 )
 
 

@@ -183,8 +183,8 @@ class Evaluation:
             self._start(take_trusted, waiting)
             prepare_next()
             self._time_reference_alone()
-            self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
-            self._run_second_gang()
+            self._run_sizes(self._import(), group_number=1, share=1 - self._second_share)
+            self._run_second_group()
             self._record_reference()
             self._conclude()
         except Ended:
@@ -199,7 +199,7 @@ class Evaluation:
 
     @property
     def has_held_ranks(self) -> bool:
-        """Whether a gang was taken for this evaluation."""
+        """Whether a worker group was taken for this evaluation."""
         return self._has_held_ranks
 
     @property
@@ -244,12 +244,12 @@ class Evaluation:
             ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
 
     def close(self) -> None:
-        """End the gang; raises EvaluatorError where something of it stays."""
+        """End the worker group; raises EvaluatorError where something of it stays."""
         held, self._gang, self._second = (self._gang, self._second), None, None
         with contextlib.ExitStack() as stack:
-            for gang in held:
-                if gang is not None:
-                    stack.callback(gang.close)
+            for group in held:
+                if group is not None:
+                    stack.callback(group.close)
 
     # ---- stages -----------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Evaluation:
             self._has_held_ranks = True
             self._gang = waiting.take()
             if self._second_share:
-                # Where none was waiting, it starts while the first gang imports and is verified.
+                # Where none was waiting, it starts while the first worker group imports and is verified.
                 self._second = waiting.take()
                 self._second.start_ranks()
             self._gang.wait_until_ready(cancelled=self._cancelled)
@@ -336,7 +336,7 @@ class Evaluation:
     def _import(self) -> Bare:
         """Measure what beginning and end of a call take for the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
-            group = self._ready_gang()
+            group = self._ready_group()
             # A second group may have been disturbed while the first ran the submission.
             with contextlib.nullcontext() if self._records else _without_the_submission():
                 bare = self._bare() if self._request.mode.is_timed else Bare()
@@ -347,7 +347,7 @@ class Evaluation:
 
     def _bare(self) -> Bare:
         """Calls of nothing in both kinds of ranks, in turn; nothing of the submission is in its ranks yet."""
-        group, trusted, world_size = self._ready_gang(), self._ready_trusted(), self._plan.profile.world_size
+        group, trusted, world_size = self._ready_group(), self._ready_trusted(), self._plan.profile.world_size
         head = HeadStart(waits_for_queue=True, is_fixed=True)
         trusted.oracle.warm_up()
         pairs = [
@@ -365,7 +365,7 @@ class Evaluation:
         sandbox_ns, reference_ns = zip(*pairs, strict=True)
         return Bare(sandbox_ns=sandbox_ns, reference_ns=reference_ns)
 
-    def _run_sizes(self, bare: Bare, *, gang: int, share: float) -> None:
+    def _run_sizes(self, bare: Bare, *, group_number: int, share: float) -> None:
         """All calls at all sizes in the present group, which has a `share` of the evaluation's budget."""
         rig = Rig(
             problem=self._problem,
@@ -373,8 +373,8 @@ class Evaluation:
             key=self._key,
             plan=self._plan,
             trusted=self._ready_trusted(),
-            group=self._ready_gang(),
-            gang=gang,
+            group=self._ready_group(),
+            group_number=group_number,
             bare=bare,
             memory=self._seen_memory(),
             evidence=self._evidence,
@@ -415,9 +415,9 @@ class Evaluation:
                         self._second.wait_until_ready(cancelled=self._cancelled)
                     run.warm_up()
                     run.time()
-                    if rig.gang == 1:
+                    if rig.group_number == 1:
                         run.loop()
-                if rig.gang == 1 and self._settings.audit:
+                if rig.group_number == 1 and self._settings.audit:
                     run.count_links()
                     if size == self._sizes[-1]:
                         # Last of all: a recorder that once ran may slow what comes after.
@@ -477,25 +477,25 @@ class Evaluation:
 
     @property
     def _second_share(self) -> float:
-        """The share of the series that a second gang runs; 0 where there is none."""
-        if self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GANG):
+        """The share of the series that a second worker group runs; 0 where there is none."""
+        if self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GROUP):
             return 0.0
-        share = self._settings.second_gang_share
-        return self._plan.profile.vigilance.second_gang_share if share is None else share
+        share = self._settings.second_group_share
+        return self._plan.profile.vigilance.second_group_share if share is None else share
 
-    def _run_second_gang(self) -> None:
+    def _run_second_group(self) -> None:
         """Run part of a ranked series again in a fresh group with other secrets; its times count like the first's."""
         second, self._second = self._second, None
         if second is None:
             return
-        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        self._evidence.ranks = rank_states(self._ready_group().observe_finished())
         self.close()
         self._gang = second
-        self._key = hashlib.sha256(self._key + b"second gang").digest()
+        self._key = hashlib.sha256(self._key + b"second worker group").digest()
         # Since it was ready it has waited for as long as the first was timed.
         second.wait_until_ready(cancelled=self._cancelled)
         try:
-            self._run_sizes(self._import(), gang=2, share=self._second_share)
+            self._run_sizes(self._import(), group_number=2, share=self._second_share)
         except Ended:
             self._evidence.note_disagreement()
             raise
@@ -508,7 +508,7 @@ class Evaluation:
                     self._records, self._plan.profile.timing_rules(), without=self._settings.without
                 )
             self._evidence.findings += against
-        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        self._evidence.ranks = rank_states(self._ready_group().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
         message = f"right on {self._plan.profile.world_size} ranks in all {checked} checked calls"
         if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
@@ -519,7 +519,7 @@ class Evaluation:
 
     @contextmanager
     def _troubles(self, *, size: str | None) -> Iterator[None]:
-        """Turn the end of a gang into findings; note the ranks' states whenever an evaluation ends here."""
+        """Turn the end of a worker group into findings; note the ranks' states whenever an evaluation ends here."""
         try:
             yield
         except GroupTrouble as trouble:
@@ -532,10 +532,10 @@ class Evaluation:
             raise Ended from trouble
         except OutOfDeviceMemory as error:
             self._evidence.findings.append(self._greed(error, size=size))
-            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            self._evidence.ranks = rank_states(self._ready_group().observe_finished())
             raise Ended from error
         except Ended:
-            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            self._evidence.ranks = rank_states(self._ready_group().observe_finished())
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
@@ -566,9 +566,9 @@ class Evaluation:
             for finding in findings
         )
 
-    def _ready_gang(self) -> WorkerGroup:
+    def _ready_group(self) -> WorkerGroup:
         if self._gang is None:
-            raise EvaluatorError("there is no gang")
+            raise EvaluatorError("there is no worker group")
         return self._gang
 
     def _seen_memory(self) -> GpuMemory:

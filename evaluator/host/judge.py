@@ -57,13 +57,13 @@ def never() -> bool:
 
 
 class Judge:
-    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next gang warm.
+    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next worker group warm.
 
     A context manager; `close` ends every process it started.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Find out what this machine can enforce, and start trusted ranks and a gang in the background.
+        """Find out what this machine can enforce, and start trusted ranks and a worker group in the background.
 
         Raises:
             EvaluatorError: the machine cannot judge for the profile under these settings.
@@ -84,7 +84,7 @@ class Judge:
         self._references = RecordedReferences()
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)
-        self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
+        self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
         try:
             shares = shares_for(self.profile)
             if self.profile.device == "cuda":
@@ -239,11 +239,11 @@ class Judge:
             self._other = None
 
     def wait_until_warm(self) -> None:
-        """Return once the gangs that wait for an evaluation have started; one that does not is ended."""
+        """Return once the worker groups that wait for an evaluation have started; one that does not is ended."""
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
-        """End the trusted ranks and any waiting gang, and remove what this judge kept on disk."""
+        """End the trusted ranks and any waiting worker group, and remove what this judge kept on disk."""
         self._drop_other()
         self._waiting.close()
         self._trusted.close()
@@ -282,8 +282,8 @@ class Judge:
 
     def _wanted_groups(self) -> int:
         """How many groups wait for the next evaluation: a second one where a ranked series takes two."""
-        share = self.settings.second_gang_share
-        is_second = self.profile.vigilance.second_gang_share if share is None else share
+        share = self.settings.second_group_share
+        is_second = self.profile.vigilance.second_group_share if share is None else share
         return 2 if is_second else 1
 
     def _prepare_next(self) -> None:
@@ -296,7 +296,7 @@ class Judge:
         try:
             step()
         except EvaluatorError as error:
-            logger.warning("no gang waits for the next evaluation: %s", error)
+            logger.warning("no worker group waits for the next evaluation: %s", error)
 
     def _end(self, evaluation: Evaluation) -> None:
         """Clean up after an evaluation, and let the next one's ranks start only then: that takes the GPUs."""
@@ -316,7 +316,7 @@ class Judge:
             self._keep_waiting(self._waiting.refill)
 
     def _own_processes(self) -> list[int]:
-        """Every process of ours that lives between evaluations: trusted ranks, and gangs that saw no submission."""
+        """Every process of ours that lives between evaluations: trusted ranks, and worker groups that saw no submission."""
         return [*self._waiting.processes, *self._trusted.processes]
 
     def _refuse_in_quarantine(self) -> None:

@@ -32,8 +32,8 @@ class JudgeSettings:
         profile: the profile this slot judges for.
         work_dir: where the slot keeps its private directories; None for the system's temporary directory.
         allow_unsandboxed: whether running without any sandbox is acceptable where none can be had.
-        warm: whether after an evaluation a gang is started ahead of the next one.
-        gang_age_s: a waiting gang is thrown away after this long.
+        warm: whether after an evaluation a worker group is started ahead of the next one.
+        group_age_s: a waiting worker group is thrown away after this long.
         check_calls: calls per size in check mode.
         further_regimes: at the first size of an evaluation a call is made in every regime of the problem, at each
             further one in so many, drawn in secret.
@@ -55,7 +55,7 @@ class JudgeSettings:
         clean_s: so long what a sandbox left may take to go away; then the slot takes no further work.
         memory_bytes, processes, cores: what a sandbox as a whole may use.
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
-        second_gang_share: the share of a ranked series that a second gang repeats; None for the profile's.
+        second_group_share: the share of a ranked series that a second worker group repeats; None for the profile's.
         without: checks that are switched off, so that a test can see that they are needed. Never on a real node.
         audit: whether after the timed calls the links' counters are read around a few calls, and one is recorded.
         stall_s: after so long without an answer the host looks whether CPU ranks wait for each other for ever.
@@ -67,7 +67,7 @@ class JudgeSettings:
     sandbox: SandboxChoice = SandboxChoice.AUTO
     allow_unsandboxed: bool = False
     warm: bool = True
-    gang_age_s: float = 600.0
+    group_age_s: float = 600.0
     check_calls: int = 5
     further_regimes: int = 2
     other_world_size: bool = False
@@ -103,7 +103,7 @@ class JudgeSettings:
     processes: int = 4096
     cores: int = 32
     users: tuple[int, int] = DEFAULT_USERS
-    second_gang_share: float | None = None
+    second_group_share: float | None = None
     audit: bool = True
     without: frozenset[Check] = NOTHING_OFF
 

@@ -24,7 +24,7 @@ class Check(StrEnum):
     FLOOR = "times held against the roofline"
     THROTTLING = "GPUs that were held back by heat or power"
     COLLECTIVES = "library collectives counted"
-    SECOND_GANG = "a second gang"
+    SECOND_GROUP = "a second worker group"
 
 
 NOTHING_OFF: frozenset[Check] = frozenset()

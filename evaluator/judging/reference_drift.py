@@ -30,6 +30,6 @@ def _alarm(size: SizeRecord) -> str | None:
     if not are_apart or after < SLOWER * before or after - before < _LEAST_NS:
         return None
     return (
-        f"{size.size}, group {size.gang}: the reference took {after / 1000:.0f} us beside the submission, "
+        f"{size.size}, group {size.group_number}: the reference took {after / 1000:.0f} us beside the submission, "
         f"{after / before:.2f} times the {before / 1000:.0f} us before any rank could read it"
     )

@@ -132,34 +132,34 @@ def student_quantile(freedom: int) -> float:
     return (low + high) / 2
 
 
-def estimate(gangs: Sequence[Sequence[float]], *, reference_sd: float, candidate_sd: float) -> Estimate:
+def estimate(groups: Sequence[Sequence[float]], *, reference_sd: float, candidate_sd: float) -> Estimate:
     """The speedup at one size from the logarithms of its blocks' ratios.
 
     Args:
-        gangs: the logarithms, gang by gang; the candidate was started once for each, the reference once for all.
+        groups: the logarithms, group by group; the candidate was started once for each, the reference once for all.
         reference_sd: standard deviation of the reference's logarithm of time from one start of its ranks to the next.
         candidate_sd: the same of the candidate's.
 
     Raises:
         ValueError: there are fewer than two blocks.
     """
-    every = sorted((value, gang) for gang, values in enumerate(gangs) for value in values)
+    every = sorted((value, group) for group, values in enumerate(groups) for value in values)
     location = trimmed_mean([value for value, _ in every])
     cut = int(TRIM * len(every))
-    kept = [gang for _, gang in every[cut : len(every) - cut]]
-    # A gang that differs is trimmed away first: what is left of each counts, not what it ran.
-    weights = [kept.count(gang) / len(kept) for gang in range(len(gangs))]
-    shown_sd = max(candidate_sd, _shown_sd(gangs, candidate_sd=candidate_sd))
+    kept = [group for _, group in every[cut : len(every) - cut]]
+    # A worker group that differs is trimmed away first: what is left of each counts, not what it ran.
+    weights = [kept.count(group) / len(kept) for group in range(len(groups))]
+    shown_sd = max(candidate_sd, _shown_sd(groups, candidate_sd=candidate_sd))
     start_sd = math.hypot(reference_sd, shown_sd * math.hypot(*weights))
     return Estimate(log=location.mean, scatter=location.half_width, start_sd=start_sd)
 
 
-def _shown_sd(gangs: Sequence[Sequence[float]], *, candidate_sd: float) -> float:
-    """The standard deviation between starts that the gangs show, where they lie further apart than by chance; else 0.
+def _shown_sd(groups: Sequence[Sequence[float]], *, candidate_sd: float) -> float:
+    """The standard deviation between starts that the worker groups show, where they lie further apart than by chance; else 0.
 
-    Each gang's chance is its own blocks' scatter: a gang of three that was disturbed in two of them shows nothing.
+    Each worker group's chance is its own blocks' scatter: a worker group of three that was disturbed in two of them shows nothing.
     """
-    found = [trimmed_mean(values) for values in gangs if len(values) > 1]
+    found = [trimmed_mean(values) for values in groups if len(values) > 1]
     if len(found) < 2:
         return 0.0
     means = [each.mean for each in found]

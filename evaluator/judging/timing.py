@@ -74,7 +74,7 @@ def net_us(time_ns: int, *, empty_us: float, rules: TimingRules) -> float:
 
 @dataclass(frozen=True)
 class NetSeries:
-    """The net times of one gang's series at one size in microseconds, block by block."""
+    """The net times of one worker group's series at one size in microseconds, block by block."""
 
     record: SizeRecord
     rules: TimingRules
@@ -109,14 +109,14 @@ def _start_sd(times_us: Sequence[float], rules: TimingRules, *, queues: bool) ->
     return max(share, rules.start_us / median(times_us))
 
 
-def _estimate(gangs: Sequence[NetSeries], rules: TimingRules) -> Estimate:
+def _estimate(groups: Sequence[NetSeries], rules: TimingRules) -> Estimate:
     return statistics.estimate(
-        [[math.log(ratio) for ratio in net.ratios] for net in gangs],
+        [[math.log(ratio) for ratio in net.ratios] for net in groups],
         reference_sd=_start_sd(
-            _flat(block for net in gangs for block in net.reference), rules, queues=gangs[0].record.reference_queues
+            _flat(block for net in groups for block in net.reference), rules, queues=groups[0].record.reference_queues
         ),
         candidate_sd=_start_sd(
-            _flat(block for net in gangs for block in net.candidate), rules, queues=gangs[0].record.queues
+            _flat(block for net in groups for block in net.candidate), rules, queues=groups[0].record.queues
         ),
     )
 
@@ -125,7 +125,7 @@ def may_stop(records: Sequence[SizeRecord], rules: TimingRules) -> bool:
     """Whether the series at one size may end: its interval is narrow, or more blocks would hardly narrow it.
 
     Args:
-        records: what there is of the size, a record for each gang.
+        records: what there is of the size, a record for each worker group.
         rules: the profile's.
     """
     blocks = sum(len(record.blocks) for record in records)
@@ -135,16 +135,16 @@ def may_stop(records: Sequence[SizeRecord], rules: TimingRules) -> bool:
     )
 
 
-def _size_timing(gangs: Sequence[NetSeries], found: Estimate) -> SizeTiming:
-    """Candidate and reference at one size, over all gangs."""
-    records = [net.record for net in gangs]
+def _size_timing(groups: Sequence[NetSeries], found: Estimate) -> SizeTiming:
+    """Candidate and reference at one size, over all worker groups."""
+    records = [net.record for net in groups]
     interval = found.interval
     return SizeTiming(
         size=records[0].size,
-        candidate=statistics.summarise(_flat(block for net in gangs for block in net.candidate)),
-        baseline=statistics.summarise(_flat(block for net in gangs for block in net.reference)),
-        ratios=tuple(ratio for net in gangs for ratio in net.ratios),
-        rank_medians_us=_rank_medians_us(gangs),
+        candidate=statistics.summarise(_flat(block for net in groups for block in net.candidate)),
+        baseline=statistics.summarise(_flat(block for net in groups for block in net.reference)),
+        ratios=tuple(ratio for net in groups for ratio in net.ratios),
+        rank_medians_us=_rank_medians_us(groups),
         score=interval.score,
         low=interval.low,
         high=interval.high,
@@ -158,11 +158,11 @@ def _size_timing(gangs: Sequence[NetSeries], found: Estimate) -> SizeTiming:
     )
 
 
-def _rank_medians_us(gangs: Sequence[NetSeries]) -> tuple[float, ...]:
-    """Each rank's median net time over all gangs."""
+def _rank_medians_us(groups: Sequence[NetSeries]) -> tuple[float, ...]:
+    """Each rank's median net time over all worker groups."""
     calls = [
         [net_us(done, empty_us=candidate_empty_us(net.record), rules=net.rules) for done in call.done_ns]
-        for net in gangs
+        for net in groups
         for block in timed_blocks(net.record)
         for call in block
     ]
@@ -183,7 +183,7 @@ def _first_us(times_ns: Iterable[int | None]) -> float | None:
 def conclude(
     records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
 ) -> tuple[Timing, list[Finding]]:
-    """The timing of all sizes by what all gangs measured, and what speaks against it.
+    """The timing of all sizes by what all worker groups measured, and what speaks against it.
 
     Raises:
         ValueError: there is no size, one has fewer than two blocks, or a block names a call that is not recorded.
@@ -191,8 +191,8 @@ def conclude(
     nets: dict[str, list[NetSeries]] = {}
     for record in records:
         nets.setdefault(record.size, []).append(NetSeries(record, rules))
-    estimates = {size: _estimate(gangs, rules) for size, gangs in nets.items()}
-    sizes = [_size_timing(gangs, estimates[size]) for size, gangs in nets.items()]
+    estimates = {size: _estimate(groups, rules) for size, groups in nets.items()}
+    sizes = [_size_timing(groups, estimates[size]) for size, groups in nets.items()]
     interval = statistics.combined(list(estimates.values())).interval
     timing = Timing(
         score=interval.score,
@@ -207,11 +207,11 @@ def conclude(
 
 
 def _combined_blocks(sizes: Sequence[Sequence[NetSeries]]) -> tuple[float, ...]:
-    """One value for each block that a gang has at all sizes."""
-    by_gang = [{net.record.gang: net.ratios for net in gangs} for gangs in sizes]
-    shared = sorted(set.intersection(*map(set, by_gang)))
+    """One value for each block that a worker group has at all sizes."""
+    by_group = [{net.record.group_number: net.ratios for net in groups} for groups in sizes]
+    shared = sorted(set.intersection(*map(set, by_group)))
     return tuple(
-        value for gang in shared for value in statistics.combine_sizes([ratios_of[gang] for ratios_of in by_gang])
+        value for group in shared for value in statistics.combine_sizes([ratios_of[group] for ratios_of in by_group])
     )
 
 

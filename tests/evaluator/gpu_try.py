@@ -135,14 +135,14 @@ def build_ahead(files):
         print(f"{len(running)} built in {time.monotonic() - started:.1f} s", flush=True)
 
 
-# --- gangs -----------------------------------------------------------------------------------------------------------
+# --- worker groups ----------------------------------------------------------------------------------------------------
 
 
 def run_all(jobs, *, world_size, seconds, folder):
-    """Run the jobs in one gang; where one breaks it, the rest in a new one. The number of jobs that went wrong."""
+    """Run the jobs in one worker group; where one breaks it, the rest in a new one. The number of jobs that went wrong."""
     done = failed = 0
     while done < len(jobs):
-        where = Path(tempfile.mkdtemp(prefix="gang_", dir=folder))
+        where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))
         ranks = start(jobs[done:], world_size=world_size, where=where)
         try:
             for place, job in enumerate(jobs[done:]):
@@ -177,7 +177,7 @@ def start(jobs, *, world_size, where):
 
 
 def wait_for(ranks, *, where, place, seconds):
-    """The notes of all ranks on a job, and whether the gang lives on: no failure, no death, no time out."""
+    """The notes of all ranks on a job, and whether the worker group lives on: no failure, no death, no time out."""
     paths = [where / f"{place}_{rank}.json" for rank in range(len(ranks))]
     deadline = time.monotonic() + seconds
     while not all(path.exists() for path in paths) and time.monotonic() < deadline:

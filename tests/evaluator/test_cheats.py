@@ -76,7 +76,7 @@ def with_source(request: EvaluationRequest, source: SourceBundle) -> EvaluationR
 
 
 class Bench:
-    """Two judges that share the work: while one measures, the other's next gang starts."""
+    """Two judges that share the work: while one measures, the other's next worker group starts."""
 
     def __init__(self, work_dir: Path) -> None:
         self._judges = [Judge(dataclasses.replace(QUICK, work_dir=work_dir)) for _ in range(2)]
@@ -286,14 +286,14 @@ def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> E
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_second_gang_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25)
+def test_second_group_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25)
     request = msgspec.structs.replace(request_for("correct", mode=Mode.RANKED), sizes=("tiny", "base"))
     with Judge(settings) as judge:
         report = judge.evaluate(request)
     assert report.verdict is Verdict.PASSED, refused(report)
     assert report.record is not None
-    assert [(size.size, size.gang) for size in report.record.sizes] == [
+    assert [(size.size, size.group_number) for size in report.record.sizes] == [
         ("tiny", 1),
         ("base", 1),
         ("tiny", 2),

@@ -1,4 +1,4 @@
-"""Who is blamed when a gang ends: pure functions over incidents, without processes."""
+"""Who is blamed when a worker group ends: pure functions over incidents, without processes."""
 
 import json
 

@@ -90,7 +90,7 @@ def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
 
 GB = 10**9
 WAITING = {1: GB, 2: GB}
-"""An oracle rank and the rank of a gang that waits, 1 GB each."""
+"""An oracle rank and the rank of a worker group that waits, 1 GB each."""
 
 
 @pytest.mark.parametrize(

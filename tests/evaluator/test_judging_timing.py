@@ -92,26 +92,26 @@ def test_sizes_may_have_different_numbers_of_blocks():
     assert found.blocks == pytest.approx((1.0,) * 12, rel=0.02)
 
 
-def test_blocks_of_sizes_are_combined_gang_by_gang():
+def test_blocks_of_sizes_are_combined_group_by_group():
     records = [
         series(size="base", reference_us=(200.0,) * 14),
         series(size="large"),
-        series(size="base", reference_us=(800.0,) * 3, gang=2),
-        series(size="large", reference_us=(800.0,) * 3, gang=2),
+        series(size="base", reference_us=(800.0,) * 3, group_number=2),
+        series(size="large", reference_us=(800.0,) * 3, group_number=2),
     ]
     blocks = timing.conclude(records, RULES)[0].blocks
     assert blocks == pytest.approx((2.0,) * 12 + (8.0,) * 3, rel=0.02)
 
 
-def test_a_second_gang_that_agrees_leaves_the_score_and_the_interval():
+def test_a_second_group_that_agrees_leaves_the_score_and_the_interval():
     alone = timing.conclude([series()], RULES)[0]
-    both = timing.conclude([series(), series(reference_us=(200.0,) * 3, gang=2, seed=2)], RULES)[0]
+    both = timing.conclude([series(), series(reference_us=(200.0,) * 3, group_number=2, seed=2)], RULES)[0]
     assert both.score == pytest.approx(alone.score, rel=0.005)
     assert math.log(both.high / both.low) <= 1.05 * math.log(alone.high / alone.low)
 
 
-def test_a_second_gang_that_is_slower_takes_the_lower_end_down_to_its_own():
-    second = series(candidate_us=150.0, reference_us=(200.0,) * 3, gang=2, seed=2)
+def test_a_second_group_that_is_slower_takes_the_lower_end_down_to_its_own():
+    second = series(candidate_us=150.0, reference_us=(200.0,) * 3, group_number=2, seed=2)
     found, against = timing.conclude([series(), second], RULES)
     assert not against
     assert found.low < 200 / 150

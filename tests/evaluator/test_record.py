@@ -87,15 +87,15 @@ def test_a_record_is_bounded(reports: list[EvaluationReport]) -> None:
     assert all(len(report.to_json()) < MOST_BYTES for report in reports)
 
 
-def test_a_second_gang_counts_with_the_first(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.5, blocks=4)
+def test_a_second_group_counts_with_the_first(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.5, blocks=4)
     with Judge(settings) as judge:
         report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED, report.message
     assert report.record is not None
     assert report.timing is not None
     first, second = report.record.sizes
-    assert (first.gang, second.gang) == (1, 2)
+    assert (first.group_number, second.group_number) == (1, 2)
     assert len(second.blocks) == len(second.reference) > 0
     (size,) = report.timing.sizes
     assert len(size.ratios) == len(first.blocks) + len(second.blocks)

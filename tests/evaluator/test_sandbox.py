@@ -128,7 +128,7 @@ def test_full_is_what_a_machine_with_everything_reaches(small_judge: Judge) -> N
 def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge, judge: Judge) -> None:
     if small_judge.sandbox is not SandboxLevel.FULL:
         pytest.skip("this machine gives sandboxes no user of their own")
-    # Both have a gang waiting, or are starting one.
+    # Both have a worker group waiting, or are starting one.
     deadline = time.monotonic() + 30
     while len(owners := set(_owners_of_launchers())) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -214,7 +214,7 @@ def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path
         group.remove()
 
 
-def test_a_gang_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
+def test_a_group_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
     shares = cpu_sets.shares(range(64), world_size=4)
     processors = bubblewrap.group_limits(SMALL, shares).processors
     assert set(processors) == {number for part in shares.sandbox for number in part}

@@ -68,8 +68,8 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def gang_directories(work_dir: Path) -> int:
-    return len(list(work_dir.glob("*/gang-*")))
+def group_directories(work_dir: Path) -> int:
+    return len(list(work_dir.glob("*/group-*")))
 
 
 def open_descriptors() -> int:
@@ -88,7 +88,7 @@ def test_program_gets_its_verdict(
     if rank is not None:
         assert decided.rank == rank
     assert shared_files() <= shared
-    assert gang_directories(work_dir) <= 1  # the next gang's
+    assert group_directories(work_dir) <= 1  # the next worker group's
 
 
 def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
@@ -204,7 +204,7 @@ def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge, work_di
 
     with pytest.raises(EvaluationCancelled):
         judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
-    assert gang_directories(work_dir) <= 1
+    assert group_directories(work_dir) <= 1
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 

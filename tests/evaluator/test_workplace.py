@@ -13,7 +13,7 @@ def aged(folder: Path) -> None:
 
 def test_closed_workplace_is_gone(tmp_path: Path) -> None:
     place = Workplace(tmp_path)
-    (place.path / "gang").mkdir()
+    (place.path / "group").mkdir()
     place.close()
     place.close()
     assert not list(tmp_path.iterdir())

@@ -49,10 +49,10 @@ def main():
 
 
 def run_all(jobs, options, *, folder):
-    """Judge the jobs in one gang; where one breaks it, the rest in a new one. The number of refusals and breaks."""
+    """Judge the jobs in one worker group; where one breaks it, the rest in a new one. The number of refusals and breaks."""
     done = failed = 0
     while done < len(jobs):
-        where = Path(tempfile.mkdtemp(prefix="gang_", dir=folder))
+        where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))
         ranks = start(jobs[done:], options, where=where)
         try:
             for place, (slug, size, _) in enumerate(jobs[done:]):

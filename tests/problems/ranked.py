@@ -164,7 +164,7 @@ def size_line(size):
 def record_line(record):
     return {
         "size": record.size,
-        "gang": record.gang,
+        "gang": record.group_number,
         "blocks": len(record.blocks),
         "queues": record.queues,
         "reference_queues": record.reference_queues,

@@ -21,7 +21,7 @@ _COMMON = ("world_size", "device", "process_group", "source", "store", "attentiv
 
 
 def main() -> None:
-    """Start every rank of the gang described on the command line and wait for them all."""
+    """Start every rank of the worker group described on the command line and wait for them all."""
     settings = json.loads(sys.argv[1])
     if settings["cores"]:
         # The last core of those on which the present ranks may be at work, which keep to their own threads.

@@ -194,7 +194,7 @@ class Shim:
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            # A gang that waits for its submission may sleep; between calls its processors stay awake.
+            # A worker group that waits for its submission may sleep; between calls its processors stay awake.
             attentive_s = self._place.attentive_s if self._solution is not None else 0.0
             packet, ancillary, _flags, _address = busy_poll.receive(
                 self._socket, 64, socket.CMSG_SPACE(16), attentive_s=attentive_s

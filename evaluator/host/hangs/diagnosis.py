@@ -1,4 +1,4 @@
-"""From incidents to findings: who caused the end of a gang, and what to tell the author. Pure functions."""
+"""From incidents to findings: who caused the end of a worker group, and what to tell the author. Pure functions."""
 
 import os
 import re

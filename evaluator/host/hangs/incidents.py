@@ -1,4 +1,4 @@
-"""What can happen to a gang, as data: the evidence from which `diagnosis` concludes."""
+"""What can happen to a worker group, as data: the evidence from which `diagnosis` concludes."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ from evaluator.errors import EvaluatorError
 
 
 class IncidentKind(Enum):
-    """Something that ended, or will end, a gang."""
+    """Something that ended, or will end, a worker group."""
 
     VIOLATION = "a record that our shim never sends"
     FAILED = "the rank reported a failure"
@@ -61,7 +61,7 @@ class Observation:
 
 
 class GroupTrouble(Exception):
-    """A gang cannot go on. Carries every incident in the order of time, and each rank's last observation."""
+    """A worker group cannot go on. Carries every incident in the order of time, and each rank's last observation."""
 
     def __init__(
         self, incidents: tuple[Incident, ...], observations: tuple[Observation, ...], *, doing: str, limit_s: float

@@ -94,7 +94,7 @@ class Health:
         ours = set(self._ours())
         if self._user is not None and (left := [pid for pid in procfs.owned_by(self._user) if pid not in ours]):
             yield f"processes {left} of the sandbox's user {self._user} are still there"
-        if folders := sorted({path.name for path in self._work_dir.glob("gang-*")} - self._kept()):
+        if folders := sorted({path.name for path in self._work_dir.glob("group-*")} - self._kept()):
             yield f"the folders {folders} of ended sandboxes are still there"
         for state in nvml.read(self._gpus):
             before = self._unowned.setdefault(state.index, state.unowned_bytes)

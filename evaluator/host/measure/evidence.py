@@ -91,7 +91,7 @@ class Evidence:
     regime: Regime | None = None
 
     def open_size(self, size: str, dims: dict[str, int]) -> SizeEvidence:
-        """Where to gather what is run at `size`; a second gang adds to what the first has shown."""
+        """Where to gather what is run at `size`; a second worker group adds to what the first has shown."""
         for known in self.sizes:
             if known.size == size:
                 known.records = []
@@ -100,9 +100,9 @@ class Evidence:
         return self.sizes[-1]
 
     def note_disagreement(self) -> None:
-        """What was right in the first gang was refused in the second: say so beside the reason."""
+        """What was right in the first worker group was refused in the second: say so beside the reason."""
         if self.findings:
-            message = f"right in one gang of ranks and not in a second one: {self.findings[-1].message}"
+            message = f"right in one worker group and not in a second one: {self.findings[-1].message}"
             self.findings.append(
                 Finding(verdict=Verdict.NONDETERMINISTIC, message=message, size=self.findings[-1].size)
             )

@@ -69,13 +69,13 @@ class Series:
         return times
 
     def record(
-        self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
+        self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, wire: Wire | None = None
     ) -> SizeRecord:
         """Every call at this size and which of them are the timed ones."""
         reference = [call for block in self.reference for call in block]
         return SizeRecord(
             size=at_size.size,
-            gang=gang,
+            group_number=group_number,
             payload_bytes=at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),

@@ -65,7 +65,7 @@ class Rig:
     """What all sizes that one group of ranks runs have in common.
 
     Attributes:
-        gang: which group of the evaluation this is, from 1.
+        group_number: which group of the evaluation this is, from 1.
         bare: what beginning and end of a call take for it.
         memory: looks at the GPUs since before it had a submission.
         first_call_s: extra time for the first call at a size.
@@ -81,7 +81,7 @@ class Rig:
     plan: SlotPlan
     trusted: TrustedRanks
     group: WorkerGroup
-    gang: int
+    group_number: int
     bare: Bare
     memory: GpuMemory
     evidence: Evidence
@@ -246,7 +246,7 @@ class SizeRun:
         """Every call so far."""
         rig = self._rig
         floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
-        return self._series.record(self._at_size, floor_us=floor, gang=rig.gang, wire=self._wire)
+        return self._series.record(self._at_size, floor_us=floor, group_number=rig.group_number, wire=self._wire)
 
     def _open_reference(self) -> SteadySpeed:
         """The reference's calls before anything is timed: many in the first group, a few where it ran just now."""

@@ -52,7 +52,7 @@ class RankSandbox:
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
         """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
         self._plan = plan
-        self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
+        self._private = Path(tempfile.mkdtemp(prefix="group-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
         self._private.chmod(0o755)
         bubblewrap.write_private(self._private)
@@ -66,7 +66,7 @@ class RankSandbox:
         try:
             self._start(inherited, spawner)
         except OSError as error:
-            raise EvaluatorError(f"a gang could not be started: {error}") from error
+            raise EvaluatorError(f"a worker group could not be started: {error}") from error
         finally:
             for descriptor in inherited:
                 os.close(descriptor)

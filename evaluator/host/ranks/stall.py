@@ -1,7 +1,7 @@
-"""Noticing that a gang waits for itself: nobody computes, and every rank that owes an answer is in a collective.
+"""Noticing that a worker group waits for itself: nobody computes, and every rank that owes an answer is in a collective.
 
 A deadline that is fair to slow programs is long; a deadlock can be told much sooner. What decides is not time but that
-nothing moves: no process of the gang uses the processor, there is none beside launcher and ranks that could wake one,
+nothing moves: no process of the worker group uses the processor, there is none beside launcher and ranks that could wake one,
 no thread of a late rank but ours could still act, and every late rank's stack ends inside torch.distributed, at two
 looks one after the other.
 """
@@ -17,17 +17,17 @@ LOOK_S = 1.0
 """Over so long the use of the processor is measured."""
 
 _QUIET_TICKS = 3
-"""Clock ticks that all processes of a gang together may use between two looks and still count as standing still."""
+"""Clock ticks that all processes of a worker group together may use between two looks and still count as standing still."""
 
 _LOOKS = 2
 
 
 @dataclass
 class StallWatch:
-    """Looks at a gang once a second after `patience_s`; made anew for every answer that is waited for.
+    """Looks at a worker group once a second after `patience_s`; made anew for every answer that is waited for.
 
     Attributes:
-        members: lists every process of the gang.
+        members: lists every process of the worker group.
         dump: asks ranks for their stacks.
         ranks: the processes of all ranks.
         source: the folder of the submission as the ranks see it.

@@ -71,7 +71,7 @@ class WaitingGroups:
             try:
                 group.wait_until_ready(cancelled=lambda: False)
             except EvaluatorError as error:
-                logger.warning("a gang that was to wait for its submission is given up: %s", error)
+                logger.warning("a worker group that was to wait for its submission is given up: %s", error)
                 self._groups.remove(group)
                 group.close()
 

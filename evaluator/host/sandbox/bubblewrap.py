@@ -1,4 +1,4 @@
-"""Confining a gang with bubblewrap: the command, and a survey of what this machine can enforce."""
+"""Confining a worker group with bubblewrap: the command, and a survey of what this machine can enforce."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """How gangs will be confined: the level reached, and every probe behind it.
+    """How worker groups will be confined: the level reached, and every probe behind it.
 
     Attributes:
         user: the host user that sandboxes are started as; None for the judge's own.
@@ -62,7 +62,7 @@ class Confinement:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where things lie as the gang sees them."""
+    """Where things lie as the worker group sees them."""
 
     source: str
     store: str
@@ -72,7 +72,7 @@ class Layout:
 
 
 def layout(confinement: Confinement, *, private: Path) -> Layout:
-    """The paths of a gang whose host directory is `private` (which holds `source/`)."""
+    """The paths of a worker group whose host directory is `private` (which holds `source/`)."""
     if confinement.level is SandboxLevel.NONE:
         arena = _PACKAGE / "arena"
         return Layout(
@@ -159,7 +159,7 @@ class _Sources:
         return self.stage.shown(str(path)) if self.stage is not None else str(path)
 
     def own(self, *parts: str) -> str:
-        """The same for something in the gang's private directory."""
+        """The same for something in the worker group's private directory."""
         return "/".join((self.of(self.private), *parts))
 
 
@@ -259,7 +259,7 @@ def _gpu_binds(gpus: Sequence[int]) -> Iterator[list[str]]:
 
 
 def write_private(private: Path) -> None:
-    """Fill a gang's host directory: an empty `source/` and `built/`, and the few files of `etc/`.
+    """Fill a worker group's host directory: an empty `source/` and `built/`, and the few files of `etc/`.
 
     The sandbox's user must be able to pass: nothing secret lies in it, and the folder above keeps others out.
     """

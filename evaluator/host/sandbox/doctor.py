@@ -214,9 +214,9 @@ def _own_namespace(name: str) -> str:
 
 
 NEVER_ENFORCED = {
-    "cpu": ("ranks of one gang share a user: each can reach its peer's memory",),
+    "cpu": ("ranks of one worker group share a user: each can reach its peer's memory",),
     "cuda": (
-        "ranks of one gang share a user: each can reach its peer's memory",
+        "ranks of one worker group share a user: each can reach its peer's memory",
         "GPU memory has no limit; the oracle ranks take their share first",
         "calls into the GPU driver are not filtered",
     ),

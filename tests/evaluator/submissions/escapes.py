@@ -74,7 +74,7 @@ def child(*command, **options):
 
 
 def foreign_processes():
-    """Processes beside this gang's: bubblewrap, launcher, two ranks and children of ours."""
+    """Processes beside this worker group's: bubblewrap, launcher, two ranks and children of ours."""
     names = [name for name in os.listdir("/proc") if name.isdigit()]
     for name in names:
         with open(f"/proc/{name}/cmdline", "rb") as file:
