@@ -30,7 +30,7 @@ class Peaks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vigilance:
+class TimingPolicy:
     """How closely a profile watches the calls.
 
     Attributes:
@@ -47,14 +47,14 @@ class Vigilance:
     second_group_share: float
 
 
-_PRACTICE = Vigilance(
+_PRACTICE = TimingPolicy(
     skew_us=(15_000, 40_000),
     special_calls=8,
     busy_cores_per_rank=0.02,
     # A worker group takes about 2 s to start on two cores, which is more than a practice board is worth.
     second_group_share=0.0,
 )
-_WATCHED = Vigilance(
+_WATCHED = TimingPolicy(
     skew_us=(50, 500),
     special_calls=4,
     # Ranks stay awake between calls, and communication libraries keep threads that poll. On 2 H200 (21 November 2026)
@@ -108,7 +108,7 @@ class Profile:
         sandbox: the level that ranked public work demands.
         multicast: whether NVLink multicast may be used.
         clock: how times are taken and how well they are known.
-        vigilance: how closely calls are watched.
+        timing_policy: how closely calls are watched.
         other_world_size: the profile of the same machine on which what passes a check is checked again; "" for none.
     """
 
@@ -124,7 +124,7 @@ class Profile:
     sandbox: SandboxLevel
     multicast: bool
     clock: Clock
-    vigilance: Vigilance
+    timing_policy: TimingPolicy
     peaks: Peaks | None
     other_world_size: str = ""
 
@@ -136,7 +136,7 @@ class Profile:
             start_share=self.clock.start_share,
             start_us=self.clock.start_us,
             waiting_share=self.clock.waiting_share,
-            busy_cores=self.vigilance.busy_cores_per_rank * self.world_size,
+            busy_cores=self.timing_policy.busy_cores_per_rank * self.world_size,
             judges_throttling=self.clock.judges_throttling,
         )
 
@@ -196,7 +196,7 @@ def _practice(world_size: int) -> Profile:
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
         clock=_ANSWERED,
-        vigilance=_PRACTICE,
+        timing_policy=_PRACTICE,
         peaks=None,
         other_world_size="cpux4" if world_size == 2 else "cpux2",
     )
@@ -217,7 +217,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         sandbox=SandboxLevel.FULL,
         multicast=multicast,
         clock=_GATED,
-        vigilance=_WATCHED,
+        timing_policy=_WATCHED,
         peaks=peaks,
     )
 

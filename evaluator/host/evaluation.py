@@ -40,7 +40,7 @@ from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, Evidence, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.process.aside import Aside, AsideLimitExceeded
@@ -150,8 +150,8 @@ class Evaluation:
         self._records: list[SizeRecord] = []
         self._known: dict[str, Known] = {}
         self._alone: dict[str, tuple[int, ...]] = {}
-        self._conduct = Conduct(
-            vigilance=plan.profile.vigilance,
+        self._policy = CallPolicy(
+            timing_policy=plan.profile.timing_policy,
             settings=plan.settings,
             backend=request.backend,
             mode=request.mode,
@@ -285,7 +285,7 @@ class Evaluation:
 
     def _read_source(self) -> SourceReading:
         """What the text shows, read in a process that can be ended."""
-        seconds = self._conduct.within(self._settings.reading_s)
+        seconds = self._policy.within(self._settings.reading_s)
         try:
             text = self._aside.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
         except AsideLimitExceeded as exceeded:
@@ -342,7 +342,7 @@ class Evaluation:
                 bare = self._bare() if self._request.mode.is_timed else Bare()
             self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
-            group.import_submission(seconds=self._conduct.within(self._settings.import_s), cancelled=self._cancelled)
+            group.import_submission(seconds=self._policy.within(self._settings.import_s), cancelled=self._cancelled)
         return bare
 
     def _bare(self) -> Bare:
@@ -378,7 +378,7 @@ class Evaluation:
             bare=bare,
             memory=self._seen_memory(),
             evidence=self._evidence,
-            conduct=self._conduct,
+            policy=self._policy,
             contents=self._contents,
             numbers=self._numbers,
             first_call_s=self._first_call_s(),
@@ -392,7 +392,7 @@ class Evaluation:
 
     def _regimes(self) -> dict[str, tuple[Regime, ...]]:
         """By size, the regimes of checked calls: all at the first, a few secret ones at each further size."""
-        if self._request.regime or not self._conduct.does(Check.REGIMES):
+        if self._request.regime or not self._policy.does(Check.REGIMES):
             return {}
         found: dict[str, tuple[Regime, ...]] = {}
         for size in self._sizes:
@@ -456,7 +456,7 @@ class Evaluation:
         if self._plan.profile.gpu is not None:
             self._primitives += profiled_work.sightings(audit.works)
         hidden = profiled_work.hidden_collectives(audit.works, backend=self._request.backend)
-        if hidden is not None and self._conduct.counts_collectives:
+        if hidden is not None and self._policy.counts_collectives:
             if self._request.mode is Mode.RANKED:
                 self._evidence.findings.append(hidden)
                 raise Ended
@@ -478,10 +478,10 @@ class Evaluation:
     @property
     def _second_share(self) -> float:
         """The share of the series that a second worker group runs; 0 where there is none."""
-        if self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GROUP):
+        if self._request.mode is not Mode.RANKED or not self._policy.does(Check.SECOND_GROUP):
             return 0.0
         share = self._settings.second_group_share
-        return self._plan.profile.vigilance.second_group_share if share is None else share
+        return self._plan.profile.timing_policy.second_group_share if share is None else share
 
     def _run_second_group(self) -> None:
         """Run part of a ranked series again in a fresh group with other secrets; its times count like the first's."""

@@ -283,7 +283,7 @@ class Judge:
     def _wanted_groups(self) -> int:
         """How many groups wait for the next evaluation: a second one where a ranked series takes two."""
         share = self.settings.second_group_share
-        is_second = self.profile.vigilance.second_group_share if share is None else share
+        is_second = self.profile.timing_policy.second_group_share if share is None else share
         return 2 if is_second else 1
 
     def _prepare_next(self) -> None:

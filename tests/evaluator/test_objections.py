@@ -8,7 +8,7 @@ from evaluator.arena.protocol import Report, ReportKind
 from evaluator.contract import Backend, Finding, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.clock.call_clock import CallTime
-from evaluator.host.measure.objections import Conduct, Exchange, Objections
+from evaluator.host.measure.objections import CallPolicy, Exchange, Objections
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
@@ -24,15 +24,15 @@ def objections(
     warned: list[Finding] | None = None,
     off: Check | None = None,
 ) -> Objections:
-    conduct = Conduct(
-        vigilance=profiles.get("cpux2").vigilance,
+    policy = CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
         settings=dataclasses.replace(SETTINGS, without=frozenset({off} if off else ())),
         backend=backend,
         mode=mode,
         deadline=0.0,
         cancelled=lambda: False,
     )
-    return Objections(conduct, size="tiny", warn=(warned if warned is not None else []).append)
+    return Objections(policy, size="tiny", warn=(warned if warned is not None else []).append)
 
 
 def exchange(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)) -> Exchange:

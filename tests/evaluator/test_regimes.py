@@ -8,7 +8,7 @@ import pytest
 from evaluator.contract import Backend, CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.schedule import timed_calls
 from problems import registry
 from tests.evaluator.judging_help import request_for, request_for_text
@@ -79,8 +79,8 @@ def test_a_request_for_one_regime_is_no_ranked_one():
 
 def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
     regimes = registry.get("allreduce").regimes
-    conduct = Conduct(
-        vigilance=profiles.get("cpux2").vigilance,
+    policy = CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
         settings=JudgeSettings(profile="cpux2"),
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
@@ -89,7 +89,7 @@ def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
     )
     places: Counter[int] = Counter()
     for _ in range(100):
-        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, conduct=conduct, regimes=regimes)
+        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, policy=policy, regimes=regimes)
         planned = [(place, next(calls).regimes) for place in range(20 * BLOCK_CALLS)]
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
         places.update(place for place, drawn in planned if drawn)

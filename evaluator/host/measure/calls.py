@@ -14,7 +14,7 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
 from evaluator.host.measure.evidence import Ended, Evidence, SizeEvidence, wrong_values
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import Conduct, Exchange, Objections
+from evaluator.host.measure.objections import CallPolicy, Exchange, Objections
 from evaluator.host.ranks.oracle_group import (
     NOTHING_MAPPED,
     Comparison,
@@ -86,9 +86,9 @@ class Caller:
         reference_s: float,
         first_call_s: float,
         head_start: HeadStart,
-        conduct: Conduct,
+        policy: CallPolicy,
     ) -> None:
-        settings = conduct.settings
+        settings = policy.settings
         self._group = group
         self._oracle = oracle
         self._opened = opened
@@ -98,8 +98,8 @@ class Caller:
         self._numbers = numbers
         self._first_call_s = first_call_s
         self._head_start = head_start
-        self._objections = Objections(conduct, size=at_size.size, warn=evidence.warn)
-        self._conduct = conduct
+        self._objections = Objections(policy, size=at_size.size, warn=evidence.warn)
+        self._policy = policy
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[Content] = []
         self._has_called = False
@@ -155,11 +155,11 @@ class Caller:
         """The submission `times` times back to back on the inputs of the last call, in ns; raises GroupTrouble."""
         self._check_whether_to_go_on()
         self._evidence.regime = None
-        limit_s = self._conduct.within(self._limit_s * max(1, times // 10))
-        return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._conduct.cancelled)
+        limit_s = self._policy.within(self._limit_s * max(1, times // 10))
+        return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
 
     def _draw(self, kind: CallKind, regime: Regime | None) -> Content:
-        if not self._conduct.does(Check.FRESH_CONTENTS):
+        if not self._policy.does(Check.FRESH_CONTENTS):
             return Content(index=0, regime=regime)
         index = next(self._contents)
         if kind is CallKind.NEAR and self._earlier and self._earlier[-1].near is None:
@@ -167,10 +167,10 @@ class Caller:
         return Content(index=index, regime=regime)
 
     def _check_whether_to_go_on(self) -> None:
-        if self._conduct.cancelled():
+        if self._policy.cancelled():
             raise EvaluationCancelled("the evaluation was cancelled")
-        if time.monotonic() > self._conduct.deadline:
-            message = f"the evaluation took longer than {self._conduct.settings.evaluation_s:g} s"
+        if time.monotonic() > self._policy.deadline:
+            message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
             self._evidence.add([self._objections.finding(Verdict.TIMEOUT, message)])
             raise Ended
 
@@ -219,17 +219,17 @@ class Caller:
             else:
                 compared = None
             traces = compared.traces if compared is not None else self._oracle.take_marks(headers, taken, key=key)
-        if self._conduct.does(Check.FINGERPRINT):
+        if self._policy.does(Check.FINGERPRINT):
             findings += self._objections.altered(exchange, traces)
         return self._concluded(content, kind, exchange, compared, findings)
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
         number = next(self._numbers)
-        limit_s = self._conduct.within(self._limit_s + (0.0 if self._has_called else self._first_call_s))
+        limit_s = self._policy.within(self._limit_s + (0.0 if self._has_called else self._first_call_s))
         delays = self._delays(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         is_on_device = self._opened.slots is SlotKind.DEVICE_MEMORY
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
-        cancelled = self._conduct.cancelled
+        cancelled = self._policy.cancelled
         self._group.load(
             number,
             files if is_on_device else [(target,) for target in targets],
@@ -251,7 +251,7 @@ class Caller:
                     opening=opening,
                     inputs=() if is_on_device else [item.file for item in inputs],
                     reuse=manner.reuse,
-                    count=manner.kind is not CallKind.PLAIN and self._conduct.counts_collectives,
+                    count=manner.kind is not CallKind.PLAIN and self._policy.counts_collectives,
                     audits=manner.audits,
                     seconds=limit_s,
                     cancelled=cancelled,
@@ -266,7 +266,7 @@ class Caller:
 
     def _delays(self, world_size: int) -> tuple[int, ...]:
         """A secret delay for some ranks, at least one and not all."""
-        least, most = self._conduct.vigilance.skew_us
+        least, most = self._policy.timing_policy.skew_us
         late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
@@ -302,7 +302,7 @@ class Caller:
 
     def _new_poison(self) -> tuple[bytes, int | None]:
         """What outputs are filled with before a call, as bytes and as a number; nothing where that is switched off."""
-        if not self._conduct.does(Check.POISON):
+        if not self._policy.does(Check.POISON):
             return b"", None
         poison = outputs.new_poison()
         return poison, int.from_bytes(poison, "little")
@@ -335,8 +335,8 @@ class Caller:
 
     def _counts(self, item: RankCheck) -> bool:
         is_value = item.verdict in _VALUE_VERDICTS
-        return (not is_value or self._conduct.does(Check.VALUES)) and (
-            item.rank == 0 or self._conduct.does(Check.EVERY_RANK)
+        return (not is_value or self._policy.does(Check.VALUES)) and (
+            item.rank == 0 or self._policy.does(Check.EVERY_RANK)
         )
 
     def _header(self, rank: int, descriptor: int) -> list[dict[str, object]]:
@@ -379,8 +379,8 @@ class Caller:
         time.sleep(_LATE_S)
         targets = self._targets(b"")
         try:
-            limit_s = self._conduct.within(self._limit_s)
-            self._group.store(outcome.record.number, targets, seconds=limit_s, cancelled=self._conduct.cancelled)
+            limit_s = self._policy.within(self._limit_s)
+            self._group.store(outcome.record.number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
             headers = [outputs.read_header(target) for target in targets]
             compared = self._compare(content, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:

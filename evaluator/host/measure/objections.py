@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evaluator.arena.protocol import Report
 from evaluator.contract import Backend, Finding, Mode, Verdict
-from evaluator.hardware.profiles import Vigilance
+from evaluator.hardware.profiles import TimingPolicy
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.host.settings import JudgeSettings
@@ -17,10 +17,10 @@ _LEAST_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conduct:
-    """How calls are made in one evaluation: the profile's vigilance, the slot's settings, and what is asked for."""
+class CallPolicy:
+    """How calls are made in one evaluation: the profile's timing_policy, the slot's settings, and what is asked for."""
 
-    vigilance: Vigilance
+    timing_policy: TimingPolicy
     settings: JudgeSettings
     backend: Backend
     mode: Mode
@@ -55,8 +55,8 @@ class Exchange:
 class Objections:
     """Makes findings of what ranks and oracle say of a call at one size; `warn` takes what only ranked mode refuses."""
 
-    def __init__(self, conduct: Conduct, *, size: str, warn: Callable[[Finding], None]) -> None:
-        self._conduct = conduct
+    def __init__(self, policy: CallPolicy, *, size: str, warn: Callable[[Finding], None]) -> None:
+        self._policy = policy
         self._size = size
         self._warn = warn
 
@@ -64,15 +64,15 @@ class Objections:
         """What the ranks themselves say against a call: a changed input, a library collective."""
         found = []
         for rank, (report, prepared) in enumerate(zip(exchange.reports, inputs, strict=True)):
-            if self._conduct.does(Check.INPUTS) and 0 <= report.detail < len(prepared.tensors):
+            if self._policy.does(Check.INPUTS) and 0 <= report.detail < len(prepared.tensors):
                 found.append(self._mutated(rank, prepared.tensors[report.detail]))
-            if report.moved and self._conduct.counts_collectives:
+            if report.moved and self._policy.counts_collectives:
                 found += self._collectives(rank, report.moved)
         return found
 
     def changed(self, compared: Comparison) -> list[Finding]:
         """What the oracle says of inputs in device memory."""
-        if not self._conduct.does(Check.INPUTS):
+        if not self._policy.does(Check.INPUTS):
             return []
         return [self._mutated(rank, name) for rank, name in enumerate(compared.changed) if name is not None]
 
@@ -86,7 +86,7 @@ class Objections:
             "pytorch may use them for the problem's data"
         )
         finding = self.finding(Verdict.FORBIDDEN, message, rank=rank)
-        if self._conduct.mode is Mode.RANKED:
+        if self._policy.mode is Mode.RANKED:
             return [finding]
         self._warn(finding)
         return []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 from problems.schema import Regime
@@ -19,17 +19,17 @@ _SOON_BLOCKS = 3
 """Three regimes in four are drawn in the first blocks, which every series has; the fourth anywhere."""
 
 
-def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
+def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    special = _special_kinds(conduct)[: max(0, count - 1)]
+    special = _special_kinds(policy)[: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
 
 
-def check_calls(count: int, *, regimes: Sequence[Regime], conduct: Conduct) -> list[tuple[CallKind, Regime | None]]:
+def check_calls(count: int, *, regimes: Sequence[Regime], policy: CallPolicy) -> list[tuple[CallKind, Regime | None]]:
     """What the calls of a size are where none is timed: `count` as `check_kinds` has them, and one in every regime."""
-    first, *rest = [(kind, None) for kind in check_kinds(count, conduct=conduct)]
+    first, *rest = [(kind, None) for kind in check_kinds(count, policy=policy)]
     mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
     secrets.SystemRandom().shuffle(mixed)
     return [first, *mixed]
@@ -45,17 +45,17 @@ class TimedCall:
 
 
 def timed_calls(
-    *, block_calls: int, checks: int, conduct: Conduct, regimes: Sequence[Regime] = ()
+    *, block_calls: int, checks: int, policy: CallPolicy, regimes: Sequence[Regime] = ()
 ) -> Iterator[TimedCall]:
     """The timed calls of a series without end, of `block_calls` a block, `checks` of 12 blocks' compared.
 
     Special calls, and one in each of `regimes`, lie between them, in secret places, never before a block's first.
     """
     places = _regime_places(block_calls, regimes)
-    for place, call in enumerate(_planned(block_calls=block_calls, checks=checks, conduct=conduct)):
+    for place, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
         yield replace(call, regimes=tuple(places.get(place, ())))
     while True:
-        yield from _planned(block_calls=block_calls, checks=checks, conduct=conduct)
+        yield from _planned(block_calls=block_calls, checks=checks, policy=policy)
 
 
 def _regime_places(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
@@ -67,19 +67,19 @@ def _regime_places(block_calls: int, regimes: Sequence[Regime]) -> dict[int, lis
     return places
 
 
-def _planned(*, block_calls: int, checks: int, conduct: Conduct) -> list[TimedCall]:
+def _planned(*, block_calls: int, checks: int, policy: CallPolicy) -> list[TimedCall]:
     total = _PLANNED_BLOCKS * block_calls
-    is_checked = conduct.does(Check.TIMED_CALLS)
+    is_checked = policy.does(Check.TIMED_CALLS)
     checked = frozenset(secrets.SystemRandom().sample(range(total), min(total, checks))) if is_checked else frozenset()
-    special = _special_places(block_calls, conduct=conduct) if is_checked else {}
+    special = _special_places(block_calls, policy=policy) if is_checked else {}
     return [TimedCall(is_checked=place in checked, special=special.get(place)) for place in range(total)]
 
 
-def _special_places(block_calls: int, *, conduct: Conduct) -> dict[int, CallKind]:
-    kinds = _special_kinds(conduct)
+def _special_places(block_calls: int, *, policy: CallPolicy) -> dict[int, CallKind]:
+    kinds = _special_kinds(policy)
     if not kinds:
         return {}
-    count = min(_PLANNED_BLOCKS, conduct.vigilance.special_calls)
+    count = min(_PLANNED_BLOCKS, policy.timing_policy.special_calls)
     order = [kinds[place % len(kinds)] for place in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
@@ -96,9 +96,9 @@ def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> i
     return min(total, max(settings.least_checks, min(wanted, affordable)))
 
 
-def _special_kinds(conduct: Conduct) -> list[CallKind]:
+def _special_kinds(policy: CallPolicy) -> list[CallKind]:
     needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_CONTENTS}
-    return [kind for kind, check in needs.items() if conduct.does(check)]
+    return [kind for kind, check in needs.items() if policy.does(check)]
 
 
 @dataclass(frozen=True, kw_only=True)

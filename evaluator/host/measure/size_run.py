@@ -14,7 +14,7 @@ from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
@@ -85,7 +85,7 @@ class Rig:
     bare: Bare
     memory: GpuMemory
     evidence: Evidence
-    conduct: Conduct
+    policy: CallPolicy
     contents: Iterator[int]
     numbers: Iterator[int]
     first_call_s: float
@@ -129,7 +129,7 @@ class SizeRun:
             reference_s=self._speed.call_s,
             first_call_s=rig.first_call_s,
             head_start=self._head_start,
-            conduct=rig.conduct,
+            policy=rig.policy,
         )
         self._series = Series(
             speed=self._speed,
@@ -151,10 +151,10 @@ class SizeRun:
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._rig.plan.settings, self._rig.conduct.mode.is_timed
+        settings, is_timed = self._rig.plan.settings, self._rig.policy.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
-        calls = check_calls(count, regimes=() if is_timed else self._regimes, conduct=self._rig.conduct)
+        calls = check_calls(count, regimes=() if is_timed else self._regimes, policy=self._rig.policy)
         for number, (kind, regime) in enumerate(calls):
             with self._rig.stages(
                 Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
@@ -187,7 +187,7 @@ class SizeRun:
                 done = len(series.candidate)
                 share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
                 with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
-                    is_watched = done % _WATCHED_EVERY == 0 and rig.conduct.does(Check.IDLE)
+                    is_watched = done % _WATCHED_EVERY == 0 and rig.policy.does(Check.IDLE)
                     series.run_block(
                         plan,
                         time_candidate=time_candidate,
@@ -253,7 +253,7 @@ class SizeRun:
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._rig.plan.profile.is_ranked_by_speed and self._rig.conduct.mode.is_timed:
+        if self._rig.plan.profile.is_ranked_by_speed and self._rig.policy.mode.is_timed:
             return self._clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
         return self._clock.open(pairs=1, seconds=0.0)
 
@@ -283,7 +283,7 @@ class SizeRun:
             if rig.plan.profile.is_ranked_by_speed
             else total
         )
-        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, conduct=rig.conduct, regimes=self._regimes)
+        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, policy=rig.policy, regimes=self._regimes)
 
         def time_candidate() -> CallRecord:
             call = next(upcoming)
