@@ -1,4 +1,4 @@
-"""The fixed-size records that cross between the host and a sandbox rank, and the layout of a rank's diary.
+"""The fixed-size records that cross between the host and a sandbox rank, and the layout of a rank's status page.
 
 Standard library only: the host reads these too. Each record is one packet of a SOCK_SEQPACKET socket.
 """
@@ -34,7 +34,7 @@ class CommandKind(IntEnum):
 
 
 class Failure(IntEnum):
-    """Why a rank reports FAILED (`detail` of the record); the text is in its diary."""
+    """Why a rank reports FAILED (`detail` of the record); the text is in its status page."""
 
     START = 1
     IMPORT = 2
@@ -44,7 +44,7 @@ class Failure(IntEnum):
 
 
 class Phase(IntEnum):
-    """Where a rank is, as it notes in its diary. A claim, used for diagnosis only."""
+    """Where a rank is, as it notes in its status page. A claim, used for diagnosis only."""
 
     STARTING = 0
     WAITING = 1
@@ -151,13 +151,13 @@ CHANNEL_LOST = 71
 """Exit code of a rank whose shim found its channel closed from inside."""
 
 PHASE_LAYOUT = struct.Struct("<IIQ")
-"""Head of a diary: phase, call, monotonic nanoseconds."""
+"""Head of a status page: phase, call, monotonic nanoseconds."""
 
-DIARY_TEXT_START = 64
-DIARY_FLIGHT_START = 16 * 1024
-DIARY_STACK_START = 20 * 1024
-DIARY_BYTES = 64 * 1024
-"""A diary is a file of this size: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
+STATUS_TEXT_START = 64
+STATUS_FLIGHT_START = 16 * 1024
+STATUS_STACK_START = 20 * 1024
+STATUS_BYTES = 64 * 1024
+"""A status page is a file of this size: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
 (JSON, NUL-terminated), then the stacks dumped on SIGUSR1."""
 FLIGHT_SIGNAL = signal.SIGRTMIN + 3
 """Asks a rank for its collectives; torch itself prints native stacks with the help of SIGUSR2."""

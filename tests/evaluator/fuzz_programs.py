@@ -73,7 +73,7 @@ _HEADERS = """def _attack():
                     setattr(module, name, store)
 """
 
-_DIARIES = """def _attack():
+_STATUS_PAGES = """def _attack():
     for descriptor in _descriptors("/memfd:"):
         with contextlib.suppress(OSError, ValueError):
             choice = _dice.randrange(4)
@@ -147,7 +147,7 @@ _CLOSES = """def _attack():
 _ATTACKS = {
     "records": _RECORDS,
     "headers": _HEADERS,
-    "diaries": _DIARIES,
+    "status_pages": _STATUS_PAGES,
     "processes": _PROCESSES,
     "shim": _SHIM,
     "prints": _PRINTS,

@@ -26,9 +26,9 @@ class Ranks:
         self.ends = [child for _, child in pairs]
         self.workers = []
         for number, (host, _) in enumerate(pairs):
-            diary = os.memfd_create("diary")
-            os.ftruncate(diary, protocol.DIARY_BYTES)
-            self.workers.append(Worker(number=number, channel=Channel(host), diary=diary))
+            status_page = os.memfd_create("status_page")
+            os.ftruncate(status_page, protocol.STATUS_BYTES)
+            self.workers.append(Worker(number=number, channel=Channel(host), status_page=status_page))
 
     def say(self, rank, kind, **fields):
         self.ends[rank].send(Report(kind=kind, **fields).pack())
@@ -40,7 +40,7 @@ class Ranks:
         for end in (*self.ends, self.exits, self.exits_host):
             end.close()
         for worker in self.workers:
-            os.close(worker.diary)
+            os.close(worker.status_page)
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_record_that_nobody_asked_for_is_a_violation(ranks, conversation):
     assert (incident.kind, incident.rank) == (IncidentKind.VIOLATION, 0)
 
 
-def test_a_failure_carries_its_reason_and_the_text_of_the_diary(ranks, conversation):
-    os.pwrite(ranks.workers[0].diary, b"Traceback: of rank 0\0", protocol.DIARY_TEXT_START)
+def test_a_failure_carries_its_reason_and_the_text_of_the_status_page(ranks, conversation):
+    os.pwrite(ranks.workers[0].status_page, b"Traceback: of rank 0\0", protocol.STATUS_TEXT_START)
     ranks.say(0, ReportKind.FAILED, detail=int(Failure.START))
     ranks.say(1, ReportKind.READY)
 

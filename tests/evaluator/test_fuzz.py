@@ -132,20 +132,20 @@ def test_a_channel_thousands_of_times(data: st.DataObject, commands: list[Comman
 @given(
     head=st.binary(max_size=64), text=st.binary(max_size=300), stack=st.binary(max_size=300), is_answered=st.booleans()
 )
-def test_any_diary_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
+def test_any_status_page_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    diary = os.memfd_create("diary")
+    status_page = os.memfd_create("status_page")
     try:
-        os.ftruncate(diary, protocol.DIARY_BYTES)
-        os.pwrite(diary, head, 0)
-        os.pwrite(diary, text, protocol.DIARY_TEXT_START)
-        os.pwrite(diary, stack, protocol.DIARY_STACK_START)
-        rank = Worker(number=0, channel=Channel(host_end), diary=diary)
+        os.ftruncate(status_page, protocol.STATUS_BYTES)
+        os.pwrite(status_page, head, 0)
+        os.pwrite(status_page, text, protocol.STATUS_TEXT_START)
+        os.pwrite(status_page, stack, protocol.STATUS_STACK_START)
+        rank = Worker(number=0, channel=Channel(host_end), status_page=status_page)
         _standing, place = rank.place(is_answered=is_answered, source="/source", ticks_before=0)
         assert place
         assert "\0" not in place + rank.text + rank.stack
     finally:
-        os.close(diary)
+        os.close(status_page)
         host_end.close()
         rank_end.close()
 

@@ -1,4 +1,4 @@
-"""What torch's flight recorder knows of this rank's collectives, noted in its diary when the host asks by a signal.
+"""What torch's flight recorder knows of this rank's collectives, noted in its status page when the host asks by a signal.
 
 The main thread of a rank that hangs is inside a library and runs no Python: a thread that only waits for the signal
 answers in its place. What it says is a claim, for the diagnosis of hangs.
@@ -30,7 +30,7 @@ _DUMPS = [
 
 
 class FlightNotes:
-    """Writes the summary into the `page` of a rank's diary whenever the host sends `records.FLIGHT_SIGNAL`."""
+    """Writes the summary into the `page` of a rank's status page whenever the host sends `records.FLIGHT_SIGNAL`."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
@@ -63,8 +63,8 @@ class FlightNotes:
                 noted = summary(entries, ranks_of=_ranks_of(), since_ns=self._since_ns)
             except Exception as error:  # noqa: BLE001 - without the recorder the stacks have to do
                 noted = [{"error": str(error)[:200]}]
-            raw = json.dumps(noted).encode()[: protocol.DIARY_STACK_START - protocol.DIARY_FLIGHT_START - 1] + b"\0"
-            self._page[protocol.DIARY_FLIGHT_START : protocol.DIARY_FLIGHT_START + len(raw)] = raw
+            raw = json.dumps(noted).encode()[: protocol.STATUS_STACK_START - protocol.STATUS_FLIGHT_START - 1] + b"\0"
+            self._page[protocol.STATUS_FLIGHT_START : protocol.STATUS_FLIGHT_START + len(raw)] = raw
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

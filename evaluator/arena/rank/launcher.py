@@ -44,7 +44,7 @@ def main() -> None:
         return  # the host has gone, or needs no ranks any more
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
     for rank in settings["ranks"]:
-        for name in ("channel", "diary", "log"):
+        for name in ("channel", "status_page", "log"):
             os.close(rank[name])
     while children:
         pid, status = os.wait()
@@ -124,9 +124,9 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
     os.dup2(rank["log"], 1)
     os.dup2(rank["log"], 2)
-    own = {rank[name] for name in ("channel", "diary", "log", "barrier", "clock")}
+    own = {rank[name] for name in ("channel", "status_page", "log", "barrier", "clock")}
     for other in settings["ranks"]:
-        for name in ("channel", "diary", "log"):
+        for name in ("channel", "status_page", "log"):
             if other[name] not in own:
                 os.close(other[name])
     os.close(settings["exits"])

@@ -34,7 +34,7 @@ from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Repor
 from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.arena.rank.flight_notes import FlightNotes
 
-_MAX_TEXT = protocol.DIARY_FLIGHT_START - protocol.DIARY_TEXT_START - 1
+_MAX_TEXT = protocol.STATUS_FLIGHT_START - protocol.STATUS_TEXT_START - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +48,21 @@ class Place:
     source: str
     store: str
     channel: int
-    diary: int
+    status_page: int
     barrier: int
     clock: int
     log: int
     attentive_s: float
 
 
-class Diary:
+class StatusPage:
     """Where the rank notes what it is doing, for the diagnosis of hangs; also takes the stacks dumped on SIGUSR1."""
 
     def __init__(self, descriptor: int) -> None:
-        self._page = mmap.mmap(descriptor, protocol.DIARY_BYTES)
+        self._page = mmap.mmap(descriptor, protocol.STATUS_BYTES)
         self.call = 0
         self.flight = FlightNotes(self._page)
-        os.lseek(descriptor, protocol.DIARY_STACK_START, os.SEEK_SET)
+        os.lseek(descriptor, protocol.STATUS_STACK_START, os.SEEK_SET)
         faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
         self.flight.start()
 
@@ -75,7 +75,7 @@ class Diary:
         raw = text.encode("utf-8", "replace").replace(b"\0", b"?")
         if len(raw) > _MAX_TEXT:
             raw = raw[: _MAX_TEXT // 2 - 20] + b"\n[...]\n" + raw[-_MAX_TEXT // 2 + 20 :]
-        start = protocol.DIARY_TEXT_START
+        start = protocol.STATUS_TEXT_START
         self._page[start : start + len(raw) + 1] = raw + b"\0"
 
 
@@ -109,15 +109,15 @@ class ChannelLost(Exception):
 
 def run_rank(place: Place) -> None:
     """Be rank `place.rank` until the host closes the channel."""
-    diary = Diary(place.diary)
-    diary.note(Phase.STARTING)
-    shim = Shim(place, diary)
+    status_page = StatusPage(place.status_page)
+    status_page.note(Phase.STARTING)
+    shim = Shim(place, status_page)
     try:
         shim.start()
         while shim.obey():
             pass
     except Failed as failed:
-        diary.explain(failed.text)
+        status_page.explain(failed.text)
         shim.report(ReportKind.FAILED, detail=failed.failure)
         shim.wait_for_end()
 
@@ -125,9 +125,9 @@ def run_rank(place: Place) -> None:
 class Shim:
     """The state of one rank."""
 
-    def __init__(self, place: Place, diary: Diary) -> None:
+    def __init__(self, place: Place, status_page: StatusPage) -> None:
         self._place = place
-        self._diary = diary
+        self._status_page = status_page
         self._socket = socket.socket(fileno=place.channel)
         self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
         self._barrier = Barrier(
@@ -151,7 +151,7 @@ class Shim:
             self._runner = self._new_runner()
         except Exception as error:
             raise Failed(Failure.START, traceback.format_exc()) from error
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.READY)
 
     def _new_runner(self) -> Runner:
@@ -167,7 +167,7 @@ class Shim:
         if not packet:
             return False
         command = Command.unpack(packet)
-        self._diary.call = command.call
+        self._status_page.call = command.call
         handlers: dict[CommandKind, Callable[[Command, list[int]], None]] = {
             CommandKind.IMPORT: self._import,
             CommandKind.LOAD: self._load,
@@ -182,13 +182,13 @@ class Shim:
     def report(self, kind: ReportKind, **values: int) -> None:
         """Send one record."""
         try:
-            self._socket.send(Report(kind=kind, call=self._diary.call, **values).pack())
+            self._socket.send(Report(kind=kind, call=self._status_page.call, **values).pack())
         except OSError as error:
             raise ChannelLost from error
 
     def wait_for_end(self) -> None:
         """Stay until the host closes the channel, so that peers are not disturbed by this rank's end."""
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         while self._receive()[0]:
             pass
 
@@ -207,7 +207,7 @@ class Shim:
         return packet, list(descriptors)
 
     def _import(self, _command: Command, _descriptors: list[int]) -> None:
-        self._diary.note(Phase.IMPORTING)
+        self._status_page.note(Phase.IMPORTING)
         _take_built_kernels()
         path = Path(self._place.source) / "solution.py"
         sys.path.insert(0, self._place.source)
@@ -218,7 +218,7 @@ class Shim:
             raise
         except Exception as error:
             raise Failed(Failure.IMPORT, _author_traceback()) from error
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.IMPORTED)
 
     def _bare(self, command: Command, _descriptors: list[int]) -> None:
@@ -228,9 +228,9 @@ class Shim:
 
     def _load(self, _command: Command, descriptors: list[int]) -> None:
         """Take the file for the outputs, and on a GPU make the arguments; a CPU rank gets its inputs with GO."""
-        self._diary.note(Phase.LOADING)
+        self._status_page.note(Phase.LOADING)
         self._slot.load(descriptors)
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
@@ -242,8 +242,8 @@ class Shim:
         return self._groups[ranks]
 
     def _go(self, command: Command, descriptors: list[int]) -> None:
-        self._diary.note(Phase.AT_START)
-        self._diary.flight.call_begins()
+        self._status_page.note(Phase.AT_START)
+        self._status_page.flight.call_begins()
         if self._device.type != "cuda":
             self._slot.take_inputs(descriptors.pop(0), reuse=command.reuse)
         slot = self._slot.call
@@ -251,11 +251,11 @@ class Shim:
             timed = self._call(slot, command, audit_file=next(iter(descriptors), None))
         for descriptor in descriptors:
             os.close(descriptor)
-        self._diary.note(Phase.STORING)
+        self._status_page.note(Phase.STORING)
         slot.output.close()
         slot.returned = timed.returned
         changed = slot.first_change()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(
             ReportKind.DONE,
             claimed_ns=timed.claimed_ns,
@@ -268,13 +268,13 @@ class Shim:
         """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
         solution, arguments = self._noted(self._solution), self._slot.call.arguments
-        self._diary.note(Phase.AT_START)
+        self._status_page.note(Phase.AT_START)
         self._barrier.wait()
         with _blamed():
             for _ in range(command.times):
                 solution(*arguments)
             self._finish()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOOPED)
 
     def _finish(self) -> None:
@@ -283,8 +283,8 @@ class Shim:
             torch.cuda.synchronize()
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, of which the diary tells when it was called and when it returned."""
-        note = self._diary.note
+        """`function`, of which the status page tells when it was called and when it returned."""
+        note = self._status_page.note
 
         def called(*arguments: Any) -> Any:
             note(Phase.CALLING)
@@ -296,10 +296,10 @@ class Shim:
 
     def _store(self, _command: Command, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
-        self._diary.note(Phase.STORING)
+        self._status_page.note(Phase.STORING)
         self._slot.store_again(descriptors[0])
         self._finish()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
     def _call(self, slot: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:

@@ -32,10 +32,10 @@ _PROCESSES_OF_A_CPU_RANK = 256
 
 @dataclass(frozen=True, kw_only=True)
 class HostEnds:
-    """The host's ends of one rank: the socket of its channel, and the descriptor of its diary."""
+    """The host's ends of one rank: the socket of its channel, and the descriptor of its status page."""
 
     channel: socket.socket
-    diary: int
+    status_page: int
 
 
 class RankSandbox:
@@ -96,7 +96,7 @@ class RankSandbox:
         )
         first: subprocess.Popen[bytes] = spawner.start(
             command,
-            descriptors=[*inherited, self.clock_page.descriptor, *(ends.diary for ends in self.ends)],
+            descriptors=[*inherited, self.clock_page.descriptor, *(ends.status_page for ends in self.ends)],
             environment=self._environment(),
             error_output=self._launcher_log,
         )
@@ -104,18 +104,18 @@ class RankSandbox:
         self.processes = SandboxProcesses(first, group=self._group, marker=marker)
 
     def _open_ends(self, inherited: list[int], *, barrier: int) -> list[dict[str, int]]:
-        """Make channel, diary and log of every rank, and return the launcher's ends by name."""
+        """Make channel, status page and log of every rank, and return the launcher's ends by name."""
         pipes, described = [], []
         ends: list[HostEnds] = []
         for number in range(self._plan.profile.world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            diary = _memory_file("diary", protocol.DIARY_BYTES)
+            status_page = _memory_file("status_page", protocol.STATUS_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
-            ends.append(HostEnds(channel=host_end, diary=diary))
+            ends.append(HostEnds(channel=host_end, status_page=status_page))
             child = child_end.detach()
             inherited += [child, log_write]
-            own = {"rank": number, "channel": child, "diary": diary, "log": log_write}
+            own = {"rank": number, "channel": child, "status_page": status_page, "log": log_write}
             described.append({**own, "barrier": barrier, "clock": self.clock_page.descriptor})
         self.ends = tuple(ends)
         self.logs = LogDrain(pipes, limit=self._plan.settings.log_bytes)
@@ -193,7 +193,7 @@ class RankSandbox:
         self.exits.close()
         self.logs.close()
         for ends in self.ends:
-            os.close(ends.diary)
+            os.close(ends.status_page)
         os.close(self._launcher_log)
         self.clock_page.close()
         self.processes.close()

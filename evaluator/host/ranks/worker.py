@@ -1,4 +1,4 @@
-"""One worker, a sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
+"""One worker, a sandbox rank as the host holds it: its channel, its status page, its process, and where it stands."""
 
 import mmap
 import os
@@ -24,14 +24,14 @@ _BUSY_SHARE = 0.1
 class Worker:
     """What the host holds of one rank.
 
-    The diary is read and written through a mapping: its descriptor is one that the rank has too, and what the rank sets
+    The status page is read and written through a mapping: its descriptor is one that the rank has too, and what the rank sets
     on it (to append, say) holds for ours. `status` is its wait status once it has ended, `answered_at_ns` the time of
     its last answer on the monotonic clock.
     """
 
     number: int
     channel: Channel
-    diary: int
+    status_page: int
     pid: int | None = None
     status: int | None = None
     is_closed: bool = False
@@ -41,41 +41,41 @@ class Worker:
     _page: mmap.mmap = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._page = mmap.mmap(self.diary, protocol.DIARY_BYTES)
+        self._page = mmap.mmap(self.status_page, protocol.STATUS_BYTES)
 
     def close(self) -> None:
-        """Give back the host's end of the channel and the mapping of the diary; nothing is read of it afterwards."""
+        """Give back the host's end of the channel and the mapping of the status page; nothing is read of it afterwards."""
         self.channel.close()
         self._page.close()
 
     @property
     def text(self) -> str:
         """What the rank wrote about its failure: untrusted, without control characters."""
-        return self._read(protocol.DIARY_TEXT_START, protocol.DIARY_FLIGHT_START)
+        return self._read(protocol.STATUS_TEXT_START, protocol.STATUS_FLIGHT_START)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """Those that it noted on our signal; none before that, nor where it wrote something else."""
-        return flight_recorder.read(self._read(protocol.DIARY_FLIGHT_START, protocol.DIARY_STACK_START))
+        return flight_recorder.read(self._read(protocol.STATUS_FLIGHT_START, protocol.STATUS_STACK_START))
 
     @property
     def has_noted_collectives(self) -> bool:
         """Whether it has written something there since it was last asked."""
-        return self._page[protocol.DIARY_FLIGHT_START] != 0
+        return self._page[protocol.STATUS_FLIGHT_START] != 0
 
     def forget_collectives(self) -> None:
         """Make room for a new answer."""
-        self._page[protocol.DIARY_FLIGHT_START] = 0
+        self._page[protocol.STATUS_FLIGHT_START] = 0
 
     @property
     def stack(self) -> str:
         """The stacks that it dumped on our signal; untrusted."""
-        return self._read(protocol.DIARY_STACK_START, protocol.DIARY_BYTES)
+        return self._read(protocol.STATUS_STACK_START, protocol.STATUS_BYTES)
 
     def forget_stack(self) -> None:
         """Make room for a new dump; the rank's descriptor shares its place in the file with ours."""
-        self._page[protocol.DIARY_STACK_START :] = bytes(protocol.DIARY_BYTES - protocol.DIARY_STACK_START)
-        os.lseek(self.diary, protocol.DIARY_STACK_START, os.SEEK_SET)
+        self._page[protocol.STATUS_STACK_START :] = bytes(protocol.STATUS_BYTES - protocol.STATUS_STACK_START)
+        os.lseek(self.status_page, protocol.STATUS_STACK_START, os.SEEK_SET)
 
     @property
     def was_killed(self) -> bool:

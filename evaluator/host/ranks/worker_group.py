@@ -33,7 +33,7 @@ class WorkerGroup:
         self._is_ready = False
         self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
         self._workers = [
-            Worker(number=number, channel=Channel(ends.channel), diary=ends.diary)
+            Worker(number=number, channel=Channel(ends.channel), status_page=ends.status_page)
             for number, ends in enumerate(self._sandbox.ends)
         ]
         self._conversation = Conversation(
