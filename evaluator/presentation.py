@@ -70,7 +70,7 @@ def _size_words(item: SizeTiming) -> Iterator[str]:
 def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
     """Which hardware paths were seen, what the links carried, and what the recorded call spent its time on."""
     for seen in report.primitives:
-        yield f"{seen.primitive.value}, shown by {seen.witness.value}: {seen.detail}"
+        yield f"{seen.primitive.value}, shown by {seen.evidence.value}: {seen.detail}"
     for size in report.record.sizes if report.record is not None else ():
         if size.wire is not None and size.wire.calls:
             moved, least = max((*size.wire.sent_bytes, *size.wire.received_bytes)), size.wire.least_bytes

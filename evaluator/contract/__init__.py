@@ -5,7 +5,7 @@ imports no other part of the evaluator, so the site can read it without torch.
 """
 
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, AuditedWork, Primitive, Sighting, Witness, WorkKind
+from evaluator.contract.hardware_paths import Audit, AuditedWork, Detection, EvidenceSource, Primitive, WorkKind
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
@@ -74,12 +74,14 @@ __all__ = [
     "Collective",
     "ContractError",
     "Delivery",
+    "Detection",
     "DriverFault",
     "EarlierTry",
     "ErrorMap",
     "ErrorPattern",
     "EvaluationReport",
     "EvaluationRequest",
+    "EvidenceSource",
     "Finding",
     "GpuReading",
     "Message",
@@ -93,7 +95,6 @@ __all__ = [
     "Record",
     "ReferenceCall",
     "SandboxLevel",
-    "Sighting",
     "SizeMemory",
     "SizeRecord",
     "SizeResult",
@@ -116,7 +117,6 @@ __all__ = [
     "Upload",
     "Verdict",
     "Wire",
-    "Witness",
     "WorkKind",
     "WorkName",
     "is_faster",

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+import msgspec
+
 from evaluator.contract.message import Message
 
 
@@ -17,7 +19,7 @@ class Primitive(StrEnum):
     NCCL_DEVICE = "nccl_device"
 
 
-class Witness(StrEnum):
+class EvidenceSource(StrEnum):
     """What showed a primitive: the text, the machine code of a built extension, or records of a run."""
 
     SOURCE = "source"
@@ -25,14 +27,14 @@ class Witness(StrEnum):
     PROFILER = "profiler"
 
 
-class Sighting(Message, frozen=True, kw_only=True):
+class Detection(Message, frozen=True, kw_only=True):
     """One primitive that a submission uses, with its evidence: `detail` quotes what was seen.
 
     `file` and `line` lead into the source; for machine code `file` is the module and `line` None.
     """
 
     primitive: Primitive
-    witness: Witness
+    evidence: EvidenceSource = msgspec.field(name="witness")
     detail: str
     file: str | None = None
     line: int | None = None

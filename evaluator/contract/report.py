@@ -5,7 +5,7 @@ from typing import Self
 
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, Sighting
+from evaluator.contract.hardware_paths import Audit, Detection
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
@@ -152,7 +152,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...] = ()
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
     audit: Audit | None = None
     timeline: Timeline | None = None
     canaries: tuple[Canary, ...] = ()

@@ -16,6 +16,7 @@ from evaluator.contract import (
     Audit,
     Backend,
     Canary,
+    Detection,
     DriverFault,
     EvaluationReport,
     EvaluationRequest,
@@ -23,7 +24,6 @@ from evaluator.contract import (
     Mode,
     Record,
     SandboxLevel,
-    Sighting,
     SizeRecord,
     SlotKind,
     Stage,
@@ -141,7 +141,7 @@ class Evaluation:
         self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
         self._slots = SlotKind.HOST_MEMORY
-        self._primitives: tuple[Sighting, ...] = ()
+        self._primitives: tuple[Detection, ...] = ()
         self._audit: Audit | None = None
         self._timeline: Timeline | None = None
         self.has_worn_ranks = False
@@ -454,7 +454,7 @@ class Evaluation:
         """What the recorded call shows: primitives, and library collectives past torch's."""
         self._audit = audit
         if self._plan.profile.gpu is not None:
-            self._primitives += profiled_work.sightings(audit.works)
+            self._primitives += profiled_work.detections(audit.works)
         hidden = profiled_work.hidden_collectives(audit.works, backend=self._request.backend)
         if hidden is not None and self._policy.counts_collectives:
             if self._request.mode is Mode.RANKED:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from evaluator.contract import AuditedWork, Backend, Finding, Primitive, Sighting, Verdict, Witness, WorkKind
+from evaluator.contract import AuditedWork, Backend, Detection, EvidenceSource, Finding, Primitive, Verdict, WorkKind
 
 _LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
 """Kernels of NCCL's own collectives: ncclDevKernel_AllReduce_..., ncclSymkDevKernel_..., ncclKernel_... before."""
@@ -18,8 +18,8 @@ _SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
 """What the names show: libraries' kernels and copies. Loads, stores and bulk copies inside others have no name here."""
 
 
-def sightings(works: Sequence[AuditedWork]) -> tuple[Sighting, ...]:
-    """The primitives that the records show; one sighting each, naming the work that took longest and how often."""
+def detections(works: Sequence[AuditedWork]) -> tuple[Detection, ...]:
+    """The primitives that the records show; one detection each, naming the work that took longest and how often."""
     found = []
     for primitive, kind, sign in _SIGNS:
         shown = [work for work in works if work.kind is kind and sign.search(work.name)]
@@ -27,7 +27,9 @@ def sightings(works: Sequence[AuditedWork]) -> tuple[Sighting, ...]:
             first = max(shown, key=lambda work: work.us)
             count = sum(work.count for work in shown)
             times = f", {count} such in the audited call" if count > 1 else ""
-            found.append(Sighting(primitive=primitive, witness=Witness.PROFILER, detail=f"{_short(first.name)}{times}"))
+            found.append(
+                Detection(primitive=primitive, evidence=EvidenceSource.PROFILER, detail=f"{_short(first.name)}{times}")
+            )
     return tuple(found)
 
 

@@ -1,6 +1,6 @@
 """Reading what a stranger handed in, as text in and text out, so that a process of its own can do it."""
 
-from evaluator.contract import EvaluationRequest, Finding, Message, Sighting
+from evaluator.contract import Detection, EvaluationRequest, Finding, Message
 from evaluator.hardware import profiles
 from evaluator.judging import collectives, primitives, source_rules
 from problems import registry
@@ -11,7 +11,7 @@ class SourceReading(Message, frozen=True, kw_only=True):
 
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...] = ()
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
 
 READ_SOURCE = f"{__name__}:read_source"

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.contract import (
     Backend,
+    Detection,
+    EvidenceSource,
     Finding,
     Mode,
     Primitive,
-    Sighting,
     SourceBundle,
     SourceFile,
     Verdict,
-    Witness,
 )
 from evaluator.hardware.profiles import Profile
 from evaluator.judging import collectives, parsed_source, source_paths
@@ -55,17 +55,17 @@ def warnings(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> tuple[Fin
     return () if parsed.findings else tuple(_check_collectives(parsed.trees, backend=backend))
 
 
-def check_machine_code(sightings: Sequence[Sighting], *, profile: Profile) -> tuple[Finding, ...]:
+def check_machine_code(detections: Sequence[Detection], *, profile: Profile) -> tuple[Finding, ...]:
     """UNSUPPORTED where built code uses multicast that the profile lacks, whatever the source looks like."""
     if profile.multicast:
         return ()
     return tuple(
         Finding(
             verdict=Verdict.UNSUPPORTED,
-            message=f"{sighting.detail} of {sighting.file} needs NVLink multicast, which is off on {profile.name}",
+            message=f"{detection.detail} of {detection.file} needs NVLink multicast, which is off on {profile.name}",
         )
-        for sighting in sightings
-        if sighting.primitive is Primitive.NVLS and sighting.witness is Witness.COMPILED
+        for detection in detections
+        if detection.primitive is Primitive.NVLS and detection.evidence is EvidenceSource.COMPILED
     )
 
 

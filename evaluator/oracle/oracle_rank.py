@@ -19,11 +19,11 @@ from evaluator.contract import SlotKind
 from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.contents import NearCall
+from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import Reader
 from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
 from evaluator.oracle.verify import Examiner, output_dtype
-from evaluator.oracle.witness import Places, Witness
 from problems import registry
 from problems.schema import Problem, Regime, SizeName
 from problems.values import Arguments, Call
@@ -84,7 +84,7 @@ class OracleRank(TrustedRank):
         self._sealer: Sealer | None = None
         self._slots: dict[Reader, call_memory.DeviceSlot] = {}
         self._prepared: call_memory.Prepared | None = None
-        self._witness: Witness | None = None
+        self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
@@ -124,8 +124,8 @@ class OracleRank(TrustedRank):
         place = self._place
         # What the last size left takes memory that this one may need.
         self._prepared = None
-        if self._witness is not None:
-            self._witness.forget()
+        if self._end_check is not None:
+            self._end_check.forget()
         for slot in self._slots.values():
             slot.close()
         self._slots.clear()
@@ -241,20 +241,20 @@ class OracleRank(TrustedRank):
         """Wait beside the host for the end of a sandbox rank's call, and copy samples of its memory then."""
         assert self._prepared is not None
         slot, begin = self._slot, self._prepared.data
-        if self._witness is None:
+        if self._end_check is None:
             ends = Ends(mmap.mmap(self._place.ends, ends_page.BYTES))
-            self._witness = Witness(ends, rank=self._place.rank, device=self._device)
+            self._end_check = EndCheck(ends, rank=self._place.rank, device=self._device)
         limits = (begin + self._prepared.size, self._current().output_bytes)
         areas = [
-            (slot.inputs.bytes, Places.drawn(begin, limits[0], secret=secrets.randbits(32))),
-            (slot.outputs.bytes, Places.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
+            (slot.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),
+            (slot.outputs.bytes, SamplePattern.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
         ]
-        late_ns = self._witness.watch(message["ticket"], areas, limit_s=message["limit_s"])
+        late_ns = self._end_check.watch(message["ticket"], areas, limit_s=message["limit_s"])
         return {"late_ns": late_ns}, []
 
     def _traces(self, message: messages.Body, area: Area) -> messages.Body:
         """The fingerprint of outputs, and which samples of shared memory are no longer what they were at the end."""
-        unlike = [] if self._witness is None else self._witness.unlike()
+        unlike = [] if self._end_check is None else self._end_check.unlike()
         if any(entry.get("device") == "cpu" for entry in message["header"]):
             # Outputs in the host's memory are complete at the end, and copied here after it.
             unlike = [which for which in unlike if which != _OUTPUTS]

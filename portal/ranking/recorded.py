@@ -24,7 +24,7 @@ from evaluator.contract import (
     Mode,
     Primitive,
     SandboxLevel,
-    Sighting,
+    Detection,
     SizeTiming,
     SlotKind,
     SourceBundle,
@@ -34,7 +34,7 @@ from evaluator.contract import (
     TimeSummary,
     Timing,
     Verdict,
-    Witness,
+    EvidenceSource,
 )
 from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.hardware import profiles
@@ -131,7 +131,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
                 coverage=0.96,
                 rule=1,
             ),
-            primitives=tuple(_sighting(text) for text in self.primitives),
+            primitives=tuple(_detection(text) for text in self.primitives),
             sandbox=self.sandbox,
             slots=self.slots,
             commitment=self.commitment,
@@ -153,9 +153,9 @@ def _size(size: _JudgedSize) -> SizeTiming:
     )
 
 
-def _sighting(text: str) -> Sighting:
-    primitive, _, witness = text.partition("/")
-    return Sighting(primitive=Primitive(primitive), witness=Witness(witness), detail="as the summary has it")
+def _detection(text: str) -> Detection:
+    primitive, _, evidence = text.partition("/")
+    return Detection(primitive=Primitive(primitive), evidence=EvidenceSource(evidence), detail="as the summary has it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -242,7 +242,7 @@ FRAMES = st.lists(
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
     sent = builder_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
     assert set(sent.artefacts) <= {NAME, KERNEL}
-    assert builder._judge(sent, seconds=1.0, sightings=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
+    assert builder._judge(sent, seconds=1.0, detections=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
 
 
 OUTCOME = {
@@ -262,7 +262,7 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
     chance = random.Random(seed)
     value = mutated(OUTCOME, chance) if seed % 3 else OUTCOME
     sent = builder_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
-    record = builder._judge(sent, seconds=1.0, sightings=())  # noqa: SLF001
+    record = builder._judge(sent, seconds=1.0, detections=())  # noqa: SLF001
     text = record.to_json()
     assert "\\u0000" not in text
     assert "\\u001b" not in text

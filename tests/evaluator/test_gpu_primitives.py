@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from evaluator.contract import Backend, Mode, Primitive, SourceBundle, SourceFile, Verdict, Witness, WorkKind
+from evaluator.contract import Backend, EvidenceSource, Mode, Primitive, SourceBundle, SourceFile, Verdict, WorkKind
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.machine.backends import Node, missing
 from evaluator.judging import link_traffic, primitives
 from tests.evaluator.test_gpu import PROFILE, WORLD_SIZE, on_gpus, request
 
 SHOWN = [
-    ("primitive_copy_engine", Backend.CUDA, Primitive.COPY_ENGINE, {Witness.SOURCE, Witness.PROFILER}),
-    ("gpu_allgather", Backend.CUDA, Primitive.SM_LOAD_STORE, {Witness.SOURCE, Witness.COMPILED}),
-    ("gpu_allgather_triton", Backend.TRITON, Primitive.SM_LOAD_STORE, {Witness.SOURCE, Witness.COMPILED}),
-    ("primitive_tma", Backend.CUDA, Primitive.TMA, {Witness.SOURCE, Witness.COMPILED}),
-    ("primitive_nvshmem", Backend.NVSHMEM, Primitive.NVSHMEM, set(Witness)),
-    ("primitive_nccl", Backend.PYTORCH, Primitive.NCCL, {Witness.SOURCE, Witness.PROFILER}),
+    ("primitive_copy_engine", Backend.CUDA, Primitive.COPY_ENGINE, {EvidenceSource.SOURCE, EvidenceSource.PROFILER}),
+    ("gpu_allgather", Backend.CUDA, Primitive.SM_LOAD_STORE, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("gpu_allgather_triton", Backend.TRITON, Primitive.SM_LOAD_STORE, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("primitive_tma", Backend.CUDA, Primitive.TMA, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("primitive_nvshmem", Backend.NVSHMEM, Primitive.NVSHMEM, set(EvidenceSource)),
+    ("primitive_nccl", Backend.PYTORCH, Primitive.NCCL, {EvidenceSource.SOURCE, EvidenceSource.PROFILER}),
 ]
 
 pytestmark = on_gpus
@@ -47,7 +47,7 @@ def test_a_submission_passes_and_exactly_its_primitive_is_found(reports, name, b
     report = reports(name, backend)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
     assert primitives.names(report.primitives) == (primitive,), report.primitives
-    assert {seen.witness for seen in report.primitives} == witnesses, report.primitives
+    assert {seen.evidence for seen in report.primitives} == witnesses, report.primitives
 
 
 def test_loads_through_nccls_device_api_are_both(reports):

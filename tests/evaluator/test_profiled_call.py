@@ -106,7 +106,7 @@ class TestNames:
         ],
     )
     def test_a_name_shows_its_primitive(self, name, kind, primitive):
-        (seen,) = profiled_work.sightings([work(name, 3, kind)])
+        (seen,) = profiled_work.detections([work(name, 3, kind)])
         assert seen.primitive is primitive
         assert seen.detail.startswith(name[:80])
         assert seen.detail.endswith("3 such in the audited call")
@@ -122,7 +122,7 @@ class TestNames:
     )
     def test_other_names_show_none(self, name):
         kind = WorkKind.COPY if name.startswith("Memcpy") else WorkKind.KERNEL
-        assert profiled_work.sightings([work(name, kind=kind)]) == ()
+        assert profiled_work.detections([work(name, kind=kind)]) == ()
 
     def test_a_collective_that_went_past_torch_is_found(self):
         finding = profiled_work.hidden_collectives([work(BARRIER, 2)], backend=Backend.CUDA)

@@ -10,12 +10,12 @@ from evaluator.contract import (
     EvaluationReport,
     Mode,
     Primitive,
-    Sighting,
+    Detection,
     SourceBundle,
     SourceFile,
     Timing,
     Verdict,
-    Witness,
+    EvidenceSource,
 )
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
@@ -74,7 +74,7 @@ def report_on(
         verdict=verdict,
         message=f"the verdict is {verdict}",
         timing=timing,
-        primitives=tuple(Sighting(primitive=each, witness=Witness.SOURCE, detail="seen") for each in primitives),
+        primitives=tuple(Detection(primitive=each, evidence=EvidenceSource.SOURCE, detail="seen") for each in primitives),
     )
 
 

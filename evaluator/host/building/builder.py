@@ -21,11 +21,11 @@ import msgspec
 from evaluator.contract import (
     Backend,
     BuildResult,
+    Detection,
     EvaluationRequest,
     Finding,
     Message,
     SandboxLevel,
-    Sighting,
     Verdict,
 )
 from evaluator.errors import EvaluatorError, NodeTrouble
@@ -84,7 +84,7 @@ class BuildRecord(Message, frozen=True, kw_only=True):
 
     result: BuildResult
     findings: tuple[Finding, ...] = ()
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Built:
     result: BuildResult
     findings: tuple[Finding, ...]
     folder: Path
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
     def place(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
@@ -167,28 +167,28 @@ class Builder:
         record = _judge(
             sent,
             seconds=time.monotonic() - started,
-            sightings=self._sightings(sent.artefacts, workdir=workdir, confinement=sandbox),
+            detections=self._detections(sent.artefacts, workdir=workdir, confinement=sandbox),
         )
         _keep(entry, record, sent.artefacts)
         self._prune()
         return Built(result=record.result, findings=record.findings, folder=entry, primitives=record.primitives)
 
-    def _sightings(
+    def _detections(
         self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
-    ) -> tuple[Sighting, ...]:
+    ) -> tuple[Detection, ...]:
         modules = {name: content for name, content in artefacts.items() if name.endswith(disassembly.MODULES)}
         listings = disassembly.listings(
             artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
         )
         in_code = (
-            sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
+            detection for module, text in listings for detection in primitives.in_machine_code(text, module=module)
         )
         in_symbols = (
-            sighting
+            detection
             for path, content in modules.items()
-            for sighting in primitives.in_symbols(content, module=Path(path).name)
+            for detection in primitives.in_symbols(content, module=Path(path).name)
         )
-        found = {(sighting.primitive, sighting.file): sighting for sighting in (*in_symbols, *in_code)}
+        found = {(detection.primitive, detection.file): detection for detection in (*in_symbols, *in_code)}
         return tuple(found.values())
 
     def _key(self, request: EvaluationRequest) -> str:
@@ -367,7 +367,7 @@ def _version(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
 
 
-def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> BuildRecord:
+def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> BuildRecord:
     """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
     try:
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
@@ -388,7 +388,7 @@ def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> Bu
         log=log,
         artefacts=artefacts,
     )
-    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=sightings)
+    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections)
 
 
 def _cut(text: str) -> str:

@@ -23,7 +23,7 @@ _LOOKS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class SamplePattern:
     """Where samples of an area lie: `rows` times `width` bytes from byte `start`, `pitch` bytes apart."""
 
     start: int
@@ -32,8 +32,8 @@ class Places:
     width: int
 
     @classmethod
-    def drawn(cls, begin: int, end: int, *, secret: int) -> "Places | None":
-        """Places between two bytes of an area; None where it has none to choose from."""
+    def drawn(cls, begin: int, end: int, *, secret: int) -> "SamplePattern | None":
+        """Samples between two bytes of an area; None where it has none to choose from."""
         width = min(_WIDTH, end - begin)
         if width <= 0:
             return None
@@ -42,7 +42,7 @@ class Places:
         return cls(start=begin + secret % max(1, pitch - width + 1), pitch=pitch, rows=rows, width=width)
 
 
-class Witness:
+class EndCheck:
     """Copies samples when the gatekeeper has seen a rank's end."""
 
     def __init__(self, ends: Ends, *, rank: int, device: torch.device) -> None:
@@ -51,9 +51,9 @@ class Witness:
         self._device = device
         self._stream = torch.cuda.Stream(device)
         self._kept = [torch.empty(_ROWS * _WIDTH, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
-        self._seen: dict[int, tuple[torch.Tensor, Places]] = {}
+        self._seen: dict[int, tuple[torch.Tensor, SamplePattern]] = {}
 
-    def watch(self, ticket: int, areas: list[tuple[torch.Tensor, Places | None]], *, limit_s: float) -> int:
+    def watch(self, ticket: int, areas: list[tuple[torch.Tensor, SamplePattern | None]], *, limit_s: float) -> int:
         """Wait for the end of the call with this `ticket` and copy samples of `areas`.
 
         Returns:
@@ -61,9 +61,9 @@ class Witness:
             waits for it no more.
         """
         wanted = [
-            (which, area, places, self._request(area, places, self._kept[which]))
-            for which, (area, places) in enumerate(areas)
-            if places is not None
+            (which, area, pattern, self._request(area, pattern, self._kept[which]))
+            for which, (area, pattern) in enumerate(areas)
+            if pattern is not None
         ]
         self._seen = {}
         if not self._has_ended(ticket, limit_s=limit_s):
@@ -73,7 +73,7 @@ class Witness:
         for *_, request in wanted:
             checked(driver.cuMemcpy2DAsync(request, stream))
         checked(driver.cuStreamSynchronize(stream))
-        self._seen = {which: (area, places) for which, area, places, _ in wanted}
+        self._seen = {which: (area, pattern) for which, area, pattern, _ in wanted}
         return time.monotonic_ns() - seen_ns
 
     def forget(self) -> None:
@@ -85,8 +85,8 @@ class Witness:
         torch.cuda.synchronize(self._device)
         return [
             which
-            for which, (area, places) in self._seen.items()
-            if not torch.equal(_samples(area, places).cpu(), self._kept[which][: places.rows * places.width])
+            for which, (area, pattern) in self._seen.items()
+            if not torch.equal(_samples(area, pattern).cpu(), self._kept[which][: pattern.rows * pattern.width])
         ]
 
     def _has_ended(self, ticket: int, *, limit_s: float) -> bool:
@@ -101,20 +101,20 @@ class Witness:
                     return True
         return False
 
-    def _request(self, area: torch.Tensor, places: Places, kept: torch.Tensor) -> Any:
+    def _request(self, area: torch.Tensor, pattern: SamplePattern, kept: torch.Tensor) -> Any:
         driver = cuda_driver()
         request = driver.CUDA_MEMCPY2D()
         request.srcMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        request.srcDevice = area.data_ptr() + places.start
-        request.srcPitch = places.pitch
+        request.srcDevice = area.data_ptr() + pattern.start
+        request.srcPitch = pattern.pitch
         request.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_HOST
         request.dstHost = kept.data_ptr()
-        request.dstPitch = places.width
-        request.WidthInBytes = places.width
-        request.Height = places.rows
+        request.dstPitch = pattern.width
+        request.WidthInBytes = pattern.width
+        request.Height = pattern.rows
         return request
 
 
-def _samples(area: torch.Tensor, places: Places) -> torch.Tensor:
+def _samples(area: torch.Tensor, pattern: SamplePattern) -> torch.Tensor:
     """The bytes of an area at `places`, one place after the other."""
-    return area.as_strided((places.rows, places.width), (places.pitch, 1), places.start).reshape(-1)
+    return area.as_strided((pattern.rows, pattern.width), (pattern.pitch, 1), pattern.start).reshape(-1)
