@@ -19,12 +19,13 @@ from django.db import transaction
 from evaluator.contract import (
     Backend,
     ContractError,
+    Detection,
     EvaluationReport,
+    EvidenceSource,
     Message,
     Mode,
     Primitive,
     SandboxLevel,
-    Detection,
     SizeTiming,
     SlotKind,
     SourceBundle,
@@ -34,7 +35,6 @@ from evaluator.contract import (
     TimeSummary,
     Timing,
     Verdict,
-    EvidenceSource,
 )
 from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.hardware import profiles

@@ -5,15 +5,15 @@ import pytest
 
 from evaluator.contract import (
     SCORE_RULE,
+    Detection,
     EvaluationReport,
+    EvidenceSource,
     Mode,
     Primitive,
-    Detection,
     SizeTiming,
     TimeSummary,
     Timing,
     Verdict,
-    EvidenceSource,
 )
 from pkb.attempt_files import read_attempts
 from pkb.diagnosis import diagnosis

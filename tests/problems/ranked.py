@@ -39,7 +39,7 @@ _CLOCK = (
     "judging/statistics.py",
     "judging/timing.py",
     "oracle/reference_rank.py",
-    "oracle/witness.py",
+    "oracle/end_check.py",
 )
 """What a time and a score come from, below the judge's folder."""
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from django.urls import reverse
 
-from evaluator.contract import CallTimeline, Primitive, Detection, SizeResult, SpanKind, Timeline, EvidenceSource
+from evaluator.contract import CallTimeline, Detection, EvidenceSource, Primitive, SizeResult, SpanKind, Timeline
 from portal.submissions import timelines
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
