@@ -67,7 +67,7 @@ def _become(rank: dict[str, Any], settings: dict[str, Any]) -> None:
     torch.set_num_threads(rank["threads"])
     if rank["cores"]:
         os.sched_setaffinity(0, rank["cores"])
-    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "attentive_s")
+    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "busy_poll_s")
     place = Place(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
     roles = {"oracle": OracleRank, "reference": ReferenceRank}
     roles[rank["role"]](place).serve()

@@ -30,7 +30,7 @@ class Place:
     barrier: int
     clock: int
     ends: int
-    attentive_s: float
+    busy_poll_s: float
 
 
 class TrustedRank:
@@ -75,15 +75,15 @@ class TrustedRank:
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})
-        while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
+        while (message := messages.receive(channel, busy_poll_s=self._busy_poll_s())) is not None:
             body, descriptors = self._answer(handlers, *message)
             messages.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _attentive_s(self) -> float:
+    def _busy_poll_s(self) -> float:
         """Before its first evaluation a rank may sleep at once."""
-        return self._place.attentive_s if self._is_in_use else 0.0
+        return self._place.busy_poll_s if self._is_in_use else 0.0
 
     def _answer(self, handlers: Mapping[str, Handler], message: messages.Body, descriptors: list[int]) -> Reply:
         self._is_in_use = self._is_in_use or message["command"] == "open"

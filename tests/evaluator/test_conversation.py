@@ -76,12 +76,12 @@ def kinds(conversation):
     return [incident.kind for incident in conversation.incidents]
 
 
-@pytest.mark.parametrize("attentive_s", [0.0, LONG_S])
-def test_one_answer_of_each_is_complete_and_tells_who_answered_when(ranks, conversation, attentive_s):
+@pytest.mark.parametrize("busy_poll_s", [0.0, LONG_S])
+def test_one_answer_of_each_is_complete_and_tells_who_answered_when(ranks, conversation, busy_poll_s):
     ready(ranks)
     before = time.monotonic_ns()
 
-    answers = collect(conversation, attentive_s=attentive_s)
+    answers = collect(conversation, busy_poll_s=busy_poll_s)
 
     assert answers.is_complete
     assert sorted(answers.reports) == [0, 1]

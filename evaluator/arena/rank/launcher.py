@@ -17,7 +17,7 @@ from typing import Any
 
 _PR_SET_DUMPABLE = 4
 
-_COMMON = ("world_size", "device", "process_group", "source", "store", "attentive_s")
+_COMMON = ("world_size", "device", "process_group", "source", "store", "busy_poll_s")
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ class Place:
     barrier: int
     clock: int
     log: int
-    attentive_s: float
+    busy_poll_s: float
 
 
 class StatusPage:
@@ -195,9 +195,9 @@ class Shim:
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
             # A worker group that waits for its submission may sleep; between calls its processors stay awake.
-            attentive_s = self._place.attentive_s if self._solution is not None else 0.0
+            busy_poll_s = self._place.busy_poll_s if self._solution is not None else 0.0
             packet, ancillary, _flags, _address = busy_poll.receive(
-                self._socket, 64, socket.CMSG_SPACE(16), attentive_s=attentive_s
+                self._socket, 64, socket.CMSG_SPACE(16), busy_poll_s=busy_poll_s
             )
         except OSError as error:
             raise ChannelLost from error

@@ -100,13 +100,13 @@ class Conversation:
         self,
         *,
         seconds: float,
-        attentive_s: float = 0.0,
+        busy_poll_s: float = 0.0,
         stands_still: StandsStill = never_stands_still,
         cancelled: Callable[[], bool],
     ) -> Answers:
         """One answer from every worker, or what came instead within `seconds`.
 
-        For the first `attentive_s` seconds the channels are polled without sleeping.
+        For the first `busy_poll_s` seconds the channels are polled without sleeping.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -120,7 +120,7 @@ class Conversation:
             now = time.monotonic()
             if now >= deadline or self._is_all_known(reports):
                 break
-            self._listen(reports, wait_s=0 if now - start < attentive_s else min(_POLL_S, deadline - now))
+            self._listen(reports, wait_s=0 if now - start < busy_poll_s else min(_POLL_S, deadline - now))
             if not self._incidents and stands_still(time.monotonic(), frozenset(reports)):
                 seconds = time.monotonic() - start
                 self.note(IncidentKind.STALLED)

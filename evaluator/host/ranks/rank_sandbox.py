@@ -131,7 +131,7 @@ class RankSandbox:
             "process_group": profile.process_group,
             "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
             "cores": shares.sandbox,
-            "attentive_s": shares.attentive_s,
+            "busy_poll_s": shares.busy_poll_s,
             "source": self._layout.source,
             "store": self._layout.store,
             "compat": self._layout.compat,

@@ -23,7 +23,7 @@ class TrustedLine:
         role: what the ranks are called in messages.
         channels: the host's ends; closed with the line.
         seconds: how long a reply may take.
-        attentive_s: how long to look for a reply before going to sleep.
+        busy_poll_s: how long to look for a reply before going to sleep.
         log_text: the end of what the ranks printed.
     """
 
@@ -33,13 +33,13 @@ class TrustedLine:
         channels: Sequence[socket.socket],
         *,
         seconds: float,
-        attentive_s: float,
+        busy_poll_s: float,
         log_text: Callable[[], str],
     ) -> None:
         self._role = role
         self._channels = list(channels)
         self._seconds = seconds
-        self._attentive_s = attentive_s
+        self._busy_poll_s = busy_poll_s
         self._log_text = log_text
         self._is_ready = False
         self.answered_at_ns = [0] * len(self._channels)
@@ -81,7 +81,7 @@ class TrustedLine:
         replies: dict[int, tuple[messages.Body, list[int]]] = {}
         wanting: OutOfDeviceMemory | None = None
         start = time.monotonic()
-        deadline, awake_until = start + limit_s, start + self._attentive_s if self._is_ready else start
+        deadline, awake_until = start + limit_s, start + self._busy_poll_s if self._is_ready else start
         with selectors.DefaultSelector() as selector:
             for number, channel in enumerate(self._channels):
                 selector.register(channel, selectors.EVENT_READ, number)

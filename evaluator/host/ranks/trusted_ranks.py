@@ -92,7 +92,7 @@ class TrustedRanks:
             role,
             channels,
             seconds=self._settings.oracle_s,
-            attentive_s=self._shares.attentive_s,
+            busy_poll_s=self._shares.busy_poll_s,
             log_text=self._log_text,
         )
         return line, described
@@ -115,7 +115,7 @@ class TrustedRanks:
             "barrier": barrier,
             "clock": self._clock_page.descriptor,
             "ends": -1 if clock is None else clock.ends,
-            "attentive_s": self._shares.attentive_s,
+            "busy_poll_s": self._shares.busy_poll_s,
         }
         self._process = spawner.start(
             [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],

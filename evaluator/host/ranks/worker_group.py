@@ -213,7 +213,7 @@ class WorkerGroup:
         """One answer from every rank, or GroupTrouble with everything that is known."""
         answers = self._conversation.collect(
             seconds=seconds,
-            attentive_s=self._plan.shares.attentive_s if self._is_ready else 0.0,
+            busy_poll_s=self._plan.shares.busy_poll_s if self._is_ready else 0.0,
             stands_still=self._stall_watch(),
             cancelled=cancelled,
         )

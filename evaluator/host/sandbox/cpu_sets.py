@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluator.hardware.profiles import Profile
 from evaluator.host.machine import gpus
 
-ATTENTIVE_S = 0.5
+BUSY_POLL_S = 0.5
 """So long ranks with processors of their own look for the next message without going to sleep: longer than the pauses
 between calls, for who sleeps wakes up slowly and finds its caches cold."""
 
@@ -53,9 +53,9 @@ class Shares:
         return (*self.host[2:-2], *self.spare)
 
     @property
-    def attentive_s(self) -> float:
+    def busy_poll_s(self) -> float:
         """How long to look for a message before going to sleep, in seconds."""
-        return ATTENTIVE_S if self.sandbox else 0.0
+        return BUSY_POLL_S if self.sandbox else 0.0
 
 
 def shares_for(profile: Profile) -> Shares:
