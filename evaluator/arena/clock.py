@@ -59,18 +59,18 @@ class CpuRunner:
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
 
-    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
         """Line up, call `function`, and store what it returned; with a delay this rank starts so much later."""
         now = self._now
         self._barrier.wait()
         if delay_us:
             self._sleep(delay_us * 1e-6)
         start = now()
-        value = function(*slot.arguments)
+        value = function(*loaded.arguments)
         claimed_ns = now() - start
-        returned = slot.collect(value)
+        returned = loaded.collect(value)
         mark = fingerprint.fingerprint(returned)
-        store_outputs(slot.output, slot.area, returned)
+        store_outputs(loaded.output, loaded.area, returned)
         return Timed(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
     def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
@@ -87,29 +87,29 @@ class GpuRunner:
         self._forget = device_memory.forget_persisting_lines
         self._share = device_memory.L2Share.of(device)
 
-    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
         """Queue gate, unsealing, `function` and the taking of its outputs; return when the device is idle."""
         gate, synchronize = self._gate, torch.cuda.synchronize
         begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        assert slot.sealed is not None
-        assert isinstance(slot.area, torch.Tensor)
+        assert loaded.sealed is not None
+        assert isinstance(loaded.area, torch.Tensor)
         self._share.give()
         self._forget(self._device)
         synchronize()
-        gate.touch(slot.sealed, slot.area)
+        gate.touch(loaded.sealed, loaded.area)
         gate.close_behind(number)
-        gate.unseal(slot.sealed)
+        gate.unseal(loaded.sealed)
         begin.record()
-        value = function(*slot.arguments)
+        value = function(*loaded.arguments)
         finish.record()
-        returned = slot.collect(value)
-        described, targets = planned_outputs(slot.area, returned)
+        returned = loaded.collect(value)
+        described, targets = planned_outputs(loaded.area, returned)
         gate.finish(returned, targets=targets, number=number)
         gate.say_queued(number)
         synchronize()
         self._share.take_back()
-        store_host_outputs(slot.area, described, returned)
-        describe_outputs(slot.output, described)
+        store_host_outputs(loaded.area, described, returned)
+        describe_outputs(loaded.output, described)
         return Timed(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
 
     def run_nothing(self, *, number: int) -> None:

@@ -38,6 +38,7 @@ from evaluator.contract.record import (
 )
 from evaluator.contract.report import (
     SCHEMA_VERSION,
+    BufferKind,
     BuildResult,
     Canary,
     Collective,
@@ -45,7 +46,6 @@ from evaluator.contract.report import (
     EvaluationReport,
     RankState,
     SandboxLevel,
-    SlotKind,
     Stage,
     StageTime,
 )
@@ -63,6 +63,7 @@ __all__ = [
     "Backend",
     "Baseline",
     "BaselineTable",
+    "BufferKind",
     "BuildOrder",
     "BuildResult",
     "CallKind",
@@ -99,7 +100,6 @@ __all__ = [
     "SizeRecord",
     "SizeResult",
     "SizeTiming",
-    "SlotKind",
     "SlotState",
     "SlotStatus",
     "SourceBundle",

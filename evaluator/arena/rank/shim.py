@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena import busy_poll, profiler, protocol
-from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
@@ -135,7 +135,7 @@ class Shim:
         )
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
-        self._slot = CallSlot(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=self._group)
 
     def start(self) -> None:
         """Form the process group, prove it with one all-reduce, and say READY."""
@@ -229,7 +229,7 @@ class Shim:
     def _load(self, _command: Command, descriptors: list[int]) -> None:
         """Take the file for the outputs, and on a GPU make the arguments; a CPU rank gets its inputs with GO."""
         self._status_page.note(Phase.LOADING)
-        self._slot.load(descriptors)
+        self._buffer.load(descriptors)
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
@@ -245,16 +245,16 @@ class Shim:
         self._status_page.note(Phase.AT_START)
         self._status_page.flight.call_begins()
         if self._device.type != "cuda":
-            self._slot.take_inputs(descriptors.pop(0), reuse=command.reuse)
-        slot = self._slot.call
+            self._buffer.take_inputs(descriptors.pop(0), reuse=command.reuse)
+        loaded = self._buffer.call
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(slot, command, audit_file=next(iter(descriptors), None))
+            timed = self._call(loaded, command, audit_file=next(iter(descriptors), None))
         for descriptor in descriptors:
             os.close(descriptor)
         self._status_page.note(Phase.STORING)
-        slot.output.close()
-        slot.returned = timed.returned
-        changed = slot.first_change()
+        loaded.output.close()
+        loaded.returned = timed.returned
+        changed = loaded.first_change()
         self._status_page.note(Phase.WAITING)
         self.report(
             ReportKind.DONE,
@@ -267,7 +267,7 @@ class Shim:
     def _loop(self, command: Command, _descriptors: list[int]) -> None:
         """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
-        solution, arguments = self._noted(self._solution), self._slot.call.arguments
+        solution, arguments = self._noted(self._solution), self._buffer.call.arguments
         self._status_page.note(Phase.AT_START)
         self._barrier.wait()
         with _blamed():
@@ -297,12 +297,12 @@ class Shim:
     def _store(self, _command: Command, descriptors: list[int]) -> None:
         """Store what the last call returned as it is now: a late writer may have finished by this time."""
         self._status_page.note(Phase.STORING)
-        self._slot.store_again(descriptors[0])
+        self._buffer.store_again(descriptors[0])
         self._finish()
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, slot: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:
         assert self._solution is not None
         solution = self._solution
         if audit_file is not None:
@@ -310,7 +310,7 @@ class Shim:
                 solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait
             )
         with _blamed():
-            return self._runner.run(self._noted(solution), slot, number=command.call, delay_us=command.delay_us)
+            return self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)
 
 
 @contextlib.contextmanager

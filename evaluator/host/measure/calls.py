@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
-from evaluator.contract import CallKind, CallRecord, Finding, SlotKind, Verdict
+from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
@@ -227,7 +227,7 @@ class Caller:
         number = next(self._numbers)
         limit_s = self._policy.within(self._limit_s + (0.0 if self._has_called else self._first_call_s))
         delays = self._delays(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
-        is_on_device = self._opened.slots is SlotKind.DEVICE_MEMORY
+        is_on_device = self._opened.buffers is BufferKind.DEVICE_MEMORY
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
         cancelled = self._policy.cancelled
         self._group.load(
@@ -309,12 +309,12 @@ class Caller:
 
     def _targets(self, poison: bytes) -> list[int]:
         """An output file per rank; device memory is poisoned by the oracle, the file then holds descriptions alone."""
-        in_file = poison if self._opened.slots is SlotKind.HOST_MEMORY else b""
+        in_file = poison if self._opened.buffers is BufferKind.HOST_MEMORY else b""
         return outputs.create_all(self._opened.output_bytes, poison=in_file)
 
     def _take(self, target: int) -> int:
         # With device memory the file holds the description alone; the oracle takes the elements by itself.
-        is_whole = self._opened.slots is SlotKind.HOST_MEMORY
+        is_whole = self._opened.buffers is BufferKind.HOST_MEMORY
         return outputs.take(target) if is_whole else outputs.take(target, leading=OUTPUT_HEADER_BYTES)
 
     def _compare(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from evaluator.contract import CallTimeline, SlotKind
+from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, profiled_call
 from evaluator.host.measure.head_start import HeadStart
@@ -171,7 +171,7 @@ class ReferenceClock:
 
     @property
     def _is_on_device(self) -> bool:
-        return self._opened.slots is SlotKind.DEVICE_MEMORY
+        return self._opened.buffers is BufferKind.DEVICE_MEMORY
 
 
 def new_opening(head: HeadStart, *, ranks: int) -> Opening:

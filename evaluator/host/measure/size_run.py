@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from evaluator.contract import Audit, CallKind, CallRecord, CallTimeline, SizeRecord, SlotKind, Stage, Wire
+from evaluator.contract import Audit, BufferKind, CallKind, CallRecord, CallTimeline, SizeRecord, Stage, Wire
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
 from evaluator.host.measure import gpu_memory, profiled_call
@@ -141,9 +141,9 @@ class SizeRun:
         self._regimes = list(rig.regimes.get(size, ())) if known is None else []
 
     @property
-    def slots(self) -> SlotKind:
+    def buffers(self) -> BufferKind:
         """Through what inputs reach the ranks."""
-        return self._opened.slots
+        return self._opened.buffers
 
     def known(self) -> Known:
         """What a later group need not find out again."""

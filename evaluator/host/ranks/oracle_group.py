@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
+from evaluator.contract import BufferKind, ErrorMap, OutputCheck, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.ranks.trusted_line import TrustedLine
@@ -21,13 +21,13 @@ NOTHING_MAPPED = -1
 class OpenedSize:
     """What the oracle ranks say of a problem at one size: its dimensions, groups, and room for outputs per rank.
 
-    `slots` says whether contents will reach the sandbox through device memory.
+    `buffers` says whether contents will reach the sandbox through device memory.
     """
 
     dims: dict[str, int]
     groups: tuple[tuple[int, ...], ...]
     output_bytes: tuple[int, ...]
-    slots: SlotKind
+    buffers: BufferKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class OracleGroup:
             dims=replies[0]["dims"],
             groups=tuple(sorted(groups)),
             output_bytes=tuple(body["output_bytes"] for body in replies),
-            slots=SlotKind(replies[0]["slots"]),
+            buffers=BufferKind(replies[0]["buffers"]),
         )
 
     def prepare(

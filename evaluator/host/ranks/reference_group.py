@@ -35,9 +35,9 @@ class ReferenceGroup:
         """Take the reference of `problem`, and give back the memory of what was open before; raises EvaluatorError."""
         self._line.ask({"command": "open", "problem": problem})
 
-    def load(self, slots: Sequence[Sequence[int]]) -> None:
+    def load(self, buffers: Sequence[Sequence[int]]) -> None:
         """Hand every rank the files (and new device memory) of a call; raises EvaluatorError."""
-        self._line.ask_each([{"command": "load"}] * self._line.ranks, slots)
+        self._line.ask_each([{"command": "load"}] * self._line.ranks, buffers)
 
     def call(self, *, opening: Opening, inputs: Sequence[int], input_bytes: int) -> ReferenceTime:
         """One call of the reference on what was loaded; CPU ranks get their `inputs` now, one file per rank.

@@ -90,10 +90,12 @@ class WorkerGroup:
         self._conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * len(self._workers))
         self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
 
-    def load(self, call: int, slots: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def load(
+        self, call: int, buffers: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]
+    ) -> None:
         """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
         command = Command(kind=CommandKind.LOAD, call=call)
-        self._conversation.ask([(command, slot) for slot in slots])
+        self._conversation.ask([(command, buffer) for buffer in buffers])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
     def go(

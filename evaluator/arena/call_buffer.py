@@ -12,7 +12,7 @@ from evaluator.arena.loaded_call import LoadedCall, read_call, store_outputs
 from evaluator.arena.structure import Area, Unpacker, read_head
 
 
-class CallSlot:
+class CallBuffer:
     """Takes one call after the other; every method closes the descriptors that it is given.
 
     On a GPU inputs and outputs lie in device memory that is shared with the judge, inputs sealed until the call begins;
