@@ -18,6 +18,7 @@ from django.db import transaction
 
 from evaluator.contract import (
     Backend,
+    BufferKind,
     ContractError,
     Detection,
     EvaluationReport,
@@ -27,7 +28,6 @@ from evaluator.contract import (
     Primitive,
     SandboxLevel,
     SizeTiming,
-    BufferKind,
     SourceBundle,
     SourceFile,
     Stage,
@@ -133,7 +133,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
             ),
             primitives=tuple(_detection(text) for text in self.primitives),
             sandbox=self.sandbox,
-            slots=self.slots,
+            buffers=self.slots,
             commitment=self.commitment,
             environment=environment,
             started_at=self.started_at,
