@@ -79,9 +79,9 @@ def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
                 yield f"  FLAG: {size.wire.flag}"
         elif size.wire is not None:
             yield f"links at {size.size}: {size.wire.note}"
-    if report.audit is not None:
-        yield f"recorded call at {report.audit.size}: {report.audit.note or f'{len(report.audit.works)} names'}"
-        for work in report.audit.works[:_MOST_WORKS]:
+    if report.recorded_work is not None:
+        yield f"recorded call at {report.recorded_work.size}: {report.recorded_work.note or f'{len(report.recorded_work.works)} names'}"
+        for work in report.recorded_work.works[:_MOST_WORKS]:
             yield f"  {work.us:10.1f} us  {work.count} x {work.kind.value} {work.name}"
 
 

@@ -18,7 +18,7 @@ from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, 
 from torch.autograd.profiler import record_function
 
 from evaluator.arena import profile_rows, recorded_spans, trace_events
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error)
 """What reading a trace of another form than expected may raise."""
@@ -79,7 +79,7 @@ def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
     if not _profiler_enabled():
         _write(descriptor, note="the submission used the profiler itself, which there is once in a process")
         return
-    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
         path = Path(folder, "trace.json")
         _disable_profiler().save(str(path))
         try:
@@ -94,7 +94,7 @@ def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
         _write(descriptor, rows=rows, note=f"no timeline, for the profiler's trace is not as expected: {error}")
         return
     _write(descriptor, rows=rows)
-    os.pwrite(descriptor, spans, AUDIT_BYTES)
+    os.pwrite(descriptor, spans, ROWS_BYTES)
 
 
 def _write(descriptor: int, *, rows: list[profile_rows.Row] | None = None, note: str = "") -> None:

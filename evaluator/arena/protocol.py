@@ -109,7 +109,7 @@ class Command:
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
     for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it; a last
-    descriptor takes the records of an audited call. `reuse` asks a CPU rank to write the new inputs into the tensors of
+    descriptor takes the records of a recorded call. `reuse` asks a CPU rank to write the new inputs into the tensors of
     the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
     call of nothing, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
     """

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 
 
 class SpanKind(IntEnum):
@@ -78,7 +78,7 @@ _SPAN = struct.Struct("<BBHIQQQ")
 SPANS_BYTES = _HEAD.size + MOST_NAMES * _NAME.size + MOST_LANES * _LANE.size + MOST_SPANS * _SPAN.size
 """Size of the part that holds spans, about 200 KiB."""
 
-RECORDING_BYTES = AUDIT_BYTES + SPANS_BYTES
+RECORDING_BYTES = ROWS_BYTES + SPANS_BYTES
 """Size of the file that takes a recording: the rows of `profile_rows`, then this part."""
 
 _U32, _U64 = 2**32 - 1, 2**64 - 1

@@ -5,7 +5,7 @@ imports no other part of the evaluator, so the site can read it without torch.
 """
 
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, AuditedWork, Detection, EvidenceSource, Primitive, WorkKind
+from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
@@ -58,8 +58,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "SCORE_RULE",
     "Assignment",
-    "Audit",
-    "AuditedWork",
     "Backend",
     "Baseline",
     "BaselineTable",
@@ -94,6 +92,7 @@ __all__ = [
     "RankState",
     "RankTimeline",
     "Record",
+    "RecordedWork",
     "ReferenceCall",
     "SandboxLevel",
     "SizeMemory",
@@ -119,6 +118,7 @@ __all__ = [
     "Wire",
     "WorkKind",
     "WorkName",
+    "WorkTotal",
     "is_faster",
     "node_queue",
 ]

@@ -41,7 +41,7 @@ class Detection(Message, frozen=True, kw_only=True):
 
 
 class WorkKind(StrEnum):
-    """What an audited call did: kernels, copies and fills of the device, operators of torch.distributed."""
+    """What a recorded call did: kernels, copies and fills of the device, operators of torch.distributed."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -49,8 +49,8 @@ class WorkKind(StrEnum):
     OPERATOR = "operator"
 
 
-class AuditedWork(Message, frozen=True, kw_only=True):
-    """All work of one name in the audited call: on the rank that did most of it, and on how many `ranks` it was seen.
+class WorkTotal(Message, frozen=True, kw_only=True):
+    """All work of one name in the recorded call: on the rank that did most of it, and on how many `ranks` it was seen.
 
     `us` is its time in all, `bytes` what was copied or filled in all (0 where that is not told).
     """
@@ -63,13 +63,13 @@ class AuditedWork(Message, frozen=True, kw_only=True):
     ranks: int = 1
 
 
-class Audit(Message, frozen=True, kw_only=True):
+class RecordedWork(Message, frozen=True, kw_only=True):
     """What ran in one call that was not timed, as the profiler inside the ranks told it: a claim.
 
     The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
     """
 
     size: str
-    works: tuple[AuditedWork, ...] = ()
+    works: tuple[WorkTotal, ...] = ()
     dropped: int = 0
     note: str = ""

@@ -14,7 +14,7 @@ class CallKind(StrEnum):
     SKEWED = "skewed"
     NEAR = "near"
     REPEATED = "repeated"
-    AUDITED = "audited"
+    RECORDED = "audited"
     REGIME = "regime"
     LOOPED = "looped"
 

@@ -3,9 +3,11 @@
 from enum import StrEnum
 from typing import Self
 
+import msgspec
+
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, Detection
+from evaluator.contract.hardware_paths import Detection, RecordedWork
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
@@ -123,7 +125,7 @@ class DriverFault(Message, frozen=True, kw_only=True):
 class EvaluationReport(Message, frozen=True, kw_only=True):
     """What the judge says of an evaluation. Append-only once recorded.
 
-    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `audit` sums up, as it went on
+    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `recorded_work` sums up, as it went on
     every rank. `environment` names judge, torch, driver, hardware and node in plain strings. `message` is the verdict
     in one sentence for the author. `warnings` is what would have spoken against the submission in ranked mode.
     `record` holds every call but those of bursts, which it counts. `canaries` are the last one before the evaluation,
@@ -153,7 +155,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
     primitives: tuple[Detection, ...] = ()
-    audit: Audit | None = None
+    recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
     timeline: Timeline | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import (
-    Audit,
     Backend,
     BufferKind,
     Canary,
@@ -24,6 +23,7 @@ from evaluator.contract import (
     Finding,
     Mode,
     Record,
+    RecordedWork,
     SandboxLevel,
     SizeRecord,
     Stage,
@@ -49,7 +49,7 @@ from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import profiled_work, reference_drift, source_rules, timing, verdicts
+from evaluator.judging import recorded_work, reference_drift, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
@@ -142,7 +142,7 @@ class Evaluation:
         self._timing: Timing | None = None
         self._buffers = BufferKind.HOST_MEMORY
         self._primitives: tuple[Detection, ...] = ()
-        self._audit: Audit | None = None
+        self._recorded_work: RecordedWork | None = None
         self._timeline: Timeline | None = None
         self.has_worn_ranks = False
         self._dtype = request.dtype or DEFAULT_DTYPE
@@ -417,14 +417,14 @@ class Evaluation:
                     run.time()
                     if rig.group_number == 1:
                         run.loop()
-                if rig.group_number == 1 and self._settings.audit:
+                if rig.group_number == 1 and self._settings.records_work:
                     run.count_links()
                     if size == self._sizes[-1]:
                         # Last of all: a recorder that once ran may slow what comes after.
-                        audit, recorded = run.record_work()
+                        work, recorded = run.record_work()
                         if recorded is not None:
                             self._timeline = Timeline(size=size, submission=recorded)
-                        self._look_at_work(audit)
+                        self._look_at_work(work)
         finally:
             # What ended early is evidence too.
             self._records.append(msgspec.structs.replace(run.record(), reference_alone_ns=self._alone.get(size, ())))
@@ -450,12 +450,12 @@ class Evaluation:
         self.has_worn_ranks = is_new and self._plan.profile.device == "cuda"
         self._timeline = msgspec.structs.replace(self._timeline, reference=recorded)
 
-    def _look_at_work(self, audit: Audit) -> None:
+    def _look_at_work(self, work: RecordedWork) -> None:
         """What the recorded call shows: primitives, and library collectives past torch's."""
-        self._audit = audit
+        self._recorded_work = work
         if self._plan.profile.gpu is not None:
-            self._primitives += profiled_work.detections(audit.works)
-        hidden = profiled_work.hidden_collectives(audit.works, backend=self._request.backend)
+            self._primitives += recorded_work.detections(work.works)
+        hidden = recorded_work.hidden_collectives(work.works, backend=self._request.backend)
         if hidden is not None and self._policy.counts_collectives:
             if self._request.mode is Mode.RANKED:
                 self._evidence.findings.append(hidden)
@@ -616,7 +616,7 @@ class Evaluation:
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
-            audit=self._audit,
+            recorded_work=self._recorded_work,
             timeline=self._timeline,
             alarms=self._alarms(),
             canaries=canaries,

@@ -57,7 +57,7 @@ class JudgeSettings:
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
         second_group_share: the share of a ranked series that a second worker group repeats; None for the profile's.
         without: checks that are switched off, so that a test can see that they are needed. Never on a real node.
-        audit: whether after the timed calls the links' counters are read around a few calls, and one is recorded.
+        records_work: whether after the timed calls the links' counters are read around a few calls, and one is recorded.
         stall_s: after so long without an answer the host looks whether CPU ranks wait for each other for ever.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
@@ -104,7 +104,7 @@ class JudgeSettings:
     cores: int = 32
     users: tuple[int, int] = DEFAULT_USERS
     second_group_share: float | None = None
-    audit: bool = True
+    records_work: bool = True
     without: frozenset[Check] = NOTHING_OFF
 
     def as_record(self) -> dict[str, str]:

@@ -69,7 +69,7 @@ def _without_timeline(report: EvaluationReport) -> EvaluationReport:
 
 
 def _without_records(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, record=None, audit=None)
+    return msgspec.structs.replace(report, record=None, recorded_work=None)
 
 
 def _bare(report: EvaluationReport) -> EvaluationReport:

@@ -49,7 +49,7 @@ def main() -> int:
     options = _options()
     shares = options.share or (0.1, 0.6)
     ways = [("", 1.0), ("early", 1.0), *((hook, share) for share in shares for hook in _HOOKS)]
-    settings = JudgeSettings(profile=profiles.get(options.profile).name, blocks=options.blocks, audit=False)
+    settings = JudgeSettings(profile=profiles.get(options.profile).name, blocks=options.blocks, records_work=False)
     with Judge(settings) as judge:
         for case in options.cases or _CASES:
             for hook, share in ways:

@@ -275,7 +275,7 @@ def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> E
     if name not in JUDGED:
         pytest.skip("not for this processor")
     # The recorded call after the timed ones is compared too, and would tell of itself.
-    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, audit=False)
+    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, records_work=False)
     with Judge(settings) as judge:
         for _ in range(3):
             report = judge.evaluate(JUDGED[name].request())

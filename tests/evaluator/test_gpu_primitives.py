@@ -83,8 +83,8 @@ def test_what_a_backend_lacks_on_this_node_is_named(judge, backend, text, piece)
 
 
 def test_a_copy_is_recorded_with_its_bytes(reports):
-    audit = reports("primitive_copy_engine", Backend.CUDA).audit
-    (peers,) = [work for work in audit.works if work.kind is WorkKind.COPY and "PtoP" in work.name]
+    recorded_work = reports("primitive_copy_engine", Backend.CUDA).recorded_work
+    (peers,) = [work for work in recorded_work.works if work.kind is WorkKind.COPY and "PtoP" in work.name]
     assert peers.count == WORLD_SIZE - 1
     assert peers.bytes == (WORLD_SIZE - 1) * 1024 * 1024 * 2
 
@@ -120,9 +120,9 @@ def test_a_right_answer_that_crossed_no_link_is_flagged(reports):
 
 
 def test_kernels_are_recorded_with_their_times(reports):
-    audit = reports("gpu_allgather", Backend.CUDA).audit
-    assert audit.note == ""
-    kernels = [work for work in audit.works if work.kind is WorkKind.KERNEL]
+    recorded_work = reports("gpu_allgather", Backend.CUDA).recorded_work
+    assert recorded_work.note == ""
+    kernels = [work for work in recorded_work.works if work.kind is WorkKind.KERNEL]
     assert any("gather" in kernel.name and kernel.us > 0 and kernel.ranks == WORLD_SIZE for kernel in kernels)
 
 
@@ -138,5 +138,5 @@ def test_a_library_collective_behind_an_extension_is_found_by_its_kernel(reports
 def test_a_ranked_submission_is_recorded_after_its_timed_calls(reports):
     report = reports("gpu_allgather", Backend.CUDA, Mode.RANKED)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
-    assert report.audit is not None
-    assert report.audit.works
+    assert report.recorded_work is not None
+    assert report.recorded_work.works

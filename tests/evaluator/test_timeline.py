@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.arena import profiler, recorded_spans, trace_events
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 from evaluator.arena.recorded_spans import (
     MOST_SPANS,
     SPANS_BYTES,
@@ -24,8 +24,8 @@ from evaluator.arena.recorded_spans import (
 from evaluator.contract import EvaluationReport, Mode, Primitive, Verdict
 from evaluator.contract import SpanKind as Kind
 from evaluator.host import Judge
-from evaluator.host.measure import profiled_call
-from evaluator.host.measure.profiled_call import Window
+from evaluator.host.measure import recorded_call
+from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import Gap, Least
 from evaluator.judging.time_split import split
@@ -55,15 +55,15 @@ def recording(spans=(), **changes) -> Recording:
 
 
 def file_with(content: bytes) -> int:
-    descriptor = profiled_call.create()
-    os.pwrite(descriptor, content, AUDIT_BYTES)
+    descriptor = recorded_call.create()
+    os.pwrite(descriptor, content, ROWS_BYTES)
     return descriptor
 
 
 def read(*contents: bytes):
     files = [file_with(content) for content in contents]
     try:
-        return profiled_call.read_timeline(files, window=WINDOW)
+        return recorded_call.read_timeline(files, window=WINDOW)
     finally:
         for file in files:
             os.close(file)
@@ -199,10 +199,10 @@ class TestTrace:
             trace_events.recording([], marks=[(0, 1)])
 
     def test_a_recorded_call_leaves_rows_and_spans_in_one_file(self):
-        file = profiled_call.create()
+        file = recorded_call.create()
         recorded = profiler.recorded(lambda x: x @ x, descriptor=file, device=CPU, line_up=lambda: None)
         recorded(torch.ones(64, 64))
-        found = unpack(os.pread(file, SPANS_BYTES, AUDIT_BYTES))
+        found = unpack(os.pread(file, SPANS_BYTES, ROWS_BYTES))
         os.close(file)
         assert "aten::matmul" in {work.name for work in found.names}
         assert found.lanes == ("host",)

@@ -164,7 +164,7 @@ def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     assert [stage.stage for stage in report.stages][-1] is Stage.COMPARING
     assert recompute(EvaluationReport.from_json(report.to_json())).agrees
     kinds = {call.kind for call in report.record.sizes[0].calls}
-    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.REGIME, CallKind.AUDITED}
+    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.REGIME, CallKind.RECORDED}
 
 
 def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:

@@ -248,7 +248,7 @@ class Shim:
             self._buffer.take_inputs(descriptors.pop(0), reuse=command.reuse)
         loaded = self._buffer.call
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(loaded, command, audit_file=next(iter(descriptors), None))
+            timed = self._call(loaded, command, recording_file=next(iter(descriptors), None))
         for descriptor in descriptors:
             os.close(descriptor)
         self._status_page.note(Phase.STORING)
@@ -302,12 +302,12 @@ class Shim:
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, loaded: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command, *, recording_file: int | None) -> Timed:
         assert self._solution is not None
         solution = self._solution
-        if audit_file is not None:
+        if recording_file is not None:
             solution = profiler.recorded(
-                solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait
+                solution, descriptor=recording_file, device=self._device, line_up=self._barrier.wait
             )
         with _blamed():
             return self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)

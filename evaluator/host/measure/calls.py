@@ -46,14 +46,14 @@ class Manner:
         key: what its inputs are sealed under.
         reuse: whether they lie at the addresses of the call before.
         around: is entered while the ranks run the submission.
-        audits: files, one per rank, in which the ranks record what runs.
+        recordings: files, one per rank, in which the ranks record what runs.
     """
 
     kind: CallKind
     key: bytes
     reuse: bool
     around: AbstractContextManager[None]
-    audits: Sequence[int]
+    recordings: Sequence[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Caller:
         kind: CallKind = CallKind.PLAIN,
         regime: Regime | None = None,
         around: AbstractContextManager[None] | None = None,
-        audits: Sequence[int] = (),
+        recordings: Sequence[int] = (),
     ) -> CallRecord:
         """One call on new contents.
 
@@ -127,7 +127,7 @@ class Caller:
             kind: what is special about the call.
             regime: how its contents differ from those of timed calls.
             around: is entered while the ranks run the submission.
-            audits: files, one per rank, in which the ranks record what runs.
+            recordings: files, one per rank, in which the ranks record what runs.
 
         Raises:
             GroupTrouble: the ranks did not all answer.
@@ -136,7 +136,7 @@ class Caller:
         self._check_whether_to_go_on()
         content = self._draw(kind, regime)
         self._evidence.regime = content.regime
-        outcome = self._run(content, verify=verify, kind=kind, around=around, audits=audits)
+        outcome = self._run(content, verify=verify, kind=kind, around=around, recordings=recordings)
         found = list(outcome.findings)
         if not outcome.is_right:
             number = outcome.record.number
@@ -181,7 +181,7 @@ class Caller:
         verify: bool,
         kind: CallKind,
         around: AbstractContextManager[None] | None = None,
-        audits: Sequence[int] = (),
+        recordings: Sequence[int] = (),
     ) -> Outcome:
         poison, poison_number = self._new_poison()
         manner = Manner(
@@ -190,7 +190,7 @@ class Caller:
             # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
             reuse=self._has_called and (kind is CallKind.NEAR or secrets.randbelow(2) == 1),
             around=around or nullcontext(),
-            audits=audits,
+            recordings=recordings,
         )
         key = manner.key
         inputs = self._oracle.prepare(
@@ -252,7 +252,7 @@ class Caller:
                     inputs=() if is_on_device else [item.file for item in inputs],
                     reuse=manner.reuse,
                     count=manner.kind is not CallKind.PLAIN and self._policy.counts_collectives,
-                    audits=manner.audits,
+                    recordings=manner.recordings,
                     seconds=limit_s,
                     cancelled=cancelled,
                 )

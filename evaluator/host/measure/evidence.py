@@ -25,7 +25,7 @@ from problems.schema import Regime
 _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
     CallKind.NEAR: " (only a few elements were new)",
-    CallKind.AUDITED: " (the profiler recorded it)",
+    CallKind.RECORDED: " (the profiler recorded it)",
 }
 
 

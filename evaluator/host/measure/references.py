@@ -10,7 +10,7 @@ from statistics import median
 
 from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
-from evaluator.host.measure import outputs, profiled_call
+from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Content, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceTime
@@ -99,13 +99,13 @@ class ReferenceClock:
 
     def record(self) -> CallTimeline:
         """What runs when in one more call, as its ranks tell; a recorder may slow what they run afterwards."""
-        files = [profiled_call.create() for _ in range(self._ranks)]
+        files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
-            with profiled_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
+            with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
                 self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
                 window = seen()
-            return profiled_call.read_timeline(files, window=window)
+            return recorded_call.read_timeline(files, window=window)
         finally:
             outputs.close_all(files)
 

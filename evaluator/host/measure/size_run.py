@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from evaluator.contract import Audit, BufferKind, CallKind, CallRecord, CallTimeline, SizeRecord, Stage, Wire
+from evaluator.contract import BufferKind, CallKind, CallRecord, CallTimeline, RecordedWork, SizeRecord, Stage, Wire
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
-from evaluator.host.measure import gpu_memory, profiled_call
+from evaluator.host.measure import gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
 from evaluator.host.measure.gpu_memory import GpuMemory
@@ -219,25 +219,27 @@ class SizeRun:
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
 
-    def record_work(self) -> tuple[Audit, CallTimeline | None]:
+    def record_work(self) -> tuple[RecordedWork, CallTimeline | None]:
         """One more call, in which the ranks record what runs, summed up and as it went; raises Ended if it is wrong."""
-        files = [profiled_call.create() for _ in range(self._rig.plan.profile.world_size)]
+        files = [recorded_call.create() for _ in range(self._rig.plan.profile.world_size)]
         try:
             with (
                 self._rig.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None),
-                profiled_call.window() as seen,
+                recorded_call.window() as seen,
             ):
-                self._caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
+                self._caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
                 window = seen()
             return (
-                profiled_call.read_rows(files, size=self._size),
-                profiled_call.read_timeline(files, window=window),
+                recorded_call.read_rows(files, size=self._size),
+                recorded_call.read_timeline(files, window=window),
             )
         except GroupTrouble as trouble:
             if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
                 raise
             # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
-            return Audit(size=self._size, note=f"the ranks did not come through the recorded call: {trouble}"), None
+            return RecordedWork(
+                size=self._size, note=f"the ranks did not come through the recorded call: {trouble}"
+            ), None
         finally:
             for descriptor in files:
                 os.close(descriptor)

@@ -106,7 +106,7 @@ class WorkerGroup:
         inputs: Sequence[int] = (),
         reuse: bool = False,
         count: bool = False,
-        audits: Sequence[int] = (),
+        recordings: Sequence[int] = (),
         seconds: float,
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
@@ -118,7 +118,7 @@ class WorkerGroup:
             inputs: CPU ranks get theirs now, one file per rank.
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
-            audits: one file per rank, in which it records what runs in the call.
+            recordings: one file per rank, in which it records what runs in the call.
             seconds: the deadline of the ranks' answers.
             cancelled: asked often.
 
@@ -130,7 +130,7 @@ class WorkerGroup:
             UnseenEnd: a rank answered whose device has not told the end of the call.
         """
         delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
-        files = [[*inputs[rank : rank + 1], *audits[rank : rank + 1]] for rank in range(len(self._workers))]
+        files = [[*inputs[rank : rank + 1], *recordings[rank : rank + 1]] for rank in range(len(self._workers))]
         reports, time_taken = self._timed(
             [
                 (Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count), own)

@@ -106,7 +106,7 @@ def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # n
         "TORCH_EXTENSIONS_DIR": f"{home}/extensions",
         "CUDA_CACHE_PATH": f"{home}/cuda",
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
-        "KINETO_LOG_LEVEL": "99",  # the profiler of the audited call prints nothing among the author's lines
+        "KINETO_LOG_LEVEL": "99",  # the profiler of the recorded call prints nothing among the author's lines
         **_ON_LOOPBACK,
     }
     if profile.device == "cuda" and (libraries := _driver_libraries()):

@@ -1,9 +1,9 @@
-"""What the records of an audited call say: primitives, and library collectives that nobody admitted."""
+"""What the records of a recorded call say: primitives, and library collectives that nobody admitted."""
 
 import re
 from collections.abc import Sequence
 
-from evaluator.contract import AuditedWork, Backend, Detection, EvidenceSource, Finding, Primitive, Verdict, WorkKind
+from evaluator.contract import Backend, Detection, EvidenceSource, Finding, Primitive, Verdict, WorkKind, WorkTotal
 
 _LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
 """Kernels of NCCL's own collectives: ncclDevKernel_AllReduce_..., ncclSymkDevKernel_..., ncclKernel_... before."""
@@ -18,7 +18,7 @@ _SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
 """What the names show: libraries' kernels and copies. Loads, stores and bulk copies inside others have no name here."""
 
 
-def detections(works: Sequence[AuditedWork]) -> tuple[Detection, ...]:
+def detections(works: Sequence[WorkTotal]) -> tuple[Detection, ...]:
     """The primitives that the records show; one detection each, naming the work that took longest and how often."""
     found = []
     for primitive, kind, sign in _SIGNS:
@@ -26,14 +26,14 @@ def detections(works: Sequence[AuditedWork]) -> tuple[Detection, ...]:
         if shown:
             first = max(shown, key=lambda work: work.us)
             count = sum(work.count for work in shown)
-            times = f", {count} such in the audited call" if count > 1 else ""
+            times = f", {count} such in the recorded call" if count > 1 else ""
             found.append(
                 Detection(primitive=primitive, evidence=EvidenceSource.PROFILER, detail=f"{_short(first.name)}{times}")
             )
     return tuple(found)
 
 
-def hidden_collectives(works: Sequence[AuditedWork], *, backend: Backend) -> Finding | None:
+def hidden_collectives(works: Sequence[WorkTotal], *, backend: Backend) -> Finding | None:
     """Kernels of library collectives beyond those that torch.distributed was asked for, where they are not allowed.
 
     What torch.distributed moves is counted elsewhere, and barriers and handles are allowed: each of its operators

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evaluator.arena import recorded_spans
-from evaluator.arena.profile_rows import AUDIT_BYTES, AuditError, Row, RowKind, unpack
+from evaluator.arena.profile_rows import ROWS_BYTES, Row, RowKind, RowsError, unpack
 from evaluator.arena.recorded_spans import RECORDING_BYTES, SPANS_BYTES, Recording, RecordingError
 from evaluator.contract import (
-    Audit,
-    AuditedWork,
     CallTimeline,
     RankTimeline,
+    RecordedWork,
     Span,
     SpanKind,
     WorkKind,
     WorkName,
+    WorkTotal,
 )
 from evaluator.host.process.logs import clean
 
@@ -39,21 +39,21 @@ _KINDS = {
 
 def create() -> int:
     """A memory file for one rank's recording that nobody can resize; returns its descriptor."""
-    descriptor = os.memfd_create("audit", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("recording", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(descriptor, RECORDING_BYTES)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 
-def read_rows(descriptors: Sequence[int], *, size: str) -> Audit:
+def read_rows(descriptors: Sequence[int], *, size: str) -> RecordedWork:
     """What the ranks' files hold, the same names of all ranks together; the note says what could not be read."""
     found: dict[tuple[WorkKind, str], list[Row]] = {}
     notes: dict[str, None] = {}
     dropped = 0
     for descriptor in descriptors:
         try:
-            rows, cut, note = unpack(os.pread(descriptor, AUDIT_BYTES, 0))
-        except AuditError as error:
+            rows, cut, note = unpack(os.pread(descriptor, ROWS_BYTES, 0))
+        except RowsError as error:
             rows, cut, note = [], 0, f"a rank left no records: {error}"
         dropped = max(dropped, cut)
         if note:
@@ -64,11 +64,11 @@ def read_rows(descriptors: Sequence[int], *, size: str) -> Audit:
         (_work(kind, name, rows) for (kind, name), rows in found.items()), key=lambda work: work.us, reverse=True
     )
     dropped += max(0, len(works) - MOST_WORKS)
-    return Audit(size=size, works=tuple(works[:MOST_WORKS]), dropped=dropped, note="; ".join(notes))
+    return RecordedWork(size=size, works=tuple(works[:MOST_WORKS]), dropped=dropped, note="; ".join(notes))
 
 
-def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> AuditedWork:
-    return AuditedWork(
+def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> WorkTotal:
+    return WorkTotal(
         kind=kind,
         name=name,
         count=max(row.count for row in rows),
@@ -112,7 +112,7 @@ def read_timeline(descriptors: Sequence[int], *, window: Window) -> CallTimeline
 
 def _recording(descriptor: int, window: Window) -> Recording | str:
     try:
-        found = recorded_spans.unpack(os.pread(descriptor, SPANS_BYTES, AUDIT_BYTES))
+        found = recorded_spans.unpack(os.pread(descriptor, SPANS_BYTES, ROWS_BYTES))
     except RecordingError as error:
         return f"the rank left no timeline: {error}"
     if not (window.opens_ns <= found.begin_ns <= found.end_ns <= window.closes_ns):
