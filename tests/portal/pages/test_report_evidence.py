@@ -5,8 +5,6 @@ from django.utils import timezone
 
 from evaluator.contract import (
     SCORE_RULE,
-    Audit,
-    AuditedWork,
     Canary,
     Collective,
     Delivery,
@@ -14,11 +12,13 @@ from evaluator.contract import (
     GpuReading,
     RankState,
     Record,
+    RecordedWork,
     SizeRecord,
     Timing,
     Verdict,
     Wire,
     WorkKind,
+    WorkTotal,
 )
 from evaluator.hardware import profiles
 from portal.submissions import actions
@@ -114,9 +114,9 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
 def test_no_page_shows_a_time_that_a_submissions_own_process_told(as_alice, alice, local):
     submission = scenes.submit(alice)
     told = msgspec.structs.replace(timed_by_host(scenes.timing(sizes=("tiny",))).sizes[0], claimed_us=4321.0)
-    audit = Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
+    audit = RecordedWork(size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
     timing = msgspec.structs.replace(scenes.timing(), sizes=(told,))
-    deliver(submission, local, timing=timing, record=gated("tiny"), audit=audit)
+    deliver(submission, local, timing=timing, record=gated("tiny"), recorded_work=audit)
     page = page_of(as_alice, submission)
     assert "4321" not in page
     assert "4.32" not in page
@@ -167,7 +167,9 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         local,
         canaries=(Canary(at="2026-11-21T02:00:00Z", is_full=True), Canary(at="2026-11-21T02:01:00Z", is_full=False)),
         record=Record(rules=profiles.get("cpux2").timing_rules(), sizes=(size,)),
-        audit=Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)),
+        recorded_work=RecordedWork(
+            size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)
+        ),
     )
     page = page_of(as_alice, submission)
     assert "The node proved 2 times around this evaluation" in page
