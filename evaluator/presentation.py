@@ -72,13 +72,13 @@ def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
     for seen in report.primitives:
         yield f"{seen.primitive.value}, shown by {seen.evidence.value}: {seen.detail}"
     for size in report.record.sizes if report.record is not None else ():
-        if size.wire is not None and size.wire.calls:
-            moved, least = max((*size.wire.sent_bytes, *size.wire.received_bytes)), size.wire.least_bytes
+        if size.links is not None and size.links.calls:
+            moved, least = max((*size.links.sent_bytes, *size.links.received_bytes)), size.links.least_bytes
             yield f"links at {size.size}: {moved:,} bytes a call at the busiest rank, {least:,.0f} needed"
-            if size.wire.flag:
-                yield f"  FLAG: {size.wire.flag}"
-        elif size.wire is not None:
-            yield f"links at {size.size}: {size.wire.note}"
+            if size.links.flag:
+                yield f"  FLAG: {size.links.flag}"
+        elif size.links is not None:
+            yield f"links at {size.size}: {size.links.note}"
     if report.recorded_work is not None:
         yield f"recorded call at {report.recorded_work.size}: {report.recorded_work.note or f'{len(report.recorded_work.works)} names'}"
         for work in report.recorded_work.works[:_MOST_WORKS]:

@@ -30,11 +30,11 @@ from evaluator.contract.record import (
     CallRecord,
     ClockKind,
     GpuReading,
+    LinkTraffic,
     Record,
     ReferenceCall,
     SizeRecord,
     TimingRules,
-    Wire,
 )
 from evaluator.contract.report import (
     SCHEMA_VERSION,
@@ -83,6 +83,7 @@ __all__ = [
     "EvidenceSource",
     "Finding",
     "GpuReading",
+    "LinkTraffic",
     "Message",
     "Mode",
     "NodeStatus",
@@ -115,7 +116,6 @@ __all__ = [
     "TimingRules",
     "Upload",
     "Verdict",
-    "Wire",
     "WorkKind",
     "WorkName",
     "WorkTotal",

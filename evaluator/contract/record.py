@@ -75,7 +75,7 @@ class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
     claimed_ns: int
 
 
-class Wire(Message, frozen=True, kw_only=True):
+class LinkTraffic(Message, frozen=True, kw_only=True):
     """What the links carried in `calls` calls like any other, by the driver's counters: bytes per call of every rank.
 
     `least_bytes` is what the cost model demands of the busiest rank, one way. `flag` says what a person should look
@@ -130,7 +130,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         gpus: read before the first block and after the last one.
         processes: how many the sandbox then had.
         is_primed: the reference met every contents once before it was timed on them.
-        wire: None where the links were not looked at.
+        links: None where the links were not looked at.
     """
 
     size: str
@@ -155,7 +155,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     gpus: tuple[GpuReading, ...] = ()
     processes: int = 0
     is_primed: bool = False
-    wire: Wire | None = None
+    links: LinkTraffic | None = msgspec.field(default=None, name="wire")
 
 
 SCORE_RULE = 2

@@ -5,7 +5,7 @@ TRAFFIC_BELOW_MINIMUM is for problems whose minimum a person has reviewed, and s
 
 from collections.abc import Sequence
 
-from evaluator.contract import Wire
+from evaluator.contract import LinkTraffic
 
 LEAST_SHARE = 0.5
 """Less than this share of the model's minimum is flagged; honest programs send the minimum or more."""
@@ -14,7 +14,7 @@ LEAST_BYTES = 1024 * 1024
 """A minimum below this, over all counted calls, is not judged: the counters count KiB, and not only ours."""
 
 
-def weigh(*, calls: int, sent: Sequence[int], received: Sequence[int], least_bytes: float) -> Wire:
+def weigh(*, calls: int, sent: Sequence[int], received: Sequence[int], least_bytes: float) -> LinkTraffic:
     """What was counted, flagged where the busiest rank moved far less than the model demands.
 
     Args:
@@ -23,7 +23,7 @@ def weigh(*, calls: int, sent: Sequence[int], received: Sequence[int], least_byt
         received: the same one way back.
         least_bytes: what the cost model demands of the busiest rank per call, one way.
     """
-    return Wire(
+    return LinkTraffic(
         calls=calls,
         sent_bytes=tuple(count // calls for count in sent),
         received_bytes=tuple(count // calls for count in received),

@@ -103,7 +103,7 @@ def test_multicast_that_the_text_does_not_name_is_found_in_the_compiled_code(jud
 def test_the_links_carry_what_the_problem_needs_and_hardly_more(reports, name):
     backend = next(backend for other, backend, *_ in SHOWN if other == name)
     for size in reports(name, backend).record.sizes:
-        found = size.wire
+        found = size.links
         assert found.note == ""
         assert found.flag == ""
         assert found.calls >= 1
@@ -115,7 +115,7 @@ def test_the_links_carry_what_the_problem_needs_and_hardly_more(reports, name):
 def test_a_right_answer_that_crossed_no_link_is_flagged(reports):
     report = reports("primitive_host_memory", Backend.PYTORCH)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
-    base = next(size.wire for size in report.record.sizes if size.size == "base")
+    base = next(size.links for size in report.record.sizes if size.size == "base")
     assert "where the problem needs" in base.flag
 
 

@@ -226,8 +226,8 @@ def test_a_judgement_says_which_collectives_ran_and_that_cpu_ranks_have_no_links
     (size,) = report.record.sizes
     assert size.calls[-1].kind is CallKind.RECORDED
     assert size.calls[-1].is_checked
-    assert size.wire.note.startswith("not offered")
-    assert size.wire.least_bytes > 0
+    assert size.links.note.startswith("not offered")
+    assert size.links.least_bytes > 0
     assert EvaluationReport.from_json(report.to_json()) == report
     told = report_text(report)
     assert "links at tiny: not offered: CPU ranks have no NVLink" in told

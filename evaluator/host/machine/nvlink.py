@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evaluator.contract import Wire
+from evaluator.contract import LinkTraffic
 from evaluator.judging import link_traffic
 
 _ALL_LINKS = 0xFFFFFFFF
@@ -115,7 +115,9 @@ class _Around:
             self.received[number] += after.received - before.received
 
 
-def count(gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractContextManager[None]], object]) -> Wire:
+def count(
+    gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractContextManager[None]], object]
+) -> LinkTraffic:
     """What the links of `gpus` carry in a few calls.
 
     Args:
@@ -130,4 +132,4 @@ def count(gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractCo
                 call(around)
             return link_traffic.weigh(calls=_CALLS, sent=around.sent, received=around.received, least_bytes=least_bytes)
     except LinksNotOffered as reason:
-        return Wire(least_bytes=least_bytes, note=f"not offered: {reason}")
+        return LinkTraffic(least_bytes=least_bytes, note=f"not offered: {reason}")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
+from evaluator.contract import CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.evidence import SizeEvidence
@@ -69,7 +69,7 @@ class Series:
         return times
 
     def record(
-        self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, wire: Wire | None = None
+        self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, links: LinkTraffic | None = None
     ) -> SizeRecord:
         """Every call at this size and which of them are the timed ones."""
         reference = [call for block in self.reference for call in block]
@@ -98,7 +98,7 @@ class Series:
             gpus=self.gpus,
             processes=self.processes,
             is_primed=self.speed.is_primed,
-            wire=wire,
+            links=links,
         )
 
 

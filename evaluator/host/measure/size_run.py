@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from evaluator.contract import BufferKind, CallKind, CallRecord, CallTimeline, RecordedWork, SizeRecord, Stage, Wire
+from evaluator.contract import (
+    BufferKind,
+    CallKind,
+    CallRecord,
+    CallTimeline,
+    LinkTraffic,
+    RecordedWork,
+    SizeRecord,
+    Stage,
+)
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
 from evaluator.host.measure import gpu_memory, recorded_call
@@ -136,7 +145,7 @@ class SizeRun:
             bare_ns=rig.bare.sandbox_ns,
             reference_bare_ns=rig.bare.reference_ns,
         )
-        self._wire: Wire | None = None
+        self._links: LinkTraffic | None = None
         # Where a group runs a size again, its regimes have been drawn.
         self._regimes = list(rig.regimes.get(size, ())) if known is None else []
 
@@ -213,7 +222,7 @@ class SizeRun:
         rig = self._rig
         with rig.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
             cost = rig.problem.cost(self._opened.dims, rig.plan.profile.world_size, element_bytes(rig.dtype))
-            self._wire = nvlink.count(
+            self._links = nvlink.count(
                 rig.plan.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
@@ -248,7 +257,7 @@ class SizeRun:
         """Every call so far."""
         rig = self._rig
         floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
-        return self._series.record(self._at_size, floor_us=floor, group_number=rig.group_number, wire=self._wire)
+        return self._series.record(self._at_size, floor_us=floor, group_number=rig.group_number, links=self._links)
 
     def _open_reference(self) -> SteadySpeed:
         """The reference's calls before anything is timed: many in the first group, a few where it ran just now."""
