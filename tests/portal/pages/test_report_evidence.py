@@ -10,13 +10,13 @@ from evaluator.contract import (
     Delivery,
     DriverFault,
     GpuReading,
+    LinkTraffic,
     RankState,
     Record,
     RecordedWork,
     SizeRecord,
     Timing,
     Verdict,
-    Wire,
     WorkKind,
     WorkTotal,
 )
@@ -160,7 +160,7 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         floor_us=None,
         calls=(),
         gpus=(reading,),
-        wire=Wire(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
+        links=LinkTraffic(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
     )
     deliver(
         submission,
