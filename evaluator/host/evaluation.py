@@ -43,7 +43,7 @@ from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
-from evaluator.host.process.aside import Aside, AsideLimitExceeded
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
@@ -111,7 +111,7 @@ class Evaluation:
         *,
         plan: SlotPlan,
         builder: Builder,
-        aside: Aside,
+        helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
@@ -120,7 +120,7 @@ class Evaluation:
         self._request = request
         self._plan = plan
         self._builder = builder
-        self._aside = aside
+        self._helper = helper
         self._references = references
         self._work_dir = work_dir
         self._built: Built | None = None
@@ -287,8 +287,8 @@ class Evaluation:
         """What the text shows, read in a process that can be ended."""
         seconds = self._policy.within(self._settings.reading_s)
         try:
-            text = self._aside.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
-        except AsideLimitExceeded as exceeded:
+            text = self._helper.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
+        except HelperLimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         return SourceReading.from_json(text)
 

@@ -23,7 +23,7 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.process.aside import Aside
+from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -80,7 +80,7 @@ class Judge:
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
-        self._aside = Aside(self._spawner)
+        self._helper = HelperProcess(self._spawner)
         self._references = RecordedReferences()
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)
@@ -163,7 +163,7 @@ class Judge:
                 request,
                 plan=self._plan,
                 builder=self._builder,
-                aside=self._aside,
+                helper=self._helper,
                 references=self._references,
                 work_dir=self._work_dir,
                 progress=progress,
@@ -249,7 +249,7 @@ class Judge:
         self._trusted.close()
         if self._clock is not None:
             self._clock.close()
-        self._aside.close()
+        self._helper.close()
         self._spawner.close()
         self._workplace.close()
         if self._user is not None:

@@ -98,7 +98,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
         wanted=0,
         age_s=60.0,
     )
-    private = {name: getattr(judge, f"_{name}") for name in ("builder", "aside", "references", "work_dir")}
+    private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
     evaluation = Evaluation(
         request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
     )

@@ -28,11 +28,11 @@ _LONGEST_ANSWER = 64 * 1024**2
 _PR_SET_PDEATHSIG = 1
 
 
-class AsideLimitExceeded(Exception):
+class HelperLimitExceeded(Exception):
     """The work took more time or memory than it may; the text names the limit."""
 
 
-class Aside:
+class HelperProcess:
     """A child that works through one function call at a time; started when it is first needed, replaced when ended.
 
     Args:
@@ -50,7 +50,7 @@ class Aside:
         """What `function`, named as `module:name`, returns for `text`.
 
         Raises:
-            AsideLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
+            HelperLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
             EvaluatorError: it raised, or the child does not start.
         """
         if self._child is None or self._child.poll() is not None:
@@ -97,14 +97,14 @@ class Aside:
             self._write(_packed(0, json.dumps([function, text]).encode()), deadline=deadline)
             kind, length = _LENGTH.unpack(self._read(_LENGTH.size, deadline=deadline))
             if length > _LONGEST_ANSWER:
-                raise AsideLimitExceeded(f"its answer has more than {_LONGEST_ANSWER:,} bytes")
+                raise HelperLimitExceeded(f"its answer has more than {_LONGEST_ANSWER:,} bytes")
             answer = self._read(length, deadline=deadline).decode("utf-8", "replace")
         except TimeoutError as error:
-            raise AsideLimitExceeded(f"it took longer than {seconds:g} s") from error
+            raise HelperLimitExceeded(f"it took longer than {seconds:g} s") from error
         except (EOFError, BrokenPipeError) as error:
-            raise AsideLimitExceeded("the process that read it ended, or used too much memory") from error
+            raise HelperLimitExceeded("the process that read it ended, or used too much memory") from error
         if kind == _RAN_OUT:
-            raise AsideLimitExceeded(f"it took more than {self._memory_bytes:,} bytes of memory")
+            raise HelperLimitExceeded(f"it took more than {self._memory_bytes:,} bytes of memory")
         if kind == _RAISED:
             raise EvaluatorError(answer)
         return answer
