@@ -21,7 +21,7 @@ from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.workplace import Workplace
+from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import source_rules, verdicts
 
@@ -54,7 +54,7 @@ class BuildAhead:
             EvaluatorError: it cannot, and the settings do not allow that.
         """
         self._profile = profiles.get(settings.profile)
-        self._workplace = Workplace(settings.work_dir)
+        self._work_directory = WorkDirectory(settings.work_dir)
         # A user of its own: what belongs to a slot's user after an evaluation counts as left over by it.
         self._user = SlotUser.take(settings.users)
         limits = BuildLimits(processors=shares_for(self._profile).builders)
@@ -80,7 +80,7 @@ class BuildAhead:
         ):
             return None
         started_at, began = _now(), time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._workplace.path) as name:
+        with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._work_directory.path) as name:
             built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, cancelled=cancelled)
         found = (*built.findings, *source_rules.check_machine_code(built.primitives, profile=self._profile))
         decided = verdicts.decide_before_ranks(found)
@@ -91,12 +91,12 @@ class BuildAhead:
 
     def close(self) -> None:
         """Remove the private folder and let the user go; what runs is ended by its own `cancelled`."""
-        self._workplace.close()
+        self._work_directory.close()
         if self._user is not None:
             self._user.close()
 
     def _confine(self, settings: JudgeSettings) -> Confinement:
-        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._workplace.path))
+        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_directory.path))
         bubblewrap.write_private(private)
         try:
             user = self._user.number if self._user is not None else None

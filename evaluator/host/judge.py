@@ -35,7 +35,7 @@ from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement, Probe
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.workplace import Workplace
+from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import world_sizes
 from problems import registry
@@ -75,8 +75,8 @@ class Judge:
         self._unclean = ""
         self._other: Judge | None = None
         self._errors: list[str] = []
-        self._workplace = Workplace(settings.work_dir)
-        self._work_dir = self._workplace.path
+        self._work_directory = WorkDirectory(settings.work_dir)
+        self._work_dir = self._work_directory.path
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
@@ -251,7 +251,7 @@ class Judge:
             self._clock.close()
         self._helper.close()
         self._spawner.close()
-        self._workplace.close()
+        self._work_directory.close()
         if self._user is not None:
             self._user.close()
 

@@ -13,7 +13,7 @@ _SETTLED_S = 60.0
 """A folder this young may belong to a judge that has not locked it yet."""
 
 
-class Workplace:
+class WorkDirectory:
     """A private folder that is locked as long as its owner lives."""
 
     def __init__(self, base: Path | None) -> None:
