@@ -22,7 +22,7 @@ from evaluator.oracle.contents import NearCall
 from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import Reader
-from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
+from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
 from problems.schema import Problem, Regime, SizeName
@@ -78,8 +78,8 @@ def in_regime(call: Call, regime: Regime) -> Call:
 class OracleRank(TrustedRank):
     """The state of one oracle rank."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        super().__init__(setup)
         self._opened: Opened | None = None
         self._sealer: Sealer | None = None
         self._buffers: dict[Reader, call_memory.DeviceBuffer] = {}
@@ -108,20 +108,20 @@ class OracleRank(TrustedRank):
     def get_ready(self) -> None:
         """Compile what seals inputs."""
         if self._device.type == "cuda":
-            self._sealer = Sealer(self._device, rank=self._place.rank)
+            self._sealer = Sealer(self._device, rank=self._setup.rank)
 
     def _canary(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Whether this rank's device still calculates and communicates exactly."""
-        place = self._place
+        setup = self._setup
         found = canary.failures(
-            device=self._device, rank=place.rank, world_size=place.world_size, is_full=message["is_full"]
+            device=self._device, rank=setup.rank, world_size=setup.world_size, is_full=message["is_full"]
         )
         return {"failures": found}, []
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         problem = registry.get(message["problem"])
         package = registry.package(problem.slug)
-        place = self._place
+        setup = self._setup
         # What the last size left takes memory that this one may need.
         self._prepared = None
         if self._end_check is not None:
@@ -134,9 +134,9 @@ class OracleRank(TrustedRank):
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
-            rank=place.rank,
-            world_size=place.world_size,
-            dims=problem.dims(size, place.world_size),
+            rank=setup.rank,
+            world_size=setup.world_size,
+            dims=problem.dims(size, setup.world_size),
             dtype=getattr(torch, message["dtype"]),
             device=self._device,
         )
@@ -242,8 +242,8 @@ class OracleRank(TrustedRank):
         assert self._prepared is not None
         buffer, begin = self._buffer, self._prepared.data
         if self._end_check is None:
-            ends = Ends(mmap.mmap(self._place.ends, ends_page.BYTES))
-            self._end_check = EndCheck(ends, rank=self._place.rank, device=self._device)
+            ends = Ends(mmap.mmap(self._setup.ends, ends_page.BYTES))
+            self._end_check = EndCheck(ends, rank=self._setup.rank, device=self._device)
         limits = (begin + self._prepared.size, self._current().output_bytes)
         areas = [
             (buffer.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),

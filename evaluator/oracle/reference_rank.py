@@ -21,7 +21,7 @@ from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES
 from evaluator.oracle import messages
-from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
+from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from problems import registry
 
 
@@ -63,8 +63,8 @@ def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
 class ReferenceRank(TrustedRank):
     """The state of one rank that runs the reference."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        super().__init__(setup)
         self._groups: dict[tuple[int, ...], Any] = {}
         self._buffer = CallBuffer(self._device, group_of=self._group)
         self._reference: Callable[..., Any] | None = None
@@ -85,16 +85,16 @@ class ReferenceRank(TrustedRank):
     def get_ready(self) -> None:
         """Prepare what begins and ends a call."""
         self._barrier = Barrier(
-            mmap.mmap(self._place.barrier, BARRIER_BYTES), rank=self._place.rank, world_size=self._place.world_size
+            mmap.mmap(self._setup.barrier, BARRIER_BYTES), rank=self._setup.rank, world_size=self._setup.world_size
         )
         self._runner = self._new_runner()
 
     def _new_runner(self) -> Runner:
         if self._device.type != "cuda":
             return CpuRunner(self._barrier)
-        page = mmap.mmap(self._place.clock, CLOCK_PAGE_BYTES)
+        page = mmap.mmap(self._setup.clock, CLOCK_PAGE_BYTES)
         return GpuRunner(
-            self._device, Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+            self._device, Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
         )
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
@@ -156,7 +156,7 @@ class ReferenceRank(TrustedRank):
         return self._buffer.call
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
-        if len(ranks) == self._place.world_size:
+        if len(ranks) == self._setup.world_size:
             return dist.group.WORLD
         if ranks not in self._groups:
             self._groups[ranks] = dist.new_group(list(ranks))

@@ -18,7 +18,7 @@ Handler = Callable[[messages.Body, list[int]], Reply]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class TrustedRankSetup:
     """What a trusted rank is given."""
 
     rank: int
@@ -36,9 +36,9 @@ class Place:
 class TrustedRank:
     """One rank, which subclasses give commands."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        self._setup = setup
+        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
         self._worked_at = -float("inf")
         self._is_in_use = False
 
@@ -69,9 +69,9 @@ class TrustedRank:
 
     def serve(self) -> None:
         """Join the process group, then answer until the host closes its end."""
-        place = self._place
-        channel = socket.socket(fileno=place.channel)
-        join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
+        setup = self._setup
+        channel = socket.socket(fileno=setup.channel)
+        join(setup.process_group, rank=setup.rank, world_size=setup.world_size, device=self._device, store=setup.store)
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})
@@ -83,7 +83,7 @@ class TrustedRank:
 
     def _busy_poll_s(self) -> float:
         """Before its first evaluation a rank may sleep at once."""
-        return self._place.busy_poll_s if self._is_in_use else 0.0
+        return self._setup.busy_poll_s if self._is_in_use else 0.0
 
     def _answer(self, handlers: Mapping[str, Handler], message: messages.Body, descriptors: list[int]) -> Reply:
         self._is_in_use = self._is_in_use or message["command"] == "open"

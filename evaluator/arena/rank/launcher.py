@@ -136,14 +136,14 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     import torch  # noqa: PLC0415
 
     from evaluator.arena.protocol import CHANNEL_LOST  # noqa: PLC0415
-    from evaluator.arena.rank.shim import ChannelLost, Place, run_rank  # noqa: PLC0415
+    from evaluator.arena.rank.shim import ChannelLost, RankSetup, run_rank  # noqa: PLC0415
 
     torch.set_num_threads(settings["threads"])
     if settings["cores"]:
         os.sched_setaffinity(0, settings["cores"][rank["rank"]])
     given: dict[str, Any] = {**rank, **{name: settings[name] for name in _COMMON}}
     try:
-        run_rank(Place(**given))
+        run_rank(RankSetup(**given))
     except ChannelLost:
         os._exit(CHANNEL_LOST)
 

@@ -38,7 +38,7 @@ _MAX_TEXT = protocol.STATUS_FLIGHT_START - protocol.STATUS_TEXT_START - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RankSetup:
     """What a rank is given: who it is, where its submission lies, and its descriptors."""
 
     rank: int
@@ -107,11 +107,11 @@ class ChannelLost(Exception):
     """The channel to the host was closed from inside."""
 
 
-def run_rank(place: Place) -> None:
-    """Be rank `place.rank` until the host closes the channel."""
-    status_page = StatusPage(place.status_page)
+def run_rank(setup: RankSetup) -> None:
+    """Be rank `setup.rank` until the host closes the channel."""
+    status_page = StatusPage(setup.status_page)
     status_page.note(Phase.STARTING)
-    shim = Shim(place, status_page)
+    shim = Shim(setup, status_page)
     try:
         shim.start()
         while shim.obey():
@@ -125,13 +125,13 @@ def run_rank(place: Place) -> None:
 class Shim:
     """The state of one rank."""
 
-    def __init__(self, place: Place, status_page: StatusPage) -> None:
-        self._place = place
+    def __init__(self, setup: RankSetup, status_page: StatusPage) -> None:
+        self._setup = setup
         self._status_page = status_page
-        self._socket = socket.socket(fileno=place.channel)
-        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+        self._socket = socket.socket(fileno=setup.channel)
+        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
         self._barrier = Barrier(
-            mmap.mmap(place.barrier, protocol.BARRIER_BYTES), rank=place.rank, world_size=place.world_size
+            mmap.mmap(setup.barrier, protocol.BARRIER_BYTES), rank=setup.rank, world_size=setup.world_size
         )
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
@@ -140,13 +140,13 @@ class Shim:
     def start(self) -> None:
         """Form the process group, prove it with one all-reduce, and say READY."""
         try:
-            place = self._place
+            setup = self._setup
             join(
-                place.process_group,
-                rank=place.rank,
-                world_size=place.world_size,
+                setup.process_group,
+                rank=setup.rank,
+                world_size=setup.world_size,
                 device=self._device,
-                store=place.store,
+                store=setup.store,
             )
             self._runner = self._new_runner()
         except Exception as error:
@@ -157,8 +157,8 @@ class Shim:
     def _new_runner(self) -> Runner:
         if self._device.type != "cuda":
             return CpuRunner(self._barrier)
-        page = mmap.mmap(self._place.clock, protocol.CLOCK_PAGE_BYTES)
-        gate = Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+        page = mmap.mmap(self._setup.clock, protocol.CLOCK_PAGE_BYTES)
+        gate = Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
         return GpuRunner(self._device, gate)
 
     def obey(self) -> bool:
@@ -195,7 +195,7 @@ class Shim:
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
             # A worker group that waits for its submission may sleep; between calls its processors stay awake.
-            busy_poll_s = self._place.busy_poll_s if self._solution is not None else 0.0
+            busy_poll_s = self._setup.busy_poll_s if self._solution is not None else 0.0
             packet, ancillary, _flags, _address = busy_poll.receive(
                 self._socket, 64, socket.CMSG_SPACE(16), busy_poll_s=busy_poll_s
             )
@@ -209,9 +209,9 @@ class Shim:
     def _import(self, _command: Command, _descriptors: list[int]) -> None:
         self._status_page.note(Phase.IMPORTING)
         _take_built_kernels()
-        path = Path(self._place.source) / "solution.py"
-        sys.path.insert(0, self._place.source)
-        _read_as_checked(self._place.source)
+        path = Path(self._setup.source) / "solution.py"
+        sys.path.insert(0, self._setup.source)
+        _read_as_checked(self._setup.source)
         try:
             self._solution = _entry_point(path)
         except Failed:
@@ -235,7 +235,7 @@ class Shim:
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
-        if len(ranks) == self._place.world_size:
+        if len(ranks) == self._setup.world_size:
             return dist.group.WORLD
         if ranks not in self._groups:
             self._groups[ranks] = dist.new_group(list(ranks))
