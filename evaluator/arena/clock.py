@@ -35,7 +35,7 @@ class Barrier:
         self._passed += 1
         _NUMBER.pack_into(self._page, self._own, self._passed)
         yield_core = os.sched_yield
-        while any(_NUMBER.unpack_from(self._page, place)[0] < self._passed for place in self._all):
+        while any(_NUMBER.unpack_from(self._page, offset)[0] < self._passed for offset in self._all):
             yield_core()
 
 

@@ -30,7 +30,7 @@ def is_plain_tensor(value: Any) -> bool:
 
 def fingerprint(values: Sequence[Any]) -> int:
     """The fingerprint of every plain tensor among `values` as a signed 64-bit number."""
-    total = sum(int(_bits(value, place).item()) for place, value in enumerate(values) if _is_known(value))
+    total = sum(int(_bits(value, index).item()) for index, value in enumerate(values) if _is_known(value))
     total &= 2**64 - 1
     return total - 2**64 if total >= 2**63 else total
 
@@ -39,12 +39,12 @@ def _is_known(value: Any) -> bool:
     return is_plain_tensor(value) and value.dtype in _KINDS and value.device.type in ("cpu", "cuda")
 
 
-def _bits(tensor: torch.Tensor, place: int) -> torch.Tensor:
+def _bits(tensor: torch.Tensor, index: int) -> torch.Tensor:
     """The sum of a tensor's elements read as integers, whatever its strides; the place keeps outputs apart."""
     plain = _resolve_neg(_resolve_conj(_detach(tensor)))
     if plain.dtype is torch.bool:
         # Any byte but 0 is true, and a copy may make 1 of it.
-        return _sum(_ne(_view(plain, torch.uint8), 0), dtype=torch.int64) * (2 * place + 1)
+        return _sum(_ne(_view(plain, torch.uint8), 0), dtype=torch.int64) * (2 * index + 1)
     if plain.is_complex():
         plain = _view_as_real(plain)
-    return _sum(_view(plain, _BITS[plain.element_size()]), dtype=torch.int64) * (2 * place + 1)
+    return _sum(_view(plain, _BITS[plain.element_size()]), dtype=torch.int64) * (2 * index + 1)

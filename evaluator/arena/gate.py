@@ -94,7 +94,7 @@ class Sealer:
             self._tiles = torch.empty(needed, dtype=torch.uint8, device=self._device)
 
     def take(
-        self, source: torch.Tensor, *, target: int, place: int, words: tuple[int, int] | None, number: int = 0
+        self, source: torch.Tensor, *, target: int, index: int, words: tuple[int, int] | None, number: int = 0
     ) -> None:
         """Queue: absorb flat bytes `source` as output number `place`, and copy them to the address `target` (0: not).
 
@@ -110,7 +110,7 @@ class Sealer:
             word(source.numel()),
             address(self.key.data_ptr()),
             half_word(self._rank),
-            half_word(place),
+            half_word(index),
             address(self._tiles.data_ptr()),
             address(self._left.data_ptr()),
             address(self.chain),
@@ -126,10 +126,10 @@ class Sealer:
         """The fingerprint of a call's outputs under `key`, as the host's words show it; waits for the device."""
         self.use(key)
         at = self._own_words.data_ptr()
-        told = [(place, flat_bytes(output)) for place, output in enumerate(outputs) if output.device.type == "cuda"]
+        told = [(index, flat_bytes(output)) for index, output in enumerate(outputs) if output.device.type == "cuda"]
         told = told or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
-        for place, output in told:
-            self.take(output, target=0, place=place, words=(at, at + 16) if place == told[-1][0] else None)
+        for index, output in told:
+            self.take(output, target=0, index=index, words=(at, at + 16) if index == told[-1][0] else None)
         low, high = (int(value) & (2**64 - 1) for value in self._own_words[:2].tolist())
         return protocol.mark_text(low, high, host_mark(outputs))
 
@@ -176,7 +176,7 @@ class Gate:
         longer, and would be a difference between the programs.
         """
         self._sealer.seal(self._scratch, self._scratch, start=0)
-        self._sealer.take(self._scratch, target=0, place=0, words=None)
+        self._sealer.take(self._scratch, target=0, index=0, words=None)
         for area in areas:
             pages = -(-area.numel() // _TOUCHED_EVERY)
             if pages:
@@ -201,17 +201,17 @@ class Gate:
         """
         self._page[self._host_mark : self._host_mark + 16] = host_mark(outputs)
         told = [
-            (place, flat_bytes(output), target)
-            for place, (output, target) in enumerate(zip(outputs, targets, strict=True))
+            (index, flat_bytes(output), target)
+            for index, (output, target) in enumerate(zip(outputs, targets, strict=True))
             if is_plain_tensor(output) and output.device.type == "cuda"
         ] or [(0, self._nothing, 0)]
         end = (
             self._at + protocol.MARK_WORDS + 16 * self._rank,
             self._at + protocol.DONE_WORDS + 8 * self._rank,
         )
-        for place, raw, target in told:
-            is_last = place == told[-1][0]
-            self._sealer.take(raw, target=target, place=place, words=end if is_last else None, number=number)
+        for index, raw, target in told:
+            is_last = index == told[-1][0]
+            self._sealer.take(raw, target=target, index=index, words=end if is_last else None, number=number)
 
     def say_queued(self, number: int) -> None:
         """Tell the host that everything of call `number` has been queued."""
@@ -228,13 +228,13 @@ def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 def host_mark(outputs: Sequence[Any]) -> bytes:
     """The fingerprint of the outputs that lie in the host's memory, 16 bytes; zeros where there are none."""
     own = [
-        (place, flat_bytes(output))
-        for place, output in enumerate(outputs)
+        (index, flat_bytes(output))
+        for index, output in enumerate(outputs)
         if is_plain_tensor(output) and output.device.type == "cpu"
     ]
     if not own:
         return bytes(16)
     digest = hashlib.blake2b(digest_size=16)
-    for place, raw in own:
-        digest.update(_NUMBER.pack(place) + ctypes.string_at(raw.data_ptr(), raw.numel()))
+    for index, raw in own:
+        digest.update(_NUMBER.pack(index) + ctypes.string_at(raw.data_ptr(), raw.numel()))
     return digest.digest()

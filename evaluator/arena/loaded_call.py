@@ -76,7 +76,7 @@ def read_call(
         arguments=arguments,
         tensors=unpacker.tensors,
         mutable=frozenset(mutable),
-        written=[_located(place, by_name) for place in tree["outputs"]],
+        written=[_located(argument, by_name) for argument in tree["outputs"]],
         nothing=frozenset(tree["nothing"]),
         lists=frozenset(tree["lists"]),
         names=tree["names"],
@@ -89,11 +89,11 @@ def read_call(
     )
 
 
-def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
-    """The argument, or the element of a list, that `place` names; None for an output that is returned."""
-    if place is None:
+def _located(argument: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
+    """The argument, or the element of a list, that `argument` names; None for an output that is returned."""
+    if argument is None:
         return None
-    name, element = place
+    name, element = argument
     return arguments[name] if element is None else arguments[name][element]
 
 
@@ -120,13 +120,13 @@ def interleave(
         return [*returned, *(item for item in written if item is not None)]
     rest = iter(returned)
     outputs = [next(rest) if item is None else item for item in written]
-    return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
+    return [joined(item) if index in lists else item for index, item in enumerate(outputs)]
 
 
 def _returned(value: Any, *, nothing: Collection[int], names: Sequence[str]) -> list[Any]:
     """What was returned as a list, without the None that the problem asks for; see `interleave`."""
     listed = list(value) if type(value) in (tuple, list) else _values(value, names)
-    kept = [item for place, item in enumerate(listed) if place not in nothing or item is not None]
+    kept = [item for index, item in enumerate(listed) if index not in nothing or item is not None]
     return [torch.tensor(list(item)) if type(item) is torch.Size else item for item in kept]
 
 

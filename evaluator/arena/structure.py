@@ -55,7 +55,7 @@ class Packer:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, torch.Tensor):
-            return {"t": self._place(value)} if value.layout is torch.strided else {"o": self._sparse(value, depth)}
+            return {"t": self._dense(value)} if value.layout is torch.strided else {"o": self._sparse(value, depth)}
         if isinstance(value, (list, tuple)):
             kind = "l" if isinstance(value, list) else "s" if isinstance(value, torch.Size) else "u"
             return {kind: [self.pack(item, depth + 1) for item in value]}
@@ -76,7 +76,7 @@ class Packer:
         parts = {"indices": tensor.indices(), "values": tensor.values()}
         return {"shape": list(tensor.shape)} | {name: self.pack(part, depth + 1) for name, part in parts.items()}
 
-    def _place(self, tensor: torch.Tensor) -> Tree:
+    def _dense(self, tensor: torch.Tensor) -> Tree:
         """Keep the stretch of storage that `tensor` spans, so that strides survive."""
         span = 0 if tensor.numel() == 0 else 1 + sum((n - 1) * s for n, s in _extents(tensor))
         flat = tensor.detach().as_strided((span,), (1,))

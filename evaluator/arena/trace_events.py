@@ -164,8 +164,8 @@ def _lane(event: Event, threads: _Numbers) -> str:
 
 
 def _lane_order(event: Event, call: Event) -> tuple[int, str, float]:
-    place = 0 if _is_on_device(event) else 1 if event["tid"] == call["tid"] else 2
-    return place, f"{event['tid']:>20}", event["ts"]
+    order = 0 if _is_on_device(event) else 1 if event["tid"] == call["tid"] else 2
+    return order, f"{event['tid']:>20}", event["ts"]
 
 
 def _work_name(kind: SpanKind, event: Event) -> WorkName:

@@ -37,7 +37,7 @@ def builders_here(profile: Profile) -> int:
     A build runs its author's code. Only control groups keep that away from the processors of timed ranks.
     """
     processors = shares_for(profile).builders
-    is_kept_away = "cpuset" in cgroups.find().places
+    is_kept_away = "cpuset" in cgroups.find().folders
     return len(processors) // _PROCESSORS_EACH if profile.gpu is not None and is_kept_away else 0
 
 

@@ -92,8 +92,8 @@ def _unlike_all(name: str, said: tuple[float, ...], found: tuple[float, ...]) ->
     if len(said) != len(found):
         yield f"the report has {len(said)} values of {name}, its calls give {len(found)}"
         return
-    for place, (left, right) in enumerate(zip(said, found, strict=True)):
-        yield from _unlike(f"{name} {place + 1}", left, right)
+    for index, (left, right) in enumerate(zip(said, found, strict=True)):
+        yield from _unlike(f"{name} {index + 1}", left, right)
 
 
 def _unlike(name: str, said: float | None, found: float) -> Iterator[str]:

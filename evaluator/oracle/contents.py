@@ -61,11 +61,11 @@ class NearCall(Call):
             return old
         generator = fresh_call.generator(f"{name}: changed elements", shared=options.get("shared", False))
         flat_old, flat_new = old.contiguous().view(-1), new.contiguous().view(-1)
-        places = torch.randint(
+        indices = torch.randint(
             old.numel(), (min(old.numel(), _LOOKED_AT),), generator=generator, device=old.device, dtype=torch.int64
         )
-        change = (flat_new[places].float() - flat_old[places].float()).abs()
-        chosen = places[change.argsort(descending=True, stable=True)[:_CHANGED]]
+        change = (flat_new[indices].float() - flat_old[indices].float()).abs()
+        chosen = indices[change.argsort(descending=True, stable=True)[:_CHANGED]]
         bits = _BITS[old.element_size()]
         flat_old.view(bits)[chosen] = flat_new.view(bits)[chosen]
         return flat_old.view(old.shape)

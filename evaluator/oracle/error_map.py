@@ -69,12 +69,14 @@ def _empty(shape: tuple[int, ...], world_size: int, *, device: torch.device) -> 
     def zeros(*extents: int) -> Tensor:
         return torch.zeros(*extents, dtype=torch.float64, device=device)
 
-    divided = [place for place, extent in enumerate(shape) if world_size > 1 and extent and extent % world_size == 0]
+    divided = [
+        dimension for dimension, extent in enumerate(shape) if world_size > 1 and extent and extent % world_size == 0
+    ]
     return _Sums(
         grid=zeros(min(GRID, height), min(GRID, width)),
         rows=zeros(height),
         columns=zeros(width),
-        shards={place: zeros(world_size) for place in divided},
+        shards={dimension: zeros(world_size) for dimension in divided},
     )
 
 
@@ -97,12 +99,12 @@ def _add(sums: _Sums, offset: int, block: Tensor, *, shape: tuple[int, ...], wor
     cells = torch.zeros(len(units), sums.grid.shape[1], dtype=torch.float64, device=units.device)
     cells.index_add_(1, column_numbers * sums.grid.shape[1] // width, wrong)
     sums.grid.index_add_(0, row_numbers % height * sums.grid.shape[0] // height, cells)
-    for place, counts in sums.shards.items():
-        if place == len(shape) - 1:
+    for dimension, counts in sums.shards.items():
+        if dimension == len(shape) - 1:
             counts.index_add_(0, column_numbers * world_size // width, by_column)
         else:
-            below = prod(shape[place + 1 : -1])
-            counts.index_add_(0, row_numbers // below % shape[place] * world_size // shape[place], by_row)
+            below = prod(shape[dimension + 1 : -1])
+            counts.index_add_(0, row_numbers // below % shape[dimension] * world_size // shape[dimension], by_row)
 
 
 def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) -> tuple[ErrorPattern, str, int | None]:
@@ -116,15 +118,15 @@ def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) ->
             f"nearly everywhere ({share:.0%}): a missing or doubled reduction, a wrong scale or too little precision"
         )
         return ErrorPattern.EVERYWHERE, words, None
-    for place, counts in sums.shards.items():
+    for dimension, counts in sums.shards.items():
         parts = counts.nonzero().flatten().tolist()
         filled = sums.wrong * len(counts) / total
         if len(parts) == 1 and filled >= _MOSTLY:
             words = (
-                f"all in part {parts[0] + 1} of {len(counts)} along dimension {place} ({filled:.0%} of it): what rank "
+                f"all in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it): what rank "
                 f"{parts[0]} holds or sends is missing, stale or in the wrong place"
             )
-            return ErrorPattern.ONE_SHARD, words, place
+            return ErrorPattern.ONE_SHARD, words, dimension
     return *_in_the_plane(sums, layers=total // (height * width), height=height, width=width, axes=len(shape)), None
 
 
@@ -154,8 +156,8 @@ def _range(numbers: list[int]) -> str:
 
 def _index(shape: tuple[int, ...], position: int) -> tuple[int, ...]:
     index = []
-    for place in range(len(shape)):
-        stride = prod(shape[place + 1 :])
+    for dimension in range(len(shape)):
+        stride = prod(shape[dimension + 1 :])
         index.append(position // stride)
         position %= stride
     return tuple(index)

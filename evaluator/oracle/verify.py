@@ -67,10 +67,10 @@ class Examiner:
         actual = self._tensors(call, header, area)
         checks = self._values(call, actual, expected)
         triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-        mapped = [place for place, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
+        mapped = [index for index, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
         return [
-            _mapped(check, call, *triple) if place in mapped else check
-            for place, (check, triple) in enumerate(zip(checks, triples, strict=True))
+            _mapped(check, call, *triple) if index in mapped else check
+            for index, (check, triple) in enumerate(zip(checks, triples, strict=True))
         ]
 
     def stale_source(

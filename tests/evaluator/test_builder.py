@@ -83,7 +83,7 @@ def test_an_extension_asked_for_by_a_cached_function_is_built_and_found_again(bu
 
     target = tmp_path / "built"
     target.mkdir()
-    again.place(target)
+    again.copy_to(target)
     assert _found_by_ranks(target, source)
 
 

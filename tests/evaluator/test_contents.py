@@ -95,15 +95,15 @@ def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
     """Where special calls lie in the first blocks of a series, and which."""
     series = timed_calls(block_calls=block_calls, checks=8, policy=policy())
     planned = enumerate(islice(series, blocks * block_calls))
-    return {place: call.special for place, call in planned if call.special is not None}
+    return {index: call.special for index, call in planned if call.special is not None}
 
 
 def test_special_calls_lie_between_timed_ones_in_secret_places():
     plans = [specials(blocks=12, block_calls=6) for _ in range(40)]
     assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
-    assert not any(place % 6 == 0 for plan in plans for place in plan), "none comes before a block's first call"
+    assert not any(index % 6 == 0 for plan in plans for index in plan), "none comes before a block's first call"
     assert len({tuple(plan) for plan in plans}) == 40
-    assert len({place // 6 for place in plans[0]}) == 8, "no block has two"
+    assert len({index // 6 for index in plans[0]}) == 8, "no block has two"
 
 
 def test_blocks_of_one_call_have_special_calls_too():

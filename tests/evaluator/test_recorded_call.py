@@ -64,10 +64,10 @@ class TestFile:
     @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, rows, data):
         content = bytearray(pack(rows))
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index] = data.draw(st.integers(0, 255))
         try:
-            found, _, _ = unpack(bytes(content[: data.draw(st.integers(place, len(content)))]))
+            found, _, _ = unpack(bytes(content[: data.draw(st.integers(index, len(content)))]))
         except RowsError:
             return
         assert len(found) <= MOST_ROWS

@@ -87,11 +87,11 @@ def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
         deadline=0.0,
         cancelled=lambda: False,
     )
-    places: Counter[int] = Counter()
+    indices: Counter[int] = Counter()
     for _ in range(100):
         calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, policy=policy, regimes=regimes)
-        planned = [(place, next(calls).regimes) for place in range(20 * BLOCK_CALLS)]
+        planned = [(index, next(calls).regimes) for index in range(20 * BLOCK_CALLS)]
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
-        places.update(place for place, drawn in planned if drawn)
-    assert not any(place % BLOCK_CALLS == 0 for place in places)
-    assert len(places) > 30, "the same few places again and again are no secret"
+        indices.update(index for index, drawn in planned if drawn)
+    assert not any(index % BLOCK_CALLS == 0 for index in indices)
+    assert len(indices) > 30, "the same few places again and again are no secret"

@@ -163,7 +163,7 @@ def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_wor
 
 
 def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_for(tmp_path: Path) -> None:
-    if "cpuset" not in cgroups.find().places or len(os.sched_getaffinity(0)) < 2:
+    if "cpuset" not in cgroups.find().folders or len(os.sched_getaffinity(0)) < 2:
         pytest.skip("no control group keeps processes to processors here, or there is one processor alone")
     bubblewrap.write_private(tmp_path)
     profile, settings = profiles.get("cpux2"), dataclasses.replace(SMALL, work_dir=tmp_path)

@@ -92,8 +92,8 @@ class TestFile:
     @given(st.lists(SPANS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, spans, data):
         content = bytearray(pack(recording(spans)))
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index] = data.draw(st.integers(0, 255))
         try:
             found = unpack(bytes(content))
         except RecordingError:

@@ -144,8 +144,8 @@ def _trace(rank: int, settings: dict[str, Any]) -> Iterator[str]:
 def _headline(error: BaseException) -> str:
     """The exception in one line, with the submission's line that raised it."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "_trace"][:1]
-    place = "".join(f" (line {frame.lineno})" for frame in own)
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{place}"
+    lines = "".join(f" (line {frame.lineno})" for frame in own)
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{lines}"
 
 
 def _argument(item: dict[str, Any], device: Any) -> Any:

@@ -95,11 +95,11 @@ def summary(
     for entry in sorted(entries, key=lambda item: item["time_created_ns"]):
         group, is_pairwise = entry["process_group"][0], entry["is_p2p"]
         sequence = entry["p2p_seq_id" if is_pairwise else "collective_seq_id"]
-        place, is_of_call = (group, is_pairwise), entry["time_created_ns"] >= since_ns
+        series, is_of_call = (group, is_pairwise), entry["time_created_ns"] >= since_ns
         if is_of_call:
-            start = before.setdefault(place, 0 if sequence == 1 else None)
+            start = before.setdefault(series, 0 if sequence == 1 else None)
         else:
-            start = before[place] = sequence
+            start = before[series] = sequence
         noted = {
             "operation": entry["profiling_name"].rpartition(":")[2][:64],
             "ranks": ranks_of.get(group, []),

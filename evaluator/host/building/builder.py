@@ -96,7 +96,7 @@ class Built:
     folder: Path
     primitives: tuple[Detection, ...] = ()
 
-    def place(self, target: Path) -> None:
+    def copy_to(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
         for name in self.result.artefacts:
             path = target / name
@@ -280,10 +280,10 @@ class Builder:
         output: int,
         call_filter: int | None,
     ) -> list[str]:
-        place = layout(confinement, private=private)
+        inside = layout(confinement, private=private)
         arguments = {
-            "source": place.source,
-            "compat": place.compat,
+            "source": inside.source,
+            "compat": inside.compat,
             "scratch": f"{home}/extensions",
             "architectures": self._architectures(),
             "world_size": self._profile.world_size,
@@ -293,10 +293,10 @@ class Builder:
             "capability": profiles.capability(self._profile),
             "output": output,
         }
-        inside = builder_process.inside(arguments, program=place.builder)
+        program = builder_process.inside(arguments, program=inside.builder)
         settings = dataclasses.replace(self._settings, temporary_bytes=self._limits.scratch_bytes)
         line = command(
-            confinement, inside, private=private, profile=self._profile, settings=settings, call_filter=call_filter
+            confinement, program, private=private, profile=self._profile, settings=settings, call_filter=call_filter
         )
         return builder_process.limited(line, self._limits)
 

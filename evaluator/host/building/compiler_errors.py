@@ -45,7 +45,7 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
 def _errors(log: str, origin: Origin) -> Iterator[Finding]:
     for line in log.splitlines():
         if match := _NVCC.match(line) or _GNU.match(line):
-            file, number = _place(match["file"], int(match["line"]), origin)
+            file, number = _location(match["file"], int(match["line"]), origin)
             yield _finding(match["text"], file=file[:_FILE_CHARACTERS], line=number)
         elif match := _PTXAS.match(line) or _LINKER.match(line):
             yield _finding(match["text"], file=origin.file)
@@ -56,7 +56,7 @@ def _finding(text: str, *, file: str | None, line: int | None = None) -> Finding
     return Finding(verdict=Verdict.COMPILE_ERROR, message=message, file=file, line=line)
 
 
-def _place(file: str, line: int, origin: Origin) -> tuple[str, int]:
+def _location(file: str, line: int, origin: Origin) -> tuple[str, int]:
     """The author's file and line for a line of the compiled file; files beside it keep their names."""
     if file == f"{origin.name}.cu" and origin.file is not None and origin.line is not None:
         return origin.file, origin.line + line - 1

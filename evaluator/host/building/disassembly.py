@@ -72,9 +72,9 @@ def listings(
         for path, content in artefacts.items():
             if not path.endswith(MODULES):
                 continue
-            place = private / "built" / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            target = private / "built" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
             left_s = deadline - time.monotonic()
             code = None
             if tool is not None and left_s > 0 and room > 0:

@@ -47,8 +47,8 @@ def environment(profile: Profile) -> dict[str, str]:
     chosen = gpus_for(profile)
     if unknown := set(chosen) - set(order):
         raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")
-    places = [str(order.index(minor)) for minor in chosen]
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(places)}
+    indices = [str(order.index(minor)) for minor in chosen]
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(indices)}
 
 
 def gpus_for(profile: Profile) -> tuple[int, ...]:

@@ -51,42 +51,42 @@ def timed_calls(
 
     Special calls, and one in each of `regimes`, lie between them, in secret places, never before a block's first.
     """
-    places = _regime_places(block_calls, regimes)
-    for place, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
-        yield replace(call, regimes=tuple(places.get(place, ())))
+    indices = _regime_indices(block_calls, regimes)
+    for index, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
+        yield replace(call, regimes=tuple(indices.get(index, ())))
     while True:
         yield from _planned(block_calls=block_calls, checks=checks, policy=policy)
 
 
-def _regime_places(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
-    places: dict[int, list[Regime]] = {}
+def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
+    indices: dict[int, list[Regime]] = {}
     for regime in regimes:
         block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
-        place = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
-        places.setdefault(place, []).append(regime)
-    return places
+        index = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
+        indices.setdefault(index, []).append(regime)
+    return indices
 
 
 def _planned(*, block_calls: int, checks: int, policy: CallPolicy) -> list[TimedCall]:
     total = _PLANNED_BLOCKS * block_calls
     is_checked = policy.does(Check.TIMED_CALLS)
     checked = frozenset(secrets.SystemRandom().sample(range(total), min(total, checks))) if is_checked else frozenset()
-    special = _special_places(block_calls, policy=policy) if is_checked else {}
-    return [TimedCall(is_checked=place in checked, special=special.get(place)) for place in range(total)]
+    special = _special_indices(block_calls, policy=policy) if is_checked else {}
+    return [TimedCall(is_checked=index in checked, special=special.get(index)) for index in range(total)]
 
 
-def _special_places(block_calls: int, *, policy: CallPolicy) -> dict[int, CallKind]:
+def _special_indices(block_calls: int, *, policy: CallPolicy) -> dict[int, CallKind]:
     kinds = _special_kinds(policy)
     if not kinds:
         return {}
     count = min(_PLANNED_BLOCKS, policy.timing_policy.special_calls)
-    order = [kinds[place % len(kinds)] for place in range(count)]
+    order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
-    places = [
+    indices = [
         block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0) for block in blocks
     ]
-    return dict(zip(places, order, strict=True))
+    return dict(zip(indices, order, strict=True))
 
 
 def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:

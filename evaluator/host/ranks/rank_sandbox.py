@@ -186,7 +186,7 @@ class RankSandbox:
                 raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
             bubblewrap.readable_file(path, file.text)
         if built is not None:
-            built.place(self._private / "built")
+            built.copy_to(self._private / "built")
 
     def close(self) -> None:
         """Free what the host held of it; its processes have been ended before."""

@@ -142,8 +142,8 @@ def command(
         return inside_groups(python, entrances)
     filtered = [] if call_filter is None else ["--seccomp", str(call_filter)]
     stage = Stage(confinement.user) if confinement.user is not None else None
-    place = _Sources(private=private, stage=stage)
-    line = [*_bubblewrap(place, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
+    sources = _Sources(private=private, stage=stage)
+    line = [*_bubblewrap(sources, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
     return inside_groups(line if stage is None else stage.command(line), entrances)
 
 

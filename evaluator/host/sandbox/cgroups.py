@@ -44,25 +44,25 @@ class Hierarchy:
     """Where this process may make groups.
 
     Attributes:
-        places: the folder for each controller that can be used; several are the same one with version 2.
+        folders: the folder for each controller that can be used; several are the same one with version 2.
         versions: the interface's version (1 or 2) by controller.
         core: a folder of version 2 for killing a whole group at once, with or without controllers; None without.
     """
 
-    places: Mapping[str, Path] = field(default_factory=dict)
+    folders: Mapping[str, Path] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     core: Path | None = None
 
     @property
     def limits_hold(self) -> bool:
         """Whether both memory and processes can be limited."""
-        return set(self.places) >= _NEEDED
+        return set(self.folders) >= _NEEDED
 
     @property
     def detail(self) -> str:
         """What is used, and what is missing, in words."""
-        used = [f"{name} (version {self.versions[name]})" for name in _WANTED if name in self.places]
-        missing = [name for name in _WANTED if name not in self.places]
+        used = [f"{name} (version {self.versions[name]})" for name in _WANTED if name in self.folders]
+        missing = [name for name in _WANTED if name not in self.folders]
         words = f"uses {', '.join(used)}" if used else ""
         if missing:
             words += f"{'; ' if words else ''}no controller that this process may use for {', '.join(missing)}"
@@ -80,13 +80,13 @@ class Group:
         self._hierarchy = hierarchy
         self._name = f"{_PREFIX}{name}"
         # Nobody can enter a group of version 1 that has no processors of its own.
-        places = {which: base for which, base in hierarchy.places.items() if which != "cpuset" or limits.processors}
-        bases = {*places.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
+        folders = {which: base for which, base in hierarchy.folders.items() if which != "cpuset" or limits.processors}
+        bases = {*folders.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
         self._folders = sorted(base / self._name for base in bases)
         for folder in self._folders:
             folder.mkdir()
         try:
-            for controller in places:
+            for controller in folders:
                 self._limit(controller, limits)
         except OSError:
             self.remove()
@@ -156,7 +156,7 @@ class Group:
                 time.sleep(0.005)
 
     def _limit(self, controller: str, limits: GroupLimits) -> None:
-        folder = self._hierarchy.places[controller] / self._name
+        folder = self._hierarchy.folders[controller] / self._name
         if controller == "cpuset":
             _bind(folder, self._version(controller), limits.processors)
             return
@@ -169,7 +169,7 @@ class Group:
         return self._hierarchy.versions.get(controller, 0)
 
     def _read(self, controller: str, file: str) -> str:
-        base = self._hierarchy.places.get(controller)
+        base = self._hierarchy.folders.get(controller)
         try:
             return (base / self._name / file).read_text() if base is not None else ""
         except OSError:
@@ -201,22 +201,22 @@ def _bind(folder: Path, version: int, processors: Sequence[int]) -> None:
 
 def find() -> Hierarchy:
     """Where this process may make groups, tried out by making one."""
-    places: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     versions: dict[str, int] = {}
     core = None
     mounts = tuple(_mounts())
     for mount in (mount for mount, controllers in mounts if controllers is None):
         core, found = _core_and_controllers(mount, core)
-        places |= found
+        folders |= found
         versions |= dict.fromkeys(found, 2)
     for mount, controllers in mounts:
         for controller in (controllers or frozenset()) & set(_WANTED):
             folder = mount / _own_path(controller).lstrip("/")
-            if controller not in places and _can_make_groups(folder, controller, 1):
-                places[controller], versions[controller] = folder, 1
-    for folder in {*places.values(), *([core] if core is not None else [])}:
+            if controller not in folders and _can_make_groups(folder, controller, 1):
+                folders[controller], versions[controller] = folder, 1
+    for folder in {*folders.values(), *([core] if core is not None else [])}:
         sweep(folder)
-    return Hierarchy(places=places, versions=versions, core=core)
+    return Hierarchy(folders=folders, versions=versions, core=core)
 
 
 def _core_and_controllers(mount: Path, core: Path | None) -> tuple[Path | None, dict[str, Path]]:

@@ -80,7 +80,7 @@ def shares_for(profile: Profile) -> Shares:
 def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[int]:
     """`processors` in the order of their cores: threads of one core, which slow each other down, are neighbours."""
 
-    def place(number: int) -> tuple[int, int]:
+    def core_then_number(number: int) -> tuple[int, int]:
         try:
             siblings = (described / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
         except OSError:
@@ -88,7 +88,7 @@ def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[
         first = re.match(r"\d+", siblings)
         return int(first[0]) if first else number, number
 
-    return sorted(processors, key=place)
+    return sorted(processors, key=core_then_number)
 
 
 def of_gpus(processors: Sequence[int], *, own: Sequence[int], everywhere: Sequence[int]) -> list[int]:
@@ -96,9 +96,9 @@ def of_gpus(processors: Sequence[int], *, own: Sequence[int], everywhere: Sequen
     each = len(processors) // len(everywhere) // 2 * 2
     return [
         number
-        for place, gpu in enumerate(everywhere)
+        for index, gpu in enumerate(everywhere)
         if gpu in own
-        for number in processors[each * place : each * (place + 1)]
+        for number in processors[each * index : each * (index + 1)]
     ]
 
 

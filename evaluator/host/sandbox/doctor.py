@@ -250,7 +250,7 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
     if settings.sandbox is SandboxChoice.NONE:
         return _unconfined(settings, ())
     hierarchy = cgroups.find()
-    held = hierarchy if hierarchy.places or hierarchy.core is not None else None
+    held = hierarchy if hierarchy.folders or hierarchy.core is not None else None
     user, probes = _survey_as(user, profile, settings, private=private, hierarchy=held)
     missing = [probe for probe in probes if probe.is_demanded and not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)

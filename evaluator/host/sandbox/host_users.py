@@ -71,18 +71,18 @@ class Stage:
 
     def __init__(self, user: int) -> None:
         self._user = user
-        self._place = next((path for path in _STAGES if Path(path).is_dir()), _STAGES[0])
+        self._folder = next((path for path in _STAGES if Path(path).is_dir()), _STAGES[0])
         self._sources: list[str] = []
 
     def shown(self, source: str) -> str:
         """The path under which the user finds `source`."""
         if source not in self._sources:
             self._sources.append(source)
-        return f"{self._place}/{self._sources.index(source)}"
+        return f"{self._folder}/{self._sources.index(source)}"
 
     def command(self, line: list[str]) -> list[str]:
         """`line` run as the user, with every source that was asked for in its place."""
-        script = ["/bin/sh", "-c", _STAGE, "stage", str(self._user), self._place, *self._sources, "--"]
+        script = ["/bin/sh", "-c", _STAGE, "stage", str(self._user), self._folder, *self._sources, "--"]
         return [shutil.which("unshare") or "unshare", "--mount", "--propagation", "private", "--", *script, *line]
 
 
