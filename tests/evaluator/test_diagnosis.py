@@ -17,8 +17,8 @@ from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, n
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
 
-def seen(rank: int, standing: Standing, place: str = "somewhere") -> Observation:
-    return Observation(rank=rank, standing=standing, place=place, calls_done=0, exit="running")
+def seen(rank: int, standing: Standing, location: str = "somewhere") -> Observation:
+    return Observation(rank=rank, standing=standing, location=location, calls_done=0, exit="running")
 
 
 def trouble(incidents: list[Incident], *standings: Standing) -> GroupTrouble:
@@ -122,7 +122,7 @@ def waiting(rank: int, *collectives: Collective) -> Observation:
     return Observation(
         rank=rank,
         standing=Standing.ON_DEVICE,
-        place=f"waits for its GPU ({where})",
+        location=f"waits for its GPU ({where})",
         calls_done=0,
         exit="running",
         collectives=collectives,

@@ -141,9 +141,9 @@ def test_any_status_page_gives_a_place_in_words(head: bytes, text: bytes, stack:
         os.pwrite(status_page, text, protocol.STATUS_TEXT_START)
         os.pwrite(status_page, stack, protocol.STATUS_STACK_START)
         rank = Worker(number=0, channel=Channel(host_end), status_page=status_page)
-        _standing, place = rank.place(is_answered=is_answered, source="/source", ticks_before=0)
-        assert place
-        assert "\0" not in place + rank.text + rank.stack
+        _standing, location = rank.location(is_answered=is_answered, source="/source", ticks_before=0)
+        assert location
+        assert "\0" not in location + rank.text + rank.stack
     finally:
         os.close(status_page)
         host_end.close()

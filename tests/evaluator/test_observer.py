@@ -89,7 +89,7 @@ def ranks():
 def test_silent_ranks_show_stack_and_prints_and_the_others_are_left_alone(ranks):
     first, second = ranks.observer.observe(answered=frozenset({1}))
     assert (first.standing, second.standing) == (Standing.SLEEPING, Standing.FINISHED)
-    assert "in call 4" in first.place
+    assert "in call 4" in first.location
     assert "line" in first.stack
     assert second.stack is None
     assert first.log == second.log == "started\n"

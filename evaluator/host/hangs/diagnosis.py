@@ -61,7 +61,7 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
         RankState(
             rank=seen.rank,
             exit=seen.exit,
-            phase=seen.place,
+            phase=seen.location,
             calls_done=seen.calls_done,
             error=seen.error,
             stack=seen.stack,
@@ -160,14 +160,14 @@ def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
     is_slow = working or (all_on_device and not _are_apart(trouble.observations))
     verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
     named = (working or late)[0]
-    places = _places(trouble.observations)
+    locations = _locations(trouble.observations)
     stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
     what = (
         f"stood still, and no rank was at work after {trouble.limit_s:.3g} s"
         if stood_still
         else (f"took longer than {trouble.limit_s:.3g} s")
     )
-    message = f"{trouble.doing} {what}: {places}"
+    message = f"{trouble.doing} {what}: {locations}"
     return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
 
 
@@ -181,19 +181,19 @@ def _are_apart(observations: Sequence[Observation]) -> bool:
     return any(map(flight_recorder.are_apart, waiting.values()))
 
 
-def _places(observations: Sequence[Observation]) -> str:
+def _locations(observations: Sequence[Observation]) -> str:
     """Where every rank is; those in the same place together."""
     together: dict[str, list[int]] = {}
     for seen in observations:
-        together.setdefault(seen.place, []).append(seen.rank)
+        together.setdefault(seen.location, []).append(seen.rank)
     return "; ".join(
-        f"rank {ranks[0]} {place}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(place)}"
-        for place, ranks in together.items()
+        f"rank {ranks[0]} {location}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(location)}"
+        for location, ranks in together.items()
     )
 
 
-def _plural(place: str) -> str:
-    verb, _, rest = place.partition(" ")
+def _plural(location: str) -> str:
+    verb, _, rest = location.partition(" ")
     return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
 
 
@@ -204,4 +204,4 @@ def _observed(rank: int | None, trouble: GroupTrouble) -> Observation:
 def _others(rank: int | None, trouble: GroupTrouble) -> str:
     """Where the other ranks were, as an addition to a message."""
     others = [seen for seen in trouble.observations if seen.rank != rank]
-    return f" ({_places(others)})" if others else ""
+    return f" ({_locations(others)})" if others else ""

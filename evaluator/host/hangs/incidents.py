@@ -51,7 +51,7 @@ class Observation:
 
     rank: int
     standing: Standing
-    place: str
+    location: str
     calls_done: int
     exit: str
     error: str | None = None

@@ -100,14 +100,14 @@ class Observer:
         return asked
 
     def _observe_rank(self, worker: Worker, *, is_answered: bool, ticks: int | None) -> Observation:
-        standing, place = worker.place(is_answered=is_answered, source=self._source, ticks_before=ticks)
+        standing, location = worker.location(is_answered=is_answered, source=self._source, ticks_before=ticks)
         collectives = worker.collectives
         if said := flight_recorder.words(collectives, world_size=len(self._workers)):
-            place = f"{place} ({said})"
+            location = f"{location} ({said})"
         return Observation(
             rank=worker.number,
             standing=standing,
-            place=place,
+            location=location,
             calls_done=worker.calls_done,
             exit=worker.exit_words,
             error=worker.text if worker.failure is not None else None,
@@ -121,7 +121,7 @@ class Observer:
         busy = {state.index: state.busy_percent for state in nvml.read(self._gpus)}
         by_rank = {rank: busy[gpu] for rank, gpu in enumerate(self._gpus) if gpu in busy}
         return tuple(
-            dataclasses.replace(seen, place=f"{seen.place} (its GPU {by_rank[seen.rank]} % busy)")
+            dataclasses.replace(seen, location=f"{seen.location} (its GPU {by_rank[seen.rank]} % busy)")
             if seen.rank in by_rank
             else seen
             for seen in observations

@@ -41,7 +41,7 @@ class StallWatch:
     patience_s: float
     _seen: dict[int, int] = field(default_factory=dict)
     _looked_at: float = 0.0
-    _places: list[tuple[str, ...]] = field(default_factory=list)
+    _locations: list[tuple[str, ...]] = field(default_factory=list)
 
     def stands_still(self, now: float, silent: Sequence[Worker]) -> bool:
         """Whether the ranks that owe an answer wait for each other, or for ranks that have given theirs."""
@@ -50,17 +50,17 @@ class StallWatch:
         self._looked_at = now
         before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.members()}
         if not before or not self._is_quiet(before) or self._have_others(silent):
-            self._places.clear()
+            self._locations.clear()
             return False
         self.dump(silent)
-        places = tuple(self._waits(rank) for rank in silent)
-        if not all(places) or (self._places and self._places[-1] != places):
-            self._places.clear()
+        locations = tuple(self._waits(rank) for rank in silent)
+        if not all(locations) or (self._locations and self._locations[-1] != locations):
+            self._locations.clear()
             return False
-        self._places.append(places)
+        self._locations.append(locations)
         # The dump itself took the ranks some ticks.
         self._seen = {pid: procfs.cpu_ticks(pid) for pid in self._seen}
-        return len(self._places) >= _LOOKS
+        return len(self._locations) >= _LOOKS
 
     def _is_quiet(self, before: dict[int, int]) -> bool:
         return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS

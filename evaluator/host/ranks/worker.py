@@ -100,7 +100,7 @@ class Worker:
         """Processor time that it has used, in clock ticks."""
         return procfs.cpu_ticks(self.pid or 0)
 
-    def place(self, *, is_answered: bool, source: str, ticks_before: int | None) -> tuple[Standing, str]:
+    def location(self, *, is_answered: bool, source: str, ticks_before: int | None) -> tuple[Standing, str]:
         """Where it stands, and in words; `ticks_before` is its processor time when the watch began."""
         phase, call = self._phase()
         where_in = f"in call {call}" if call else "before the first call"
@@ -110,9 +110,9 @@ class Worker:
             return Standing.FAILED, f"failed {where_in}"
         if is_answered or not self.channel.expectation.is_open:
             return Standing.FINISHED, f"waits at the end of call {call}" if call else "waits for its first call"
-        return self._silent_place(phase, call, where_in, source=source, ticks_before=ticks_before)
+        return self._silent_location(phase, call, where_in, source=source, ticks_before=ticks_before)
 
-    def _silent_place(
+    def _silent_location(
         self, phase: Phase, call: int, where_in: str, *, source: str, ticks_before: int | None
     ) -> tuple[Standing, str]:
         """As `place`, for a rank that owes an answer: told by its stack, its phase and its processor time."""
