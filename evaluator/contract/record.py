@@ -35,7 +35,7 @@ class ClockKind(StrEnum):
 class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     """One call as the host saw it; written as an array, for there are hundreds. One entry per rank in the tuples.
 
-    `content` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
+    `draw` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
     `is_reused` says that they were written to the addresses of the call before. `done_ns` is each rank's time on the
     host's clock (`ClockKind` says from where to where); `head_ns` is how long before that the ranks could queue work
     behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` is what
@@ -47,7 +47,7 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 
     number: int
     kind: CallKind
-    content: int
+    draw: int
     near: int | None
     is_reused: bool
     is_checked: bool

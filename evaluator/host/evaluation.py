@@ -132,7 +132,7 @@ class Evaluation:
         self._is_in_play = False
         self._deadline = time.monotonic() + plan.settings.evaluation_s
         self._key = secrets.token_bytes(32)
-        self._contents = itertools.count()
+        self._draws = itertools.count()
         self._numbers = itertools.count(1)
         self._gang: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
@@ -379,7 +379,7 @@ class Evaluation:
             memory=self._seen_memory(),
             evidence=self._evidence,
             policy=self._policy,
-            contents=self._contents,
+            draws=self._draws,
             numbers=self._numbers,
             first_call_s=self._first_call_s(),
             regimes=self._regimes(),

@@ -9,7 +9,7 @@ from enum import StrEnum
 class Check(StrEnum):
     """Something that the judge does against cheats."""
 
-    FRESH_CONTENTS = "new contents for every call"
+    FRESH_INPUTS = "new contents for every call"
     NEAR_CONTENTS = "calls in which only a few elements are new"
     REGIMES = "calls whose contents differ from those of timed calls"
     SKEWED_STARTS = "calls in which ranks start at different times"

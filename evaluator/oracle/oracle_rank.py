@@ -18,10 +18,10 @@ from evaluator.arena.structure import Area, align
 from evaluator.contract import BufferKind
 from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
-from evaluator.oracle.contents import NearCall
 from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import Reader
+from evaluator.oracle.near_call import NearCall
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
@@ -59,15 +59,15 @@ class Opened:
     make_inputs: Callable[[Call], Arguments]
     output_bytes: int
 
-    def call(self, content: messages.Body) -> Call:
+    def call(self, draw: messages.Body) -> Call:
         """The call whose contents the host names: `call` by number, `near` another one or None, `regime` or ""."""
-        call = replace(self.template, index=content["call"])
-        if content["regime"]:
-            call = in_regime(call, self.problem.regime(content["regime"]))
-        if content["near"] is None:
+        call = replace(self.template, index=draw["call"])
+        if draw["regime"]:
+            call = in_regime(call, self.problem.regime(draw["regime"]))
+        if draw["near"] is None:
             return call
         known = {field.name: getattr(call, field.name) for field in fields(Call)}
-        return NearCall(**known, base=content["near"])
+        return NearCall(**known, base=draw["near"])
 
 
 def in_regime(call: Call, regime: Regime) -> Call:
@@ -198,7 +198,7 @@ class OracleRank(TrustedRank):
         """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
         opened, reader = self._current(), Reader(message["reader"])
         buffer = self._buffers.get(reader)
-        arguments = opened.make_inputs(opened.call(message["content"]))
+        arguments = opened.make_inputs(opened.call(message["draw"]))
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
         if buffer is not None and message["poison"] is not None:
@@ -218,13 +218,13 @@ class OracleRank(TrustedRank):
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
-        call, header = opened.call(message["content"]), message["header"]
+        call, header = opened.call(message["draw"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
             area = self._buffer.take(_end_of(header)) if self._buffers else buffer
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
-                earlier = [opened.call(content) for content in message["earlier"]]
+                earlier = [opened.call(draw) for draw in message["earlier"]]
                 stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
                 if message["poison"] is not None:
                     unwritten = traces.unwritten_shares(header, area, message["poison"])

@@ -72,7 +72,7 @@ def _call(number: int, net_us: float) -> CallRecord:
     return CallRecord(
         number=number,
         kind=CallKind.PLAIN,
-        content=number,
+        draw=number,
         near=None,
         is_reused=False,
         is_checked=True,

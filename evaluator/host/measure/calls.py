@@ -18,7 +18,7 @@ from evaluator.host.measure.objections import CallPolicy, Exchange, Objections
 from evaluator.host.ranks.oracle_group import (
     NOTHING_MAPPED,
     Comparison,
-    Content,
+    Draw,
     OpenedSize,
     OracleGroup,
     PreparedInputs,
@@ -81,7 +81,7 @@ class Caller:
         opened: OpenedSize,
         evidence: Evidence,
         at_size: SizeEvidence,
-        contents: Iterator[int],
+        draws: Iterator[int],
         numbers: Iterator[int],
         reference_s: float,
         first_call_s: float,
@@ -94,14 +94,14 @@ class Caller:
         self._opened = opened
         self._evidence = evidence
         self._at_size = at_size
-        self._contents = contents
+        self._draws = draws
         self._numbers = numbers
         self._first_call_s = first_call_s
         self._head_start = head_start
         self._objections = Objections(policy, size=at_size.size, warn=evidence.warn)
         self._policy = policy
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
-        self._earlier: list[Content] = []
+        self._earlier: list[Draw] = []
         self._has_called = False
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
         self._comparisons_s: list[float] = []
@@ -134,21 +134,21 @@ class Caller:
             Ended: what came back is wrong; the findings say how.
         """
         self._check_whether_to_go_on()
-        content = self._draw(kind, regime)
-        self._evidence.regime = content.regime
-        outcome = self._run(content, verify=verify, kind=kind, around=around, recordings=recordings)
+        draw = self._draw(kind, regime)
+        self._evidence.regime = draw.regime
+        outcome = self._run(draw, verify=verify, kind=kind, around=around, recordings=recordings)
         found = list(outcome.findings)
         if not outcome.is_right:
             number = outcome.record.number
             found += wrong_values(outcome.checks, size=self._at_size.size, call=number, kind=kind, regime=regime)
-            found += self._explanations(content, outcome)
+            found += self._explanations(draw, outcome)
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
             # Asking once more shows a rank that was answered for by a forged record: its own answer comes too late.
-            self._is_right_by_now(content, outcome)
+            self._is_right_by_now(draw, outcome)
         if found:
             self._evidence.add(found)
             raise Ended
-        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], content]
+        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], draw]
         return outcome.record
 
     def loop(self, times: int) -> int:
@@ -158,13 +158,13 @@ class Caller:
         limit_s = self._policy.within(self._limit_s * max(1, times // 10))
         return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
 
-    def _draw(self, kind: CallKind, regime: Regime | None) -> Content:
-        if not self._policy.does(Check.FRESH_CONTENTS):
-            return Content(index=0, regime=regime)
-        index = next(self._contents)
+    def _draw(self, kind: CallKind, regime: Regime | None) -> Draw:
+        if not self._policy.does(Check.FRESH_INPUTS):
+            return Draw(index=0, regime=regime)
+        index = next(self._draws)
         if kind is CallKind.NEAR and self._earlier and self._earlier[-1].near is None:
-            return Content(index=index, near=self._earlier[-1].index, regime=self._earlier[-1].regime)
-        return Content(index=index, regime=regime)
+            return Draw(index=index, near=self._earlier[-1].index, regime=self._earlier[-1].regime)
+        return Draw(index=index, regime=regime)
 
     def _check_whether_to_go_on(self) -> None:
         if self._policy.cancelled():
@@ -176,7 +176,7 @@ class Caller:
 
     def _run(
         self,
-        content: Content,
+        draw: Draw,
         *,
         verify: bool,
         kind: CallKind,
@@ -194,7 +194,7 @@ class Caller:
         )
         key = manner.key
         inputs = self._oracle.prepare(
-            content,
+            draw,
             groups=self._opened.groups,
             key=key,
             reuse=manner.reuse,
@@ -214,14 +214,14 @@ class Caller:
             held.callback(outputs.close_all, taken)
             headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
             if verify:
-                compared = self._compare(content, headers, taken, key=key, poison=poison_number)
+                compared = self._compare(draw, headers, taken, key=key, poison=poison_number)
                 findings += self._objections.changed(compared)
             else:
                 compared = None
             traces = compared.traces if compared is not None else self._oracle.take_marks(headers, taken, key=key)
         if self._policy.does(Check.FINGERPRINT):
             findings += self._objections.altered(exchange, traces)
-        return self._concluded(content, kind, exchange, compared, findings)
+        return self._concluded(draw, kind, exchange, compared, findings)
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
         number = next(self._numbers)
@@ -272,7 +272,7 @@ class Caller:
 
     def _concluded(
         self,
-        content: Content,
+        draw: Draw,
         kind: CallKind,
         exchange: Exchange,
         compared: Comparison | None,
@@ -282,8 +282,8 @@ class Caller:
         record = CallRecord(
             number=exchange.number,
             kind=kind,
-            content=content.index,
-            near=content.near,
+            draw=draw.index,
+            near=draw.near,
             is_reused=exchange.is_reused,
             is_checked=compared is not None,
             delays_us=exchange.delays_us,
@@ -295,7 +295,7 @@ class Caller:
             max_error=max((item.check.max_error for item in checks), default=None),
             rms_error=max((item.check.rms_error for item in checks), default=None),
             digests=() if compared is None else compared.digests,
-            regime="" if content.regime is None else content.regime.name,
+            regime="" if draw.regime is None else draw.regime.name,
         )
         self._at_size.records.append(record)
         return Outcome(record=record, checks=checks, findings=tuple(findings))
@@ -319,7 +319,7 @@ class Caller:
 
     def _compare(
         self,
-        content: Content,
+        draw: Draw,
         headers: Sequence[list[dict[str, object]]],
         taken: list[int],
         *,
@@ -327,7 +327,7 @@ class Caller:
         poison: int | None,
     ) -> Comparison:
         start = time.monotonic()
-        compared = self._oracle.compare(content, headers, taken, key=key, earlier=self._earlier, poison=poison)
+        compared = self._oracle.compare(draw, headers, taken, key=key, earlier=self._earlier, poison=poison)
         self._comparisons_s.append(time.monotonic() - start)
         checks = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(checks)
@@ -349,7 +349,7 @@ class Caller:
 
     # ---- why values are wrong ---------------------------------------------------------------------------------
 
-    def _explanations(self, content: Content, outcome: Outcome) -> list[Finding]:
+    def _explanations(self, draw: Draw, outcome: Outcome) -> list[Finding]:
         """Why values are wrong: written too late, never written, or right by chance."""
         wrong = [item for item in outcome.checks if item.verdict in _VALUE_VERDICTS and item.stale is None]
         if not wrong:
@@ -365,16 +365,16 @@ class Caller:
             if item.unwritten
         ]
         first = wrong[0]
-        if self._is_right_by_now(content, outcome):
+        if self._is_right_by_now(draw, outcome):
             message = (
                 f"rank {first.rank}, call {outcome.record.number}: output {first.output!r} was wrong when the call "
                 "ended and right a little later: something went on writing to it"
             )
             late = self._objections.finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
-        return unwritten or self._replayed(content, first)
+        return unwritten or self._replayed(draw, first)
 
-    def _is_right_by_now(self, content: Content, outcome: Outcome) -> bool:
+    def _is_right_by_now(self, draw: Draw, outcome: Outcome) -> bool:
         """Whether what the ranks returned, taken once more, is right."""
         time.sleep(_LATE_S)
         targets = self._targets(b"")
@@ -382,16 +382,16 @@ class Caller:
             limit_s = self._policy.within(self._limit_s)
             self._group.store(outcome.record.number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
             headers = [outputs.read_header(target) for target in targets]
-            compared = self._compare(content, headers, targets, key=bytes(_KEY_BYTES), poison=None)
+            compared = self._compare(draw, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:
             return False
         finally:
             outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
-    def _replayed(self, content: Content, first: RankCheck) -> list[Finding]:
+    def _replayed(self, draw: Draw, first: RankCheck) -> list[Finding]:
         """Run wrong contents again: a right answer now means that chance decides."""
-        again = [self._run(content, verify=True, kind=CallKind.REPEATED) for _ in range(_REPLAYS)]
+        again = [self._run(draw, verify=True, kind=CallKind.REPEATED) for _ in range(_REPLAYS)]
         right = sum(outcome.is_right for outcome in again)
         if not right:
             return []

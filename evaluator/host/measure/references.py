@@ -12,7 +12,7 @@ from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Content, OpenedSize, PreparedInputs
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Draw, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
@@ -52,10 +52,10 @@ class ReferenceClock:
     themselves: inputs that come again are then much faster.
     """
 
-    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, contents: Iterator[int]) -> None:
+    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int]) -> None:
         self._oracle, self._reference = trusted.oracle, trusted.reference
         self._opened = opened
-        self._contents = contents
+        self._draws = draws
         self._is_primed = False
         self._head_start = HeadStart()
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
@@ -68,9 +68,9 @@ class ReferenceClock:
         new: list[ReferenceTime] = []
         again: list[ReferenceTime] = []
         while len(new) < min(pairs, _LEAST_PAIRS) or (len(new) < pairs and time.monotonic() - start < seconds):
-            content = self._fresh()
-            new.append(self._time(content))
-            again.append(self._time(content))
+            draw = self._fresh()
+            new.append(self._time(draw))
+            again.append(self._time(draw))
         turn_s = (time.monotonic() - start) / (2 * len(new))
         first_us, again_us = (median(call.time.longest_ns for call in calls) / 1000 for calls in (new, again))
         # Few pairs prove nothing; a practice board makes no more than one.
@@ -92,10 +92,10 @@ class ReferenceClock:
 
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
-        content = self._fresh()
+        draw = self._fresh()
         if self._is_primed:
-            self._time(content)
-        return self._time(content)
+            self._time(draw)
+        return self._time(draw)
 
     def record(self) -> CallTimeline:
         """What runs when in one more call, as its ranks tell; a recorder may slow what they run afterwards."""
@@ -123,8 +123,8 @@ class ReferenceClock:
         """One call of nothing."""
         return self._reference.bare(opening=self._opening())
 
-    def _fresh(self) -> Content:
-        return Content(index=next(self._contents))
+    def _fresh(self) -> Draw:
+        return Draw(index=next(self._draws))
 
     def _opening(self) -> Opening:
         return new_opening(self._head_start, ranks=self._ranks)
@@ -133,20 +133,20 @@ class ReferenceClock:
     def _ranks(self) -> int:
         return len(self._opened.output_bytes)
 
-    def _time(self, content: Content) -> ReferenceTime:
+    def _time(self, draw: Draw) -> ReferenceTime:
         opening = self._opening()
-        with self._loaded(content, opening) as inputs:
+        with self._loaded(draw, opening) as inputs:
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
         self._head_start.note(taken.time)
         return taken
 
     @contextmanager
-    def _loaded(self, content: Content, opening: Opening) -> Iterator[list[PreparedInputs]]:
+    def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
         """Have a call lie ready, as a sandbox rank's does."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            content,
+            draw,
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,

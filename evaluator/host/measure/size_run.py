@@ -95,7 +95,7 @@ class Rig:
     memory: GpuMemory
     evidence: Evidence
     policy: CallPolicy
-    contents: Iterator[int]
+    draws: Iterator[int]
     numbers: Iterator[int]
     first_call_s: float
     regimes: Mapping[str, Sequence[Regime]]
@@ -123,7 +123,7 @@ class SizeRun:
         self._known = known
         with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
             self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
-            self._clock = ReferenceClock(rig.trusted, self._opened, rig.contents)
+            self._clock = ReferenceClock(rig.trusted, self._opened, rig.draws)
             self._speed = self._open_reference()
         self._at_size = rig.evidence.open_size(size, self._opened.dims)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
@@ -133,7 +133,7 @@ class SizeRun:
             opened=self._opened,
             evidence=rig.evidence,
             at_size=self._at_size,
-            contents=rig.contents,
+            draws=rig.draws,
             numbers=rig.numbers,
             reference_s=self._speed.call_s,
             first_call_s=rig.first_call_s,

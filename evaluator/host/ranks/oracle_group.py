@@ -51,7 +51,7 @@ class PreparedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class Draw:
     """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
@@ -130,7 +130,7 @@ class OracleGroup:
 
     def prepare(
         self,
-        content: Content,
+        draw: Draw,
         *,
         groups: Sequence[Sequence[int]],
         key: bytes,
@@ -146,7 +146,7 @@ class OracleGroup:
         """
         base = {
             "command": "prepare",
-            "content": content.as_message(),
+            "draw": draw.as_message(),
             "groups": _lists(groups),
             "key": key.hex(),
             "reuse": reuse,
@@ -167,18 +167,18 @@ class OracleGroup:
 
     def compare(
         self,
-        content: Content,
+        draw: Draw,
         headers: Sequence[list[messages.Body]],
         files: Sequence[int],
         *,
         key: bytes,
-        earlier: Sequence[Content],
+        earlier: Sequence[Draw],
         poison: int | None = None,
     ) -> Comparison:
         """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
         base = {
             "command": "compare",
-            "content": content.as_message(),
+            "draw": draw.as_message(),
             "key": key.hex(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
@@ -189,7 +189,7 @@ class OracleGroup:
             # Where the structure is wrong, checks and outputs do not correspond, and nothing was looked for.
             shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
             for item, share in zip(body["checks"], shares, strict=False):
-                checks.append(_rank_check(rank, content.index, item, body["stale"], share))
+                checks.append(_rank_check(rank, draw.index, item, body["stale"], share))
         return Comparison(
             checks=checks,
             traces=_traces(replies),

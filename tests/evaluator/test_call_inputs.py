@@ -13,7 +13,7 @@ from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
-from evaluator.oracle.contents import NearCall
+from evaluator.oracle.near_call import NearCall
 from problems.values import Call
 from tests.evaluator.conftest import SETTINGS
 
