@@ -182,7 +182,7 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
-def is_settled(found: Estimate, *, blocks: int) -> bool:
+def is_precise_enough(found: Estimate, *, blocks: int) -> bool:
     """Whether a series of so many blocks may end: its interval is narrow, or more blocks would hardly narrow it."""
     if blocks < LEAST_BLOCKS:
         return False

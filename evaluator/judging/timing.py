@@ -130,7 +130,7 @@ def may_stop(records: Sequence[SizeRecord], rules: TimingRules) -> bool:
     """
     blocks = sum(len(record.blocks) for record in records)
     # An interval needs two blocks; the rule itself asks for more.
-    return blocks > 1 and statistics.is_settled(
+    return blocks > 1 and statistics.is_precise_enough(
         _estimate([NetSeries(each, rules) for each in records], rules), blocks=blocks
     )
 

@@ -65,7 +65,7 @@ def run(settings: NodeSettings) -> int:
     app = make_app(settings)
 
     remove_leftovers(settings.work_dir)
-    cgroups.settle()
+    cgroups.enter_leaf_group()
 
     def judged_by(profile: str) -> JudgeSettings:
         return JudgeSettings(

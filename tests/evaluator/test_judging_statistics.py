@@ -85,7 +85,7 @@ def test_sizes_scatter_apart_and_start_together():
 )
 def test_a_series_ends_when_its_interval_is_narrow_or_blocks_do_not_narrow_it(scatter, start_sd, blocks, may_end):
     found = Estimate(log=0.3, scatter=scatter, start_sd=start_sd)
-    assert statistics.is_settled(found, blocks=blocks) is may_end
+    assert statistics.is_precise_enough(found, blocks=blocks) is may_end
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Evaluation:
             first.append(self._block(self.candidates[0]))
             # No rule ends a series before, and asking costs time.
             enough = len(first) >= statistics.LEAST_BLOCKS
-            if enough and statistics.is_settled(self._estimate([first]), blocks=len(first)):
+            if enough and statistics.is_precise_enough(self._estimate([first]), blocks=len(first)):
                 break
         again = [[self._block(group) for _ in range(round(len(first) / 4))] for group in self.candidates[1:]]
         return self._estimate([first, *again])

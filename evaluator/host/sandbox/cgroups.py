@@ -235,7 +235,7 @@ def _core_and_controllers(mount: Path, core: Path | None) -> tuple[Path | None, 
     return core, {}
 
 
-def settle() -> None:
+def enter_leaf_group() -> None:
     """Move a service's processes into a group of their own below the service's, where that is theirs alone.
 
     Version 2 gives no controllers to groups beside processes, and a service manager that delegates a group puts the
