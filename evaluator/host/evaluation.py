@@ -37,10 +37,10 @@ from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
 from evaluator.host.measure import gpu_memory
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.evidence import Ended, Evidence, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess

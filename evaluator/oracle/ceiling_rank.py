@@ -74,7 +74,7 @@ class Rank:
         times = []
         for number in range(_WARM_UP + _CALLS):
             dist.barrier()
-            self._wait_for_all()
+            self._synchronize()
             taken = self._timed(action)
             if number >= _WARM_UP:
                 times.append(taken)
@@ -94,7 +94,7 @@ class Rank:
         end.synchronize()
         return float(begin.elapsed_time(end)) * 1e-3
 
-    def _wait_for_all(self) -> None:
+    def _synchronize(self) -> None:
         if self.is_cuda:
             torch.cuda.synchronize()
 

@@ -9,7 +9,7 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
-from evaluator.host.measure.objections import CallPolicy
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces

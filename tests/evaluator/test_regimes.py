@@ -8,7 +8,7 @@ import pytest
 from evaluator.contract import Backend, CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.measure.objections import CallPolicy
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import timed_calls
 from problems import registry
 from tests.evaluator.judging_help import request_for, request_for_text

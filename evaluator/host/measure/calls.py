@@ -12,9 +12,9 @@ from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdic
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
+from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
 from evaluator.host.measure.evidence import Ended, Evidence, SizeEvidence, wrong_values
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import CallPolicy, Exchange, Objections
 from evaluator.host.ranks.oracle_group import (
     NOTHING_MAPPED,
     Comparison,
@@ -98,7 +98,7 @@ class Caller:
         self._numbers = numbers
         self._first_call_s = first_call_s
         self._head_start = head_start
-        self._objections = Objections(policy, size=at_size.size, warn=evidence.warn)
+        self._checks = CallChecks(policy, size=at_size.size, warn=evidence.warn)
         self._policy = policy
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[Draw] = []
@@ -171,7 +171,7 @@ class Caller:
             raise EvaluationCancelled("the evaluation was cancelled")
         if time.monotonic() > self._policy.deadline:
             message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
-            self._evidence.add([self._objections.finding(Verdict.TIMEOUT, message)])
+            self._evidence.add([self._checks.finding(Verdict.TIMEOUT, message)])
             raise Ended
 
     def _run(
@@ -209,18 +209,18 @@ class Caller:
             self._at_size.note_payload(inputs, self._opened.output_bytes)
             exchange = self._exchange(inputs, targets, manner)
             self._at_size.calls += 1
-            findings = self._objections.claimed(exchange, inputs)
+            findings = self._checks.claimed(exchange, inputs)
             taken = [self._take(target) for target in targets]
             held.callback(outputs.close_all, taken)
             headers = [self._header(rank, descriptor) for rank, descriptor in enumerate(taken)]
             if verify:
                 compared = self._compare(draw, headers, taken, key=key, poison=poison_number)
-                findings += self._objections.changed(compared)
+                findings += self._checks.changed(compared)
             else:
                 compared = None
             traces = compared.traces if compared is not None else self._oracle.take_marks(headers, taken, key=key)
         if self._policy.does(Check.FINGERPRINT):
-            findings += self._objections.altered(exchange, traces)
+            findings += self._checks.altered(exchange, traces)
         return self._concluded(draw, kind, exchange, compared, findings)
 
     def _exchange(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
@@ -258,7 +258,7 @@ class Caller:
                 )
         except UnseenEnd as unseen:
             message = f"rank {unseen.ranks[0]} answered call {number}, whose end its device has never told"
-            self._evidence.add([self._objections.finding(Verdict.TAMPERED, message, rank=unseen.ranks[0])])
+            self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=unseen.ranks[0])])
             raise Ended from unseen
         self._has_called = True
         self._head_start.note(time_taken)
@@ -344,7 +344,7 @@ class Caller:
             return outputs.read_header(descriptor)
         except outputs.HeaderError as error:
             message = f"rank {rank}: the output file was written by something other than our shim ({error})"
-            self._evidence.add([self._objections.finding(Verdict.TAMPERED, message, rank=rank)])
+            self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=rank)])
             raise Ended from error
 
     # ---- why values are wrong ---------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Caller:
         if not wrong:
             return []
         unwritten = [
-            self._objections.finding(
+            self._checks.finding(
                 Verdict.INCOMPLETE_OUTPUT,
                 f"rank {item.rank}: {item.unwritten:.1%} of output {item.output!r} was never written",
                 rank=item.rank,
@@ -370,7 +370,7 @@ class Caller:
                 f"rank {first.rank}, call {outcome.record.number}: output {first.output!r} was wrong when the call "
                 "ended and right a little later: something went on writing to it"
             )
-            late = self._objections.finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
+            late = self._checks.finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
         return unwritten or self._replayed(draw, first)
 
@@ -398,4 +398,4 @@ class Caller:
         message = (
             f"rank {first.rank}: wrong at first, and right in {right} of {_REPLAYS} repetitions on the same contents"
         )
-        return [self._objections.finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]
+        return [self._checks.finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
-from evaluator.host.measure.objections import CallPolicy
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 from problems.schema import Regime

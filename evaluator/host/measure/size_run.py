@@ -19,11 +19,11 @@ from evaluator.contract import (
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
 from evaluator.host.measure import gpu_memory, recorded_call
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import CallPolicy
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us

@@ -52,7 +52,7 @@ class Exchange:
     delays_us: tuple[int, ...]
 
 
-class Objections:
+class CallChecks:
     """Makes findings of what ranks and oracle say of a call at one size; `warn` takes what only ranked mode refuses."""
 
     def __init__(self, policy: CallPolicy, *, size: str, warn: Callable[[Finding], None]) -> None:
