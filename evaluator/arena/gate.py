@@ -126,10 +126,12 @@ class Sealer:
         """The fingerprint of a call's outputs under `key`, as the host's words show it; waits for the device."""
         self.use(key)
         at = self._own_words.data_ptr()
-        told = [(index, flat_bytes(output)) for index, output in enumerate(outputs) if output.device.type == "cuda"]
-        told = told or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
-        for index, output in told:
-            self.take(output, target=0, index=index, words=(at, at + 16) if index == told[-1][0] else None)
+        on_device = [
+            (index, flat_bytes(output)) for index, output in enumerate(outputs) if output.device.type == "cuda"
+        ]
+        on_device = on_device or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
+        for index, output in on_device:
+            self.take(output, target=0, index=index, words=(at, at + 16) if index == on_device[-1][0] else None)
         low, high = (int(value) & (2**64 - 1) for value in self._own_words[:2].tolist())
         return protocol.mark_text(low, high, host_mark(outputs))
 
@@ -200,7 +202,7 @@ class Gate:
         Outputs on the host have to be complete when they are returned: this process tells their fingerprint itself.
         """
         self._page[self._host_mark : self._host_mark + 16] = host_mark(outputs)
-        told = [
+        on_device = [
             (index, flat_bytes(output), target)
             for index, (output, target) in enumerate(zip(outputs, targets, strict=True))
             if is_plain_tensor(output) and output.device.type == "cuda"
@@ -209,8 +211,8 @@ class Gate:
             self._at + protocol.MARK_WORDS + 16 * self._rank,
             self._at + protocol.DONE_WORDS + 8 * self._rank,
         )
-        for index, raw, target in told:
-            is_last = index == told[-1][0]
+        for index, raw, target in on_device:
+            is_last = index == on_device[-1][0]
             self._sealer.take(raw, target=target, index=index, words=end if is_last else None, number=number)
 
     def say_queued(self, number: int) -> None:

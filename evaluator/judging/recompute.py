@@ -80,8 +80,8 @@ def _unlike_size(said: SizeTiming, found: SizeTiming) -> Iterator[str]:
     where = f"size {found.size}: "
     for side in ("candidate", "baseline"):
         for name in ("median_us", "p10_us", "p90_us"):
-            told, computed = getattr(getattr(said, side), name), getattr(getattr(found, side), name)
-            yield from _unlike(f"{where}{side} {name}", told, computed)
+            reported, computed = getattr(getattr(said, side), name), getattr(getattr(found, side), name)
+            yield from _unlike(f"{where}{side} {name}", reported, computed)
     for name in _OF_SIZES:
         yield from _unlike(f"{where}{name}", getattr(said, name), getattr(found, name))
     yield from _unlike_all(f"{where}ratio", said.ratios, found.ratios)

@@ -14,7 +14,7 @@ from evaluator.node.outbox import Outbox
 logger = logging.getLogger(__name__)
 
 
-class Told(Protocol):
+class MeteredNode(Protocol):
     """A node, as far as metrics look into it."""
 
     @property
@@ -29,7 +29,7 @@ class Told(Protocol):
 class NodeMetrics:
     """A collector over a node and its outbox."""
 
-    def __init__(self, node: Told, outbox: Outbox) -> None:
+    def __init__(self, node: MeteredNode, outbox: Outbox) -> None:
         self._node = node
         self._outbox = outbox
 
@@ -61,7 +61,7 @@ class NodeMetrics:
         )
 
 
-def serve(listen: str, node: Told, outbox: Outbox) -> None:
+def serve(listen: str, node: MeteredNode, outbox: Outbox) -> None:
     """Tell the metrics at `listen` (host:port); where that is taken the node judges on and says so."""
     registry = CollectorRegistry()
     registry.register(NodeMetrics(node, outbox))

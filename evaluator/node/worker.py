@@ -122,9 +122,9 @@ class Node:
         self._running[lease] = assignment
         logger.info("judging %s in slot %d", request.problem, assignment.slot)
         try:
-            self._tell(assignment, Stage.PREPARING, "the node has taken the work")
+            self._send_progress(assignment, Stage.PREPARING, "the node has taken the work")
             judged = self._slots[assignment.slot].judge(
-                assignment, progress=self._teller(assignment), cancelled=lambda: self._must_end(lease)
+                assignment, progress=self._progress_sender(assignment), cancelled=lambda: self._must_end(lease)
             )
             report = judged.report
             if lease in self._cancelled:
@@ -169,7 +169,7 @@ class Node:
         self._running[lease] = order
         logger.info("compiling %s", request.problem)
         try:
-            self._tell(order, Stage.BUILDING, "compiling before a slot is free")
+            self._send_progress(order, Stage.BUILDING, "compiling before a slot is free")
             report = self._builders.build(request, cancelled=lambda: self._must_end(lease))
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
@@ -255,7 +255,9 @@ class Node:
         self._builders.prepare()
         self._beat.set()
 
-    def _tell(self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None) -> None:
+    def _send_progress(
+        self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None
+    ) -> None:
         self._outbox.send_progress(
             Progress(
                 evaluation_id=work.request.evaluation_id,
@@ -266,19 +268,19 @@ class Node:
             )
         )
 
-    def _teller(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
+    def _progress_sender(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
         """Sends progress on: every stage, and within a stage no more than people can read."""
         last_stage, last_s = Stage.PREPARING, time.monotonic()
 
-        def tell(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
+        def send(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
             nonlocal last_stage, last_s
             now = time.monotonic()
             if stage is last_stage and now - last_s < MIN_PROGRESS_S:
                 return
             last_stage, last_s = stage, now
-            self._tell(assignment, stage, detail, fraction)
+            self._send_progress(assignment, stage, detail, fraction)
 
-        return tell
+        return send
 
 
 def _environment() -> dict[str, str]:

@@ -94,10 +94,10 @@ class EndCheck:
         has_come, rank = self._ends.has_come, self._rank
         while time.monotonic() < deadline:
             for _ in range(_LOOKS):
-                told = has_come(rank, ticket)
-                if told is None:
+                ended = has_come(rank, ticket)
+                if ended is None:
                     return False
-                if told:
+                if ended:
                     return True
         return False
 

@@ -30,7 +30,7 @@ class Ends:
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
 
-    def tell(self, rank: int, ticket: int) -> None:
+    def post(self, rank: int, ticket: int) -> None:
         """The rank's device has told the end of the call."""
         _NUMBER.pack_into(self._page, _STRIDE * rank, ticket)
 

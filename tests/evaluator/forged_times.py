@@ -21,14 +21,14 @@ def gain(report: EvaluationReport) -> str | None:
     """What was gained by claims, in words; None where score and interval are the same whatever ranks claim."""
     assert report.record is not None
     assert report.timing is not None
-    told = _without_claims(report.timing)
+    reported = _without_claims(report.timing)
     for words, found in {
         "nothing": _concluded(report.record, share=0.0),
         "what the host saw": _concluded(report.record, share=1.0),
         "ten times what the host saw": _concluded(report.record, share=10.0),
     }.items():
-        if found != told:
-            return f"{told.score} ({told.low} to {told.high}), but {found.score} where ranks claim {words}"
+        if found != reported:
+            return f"{reported.score} ({reported.low} to {reported.high}), but {found.score} where ranks claim {words}"
     return None
 
 

@@ -54,7 +54,7 @@ def traces(
     return Traces(marks=marks, are_sealed=are_sealed, are_late=are_late)
 
 
-def told(findings: list[Finding]) -> list[tuple[Verdict, int | None]]:
+def verdicts_and_ranks(findings: list[Finding]) -> list[tuple[Verdict, int | None]]:
     assert all(finding.size == "tiny" for finding in findings)
     return [(finding.verdict, finding.rank) for finding in findings]
 
@@ -85,7 +85,7 @@ def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None
     ],
 )
 def test_what_was_otherwise_when_the_end_was_told(seen: Traces, expected: list[tuple[Verdict, int]]) -> None:
-    assert told(checks().altered(exchange(), seen)) == expected
+    assert verdicts_and_ranks(checks().altered(exchange(), seen)) == expected
 
 
 def test_a_changed_input_is_named() -> None:
@@ -102,10 +102,10 @@ def test_an_input_that_is_none_is_not_believed() -> None:
 
 
 def test_library_collectives_are_refused_in_ranked_mode_and_warned_of_elsewhere() -> None:
-    assert told(checks().claimed(exchange(moved=(0, 3)), INPUTS)) == [(Verdict.FORBIDDEN, 1)]
+    assert verdicts_and_ranks(checks().claimed(exchange(moved=(0, 3)), INPUTS)) == [(Verdict.FORBIDDEN, 1)]
     warned: list[Finding] = []
     assert checks(mode=Mode.CHECK, warned=warned).claimed(exchange(moved=(2, 3)), INPUTS) == []
-    assert told(warned) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
+    assert verdicts_and_ranks(warned) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
     assert checks(backend=Backend.PYTORCH).claimed(exchange(moved=(2, 3)), INPUTS) == []
 
 

@@ -229,9 +229,9 @@ def test_a_judgement_says_which_collectives_ran_and_that_cpu_ranks_have_no_links
     assert size.links.note.startswith("not offered")
     assert size.links.least_bytes > 0
     assert EvaluationReport.from_json(report.to_json()) == report
-    told = report_text(report)
-    assert "links at tiny: not offered: CPU ranks have no NVLink" in told
-    assert "1 x operator gloo:all_reduce" in told
+    text = report_text(report)
+    assert "links at tiny: not offered: CPU ranks have no NVLink" in text
+    assert "1 x operator gloo:all_reduce" in text
 
 
 def test_a_submission_that_profiles_itself_is_not_blamed(judge):

@@ -103,15 +103,15 @@ class Stop:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._is_told = False
+        self._is_set = False
 
-    def is_told(self) -> bool:
+    def is_set(self) -> bool:
         """Look whether it has said so by now."""
-        if not self._is_told:
+        if not self._is_set:
             with suppress(BlockingIOError):
                 self._channel.recv(_LONGEST_ORDER, socket.MSG_DONTWAIT)
-                self._is_told = True
-        return self._is_told
+                self._is_set = True
+        return self._is_set
 
 
 def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dic
     """
     begun, stop = time.monotonic_ns(), Stop(channel)
     has_queued = _wait_for_ranks(words, order, stop, begun=begun)
-    is_wanted = not stop.is_told()
+    is_wanted = not stop.is_set()
     opened = time.monotonic_ns()
     if is_wanted:
         words.bring_key(order.key)  # not a moment earlier: with it anybody can read the inputs
@@ -140,7 +140,7 @@ def _wait_for_ranks(words: Words, order: Order, stop: Stop, *, begun: int) -> bo
         if order.waits_for_queue and words.queued() == wanted:
             break
     # A device that works for another process now comes to its gate some 0.1 ms later: that is nobody's time.
-    while words.arrived() != wanted and now() < begun + order.limit_ns and not stop.is_told():
+    while words.arrived() != wanted and now() < begun + order.limit_ns and not stop.is_set():
         pass
     return words.queued() == wanted
 
@@ -157,9 +157,9 @@ def _ended(words: Words, order: Order, stop: Stop, *, opened: int, ends: Ends) -
             for rank, last in enumerate(seen):
                 if last == number == queued[rank] and done_ns[rank] < 0:
                     done_ns[rank] = at
-                    ends.tell(rank, order.ticket)
+                    ends.post(rank, order.ticket)
         spins += 1
-        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_told()):
+        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_set()):
             break
     for rank, at in enumerate(done_ns):
         if at < 0:

@@ -110,10 +110,10 @@ class CallChecks:
                 "when it was taken",
                 rank=rank,
             )
-            for rank, (told, seen, is_late) in enumerate(
+            for rank, (reported, seen, is_late) in enumerate(
                 zip(exchange.time.marks, traces.marks, traces.are_late, strict=True)
             )
-            if is_late or (seen is not None and seen != told)
+            if is_late or (seen is not None and seen != reported)
         ]
 
     def finding(self, verdict: Verdict, message: str, *, rank: int | None = None, output: str | None = None) -> Finding:
