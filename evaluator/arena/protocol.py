@@ -52,7 +52,7 @@ class Phase(IntEnum):
     LOADING = 3
     AT_START = 4
     CALLING = 5
-    SETTLING = 6
+    SYNCHRONIZING = 6
     STORING = 7
 
 

@@ -174,7 +174,7 @@ class TimingRules(Message, frozen=True, kw_only=True):
             what its host takes.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
-        judges_throttling: whether a GPU that was held back for heat or power sends the evaluation back to the queue.
+        judges_throttling: whether an evaluation returns to the queue where heat or power limits slowed a GPU.
     """
 
     clock: ClockKind

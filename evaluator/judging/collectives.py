@@ -33,18 +33,18 @@ COLLECTIVES = frozenset(
 
 _MODULES = ("torch.distributed", "torch.distributed.distributed_c10d")
 _FACTS = frozenset({"shape", "dtype", "device", "ndim", "size", "numel", "dim", "stride", "element_size", "itemsize"})
-"""What may be asked of a tensor without taking its data along."""
+"""Attributes of a tensor that carry none of its data."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Variable = tuple[int, str | int]
-"""A name, or a part of the text, in a function; both trees by their identity."""
+"""A function, and a name or a part of the text in it; trees are named by their identity."""
 
 _MOST_STEPS = 200_000
-"""So many parts of functions are looked at; a function inside others counts in each of them."""
+"""At most so many parts of functions are read; a nested function counts in each that contains it."""
 
 
 class TooInvolved(Exception):
-    """The source has more parts than are looked at; the text says so to its author."""
+    """The source has too many parts to be read; the text is for the author."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def find(trees: Mapping[str, ast.Module], entry: _Function | None) -> list[Colle
 
 
 class _Names:
-    """What the names in a bundle mean: its functions, the modules of torch.distributed, and collectives by alias."""
+    """What names in a bundle mean: its functions, the modules of torch.distributed, and collectives by alias."""
 
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         self.functions: dict[str, tuple[_Function, str]] = {}
@@ -128,7 +128,7 @@ def dotted(node: ast.expr) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """A call of a collective, and the places that hold its arguments."""
+    """A call of a collective, and the variables that hold its arguments."""
 
     use: CollectiveUse
     variables: tuple[_Variable, ...]
@@ -166,7 +166,7 @@ class _Flow:
             if isinstance(node, ast.Call):
                 self._note_call(id(function), node, path, is_entry=is_entry)
             if self._steps > _MOST_STEPS:
-                raise TooInvolved(f"solution and what it calls have more than {_MOST_STEPS:,} parts to be looked at")
+                raise TooInvolved(f"solution and what it calls have more than {_MOST_STEPS:,} parts, the limit")
         if is_entry:
             self._reach((id(function), name) for name in _parameters(function))
 
@@ -240,7 +240,7 @@ def _filled(call: ast.Call, function: _Function) -> Iterator[tuple[str, ast.expr
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
-    """Places and what flows into them: assignments, loops, and methods that end in an underscore."""
+    """Variables and what flows into them: assignments, loops, and methods that end in an underscore."""
     if isinstance(node, ast.Assign):
         yield node.targets, node.value
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
@@ -253,13 +253,13 @@ def _bindings(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
 
 
 class _Roots:
-    """The names that a variable belongs to: `a` for `a[0].b`, both for `a, b`. Chains are gone through once."""
+    """The names that a variable belongs to: `a` for `a[0].b`, both for `a, b`. Chains are read once."""
 
     def __init__(self) -> None:
         self._known: dict[int, frozenset[str]] = {}
 
     def of(self, target: ast.expr) -> frozenset[str]:
-        """The names of one place."""
+        """The names of one variable."""
         passed: list[ast.expr] = []
         while (found := self._known.get(id(target))) is None and (inner := _inside(target)) is not None:
             passed.append(target)

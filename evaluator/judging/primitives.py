@@ -1,4 +1,4 @@
-"""Which hardware paths a submission uses, told from its text and from its extensions: code, symbols.
+"""Which hardware paths a submission uses, by its text, and by the machine code and symbols of its extensions.
 
 A detection says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
 the rank's own memory, a mapped peer buffer may stay unused.
@@ -46,7 +46,7 @@ _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""What names in a source show; who reads a mapped buffer is told apart below."""
+"""What names in a source show. `_copies_and_loads` decides what reads a mapped buffer."""
 
 _MAPPED = re.compile(r"\.get_(?:buffer|remote_tensors?)\s*\(|\bbuffer_ptrs(?:_dev)?\b")
 _COPY = re.compile(r"\.copy_\s*\(")
@@ -62,7 +62,7 @@ _IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
 )
 """Instructions of sm_90 and later as `cuobjdump -sass` prints them (seen with CUDA 13.0: tests/evaluator/listings).
 
-A multicast store is none of them: it is an ordinary store to a multicast address, and only PTX tells."""
+A multicast store is none of them: it is an ordinary store to a multicast address, which only PTX shows."""
 
 _IN_PTX: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
     (Primitive.NVLS, re.compile(r"\bmultimem\.[.\w]+"), "multicast instruction"),
@@ -229,6 +229,6 @@ def _first_collective(file: SourceFile, collectives: frozenset[str]) -> tuple[st
 
 
 def names(detections: Sequence[Detection]) -> tuple[Primitive, ...]:
-    """The primitives sighted, each once, in the order of the enumeration."""
+    """The detected primitives, each once, in the order of the enumeration."""
     found = {detection.primitive for detection in detections}
     return tuple(primitive for primitive in Primitive if primitive in found)

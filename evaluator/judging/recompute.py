@@ -1,4 +1,4 @@
-"""Compute score, interval and the verdict on the times again, from a report alone."""
+"""Computes score, interval and the verdict on the times again, from a report alone."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _EARLIER = "timed by an earlier rule, from the ranks' own clocks; its score stan
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What a report's own record gives: the timing, the verdict on it, and where the report says something else.
+    """What a report's own record gives: the timing, the verdict on it, and the differences from the report.
 
     `note` says why nothing was computed, where something could be expected.
     """
@@ -28,7 +28,7 @@ class Recomputed:
 
     @property
     def agrees(self) -> bool:
-        """Whether the report says what its record gives."""
+        """Whether the report agrees with its record."""
         return not self.differences
 
 

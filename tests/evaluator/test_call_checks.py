@@ -1,4 +1,4 @@
-"""What is held against a submission after one call, out of what ranks, host and oracle say of it."""
+"""Checks after a call, from what ranks, host and oracle report of it."""
 
 import dataclasses
 

@@ -116,7 +116,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
 def test_answers_to_the_host_whose_end_no_device_told_are_tampering(judge: Judge, gated: SlotPlan) -> None:
     report = judged(judge, gated, mode=Mode.CHECK)
     assert report.verdict is Verdict.TAMPERED, report.message
-    assert "rank 0 answered call 1, whose end its device has never told" in report.message
+    assert "rank 0 answered call 1, but its device never posted the end of the call" in report.message
     # The gatekeeper stands ready for the next one.
     assert judged(judge, gated, mode=Mode.CHECK).verdict is Verdict.TAMPERED
 

@@ -134,7 +134,7 @@ SUSPICIOUS = [
         Check.THROTTLING,
         msgspec.structs.replace(series(), gpus=held_back_by("sw_power_cap", "hw_thermal_slowdown")),
         Verdict.BASELINE_UNSTABLE,
-        "GPU 1 was held back (hw_thermal_slowdown)",
+        "GPU 1 was slowed (hw_thermal_slowdown)",
     ),
 ]
 

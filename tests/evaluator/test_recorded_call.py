@@ -109,7 +109,7 @@ class TestNames:
         (seen,) = recorded_work.detections([work(name, 3, kind)])
         assert seen.primitive is primitive
         assert seen.detail.startswith(name[:80])
-        assert seen.detail.endswith("3 such in the recorded call")
+        assert seen.detail.endswith("3 of this kind in the recorded call")
 
     @pytest.mark.parametrize(
         "name",

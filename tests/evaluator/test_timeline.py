@@ -258,8 +258,8 @@ class TestSplit:
         late = [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 10)]
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], late))
         assert found.largest is Gap.WAIT
-        assert "For 80 us of 90 us rank 0 waits in collectives for the last rank to enter them" in found.advice
-        assert "for rank 1: the ranks do not get there at the same time" in found.advice
+        assert "For 80 us of 90 us rank 0 waits in collectives until the last rank enters them" in found.advice
+        assert "for rank 1: the ranks arrive at different times" in found.advice
 
     def test_of_collectives_that_ranks_have_in_different_numbers_nothing_is_said(self):
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
@@ -281,25 +281,25 @@ class TestSplit:
                 ],
                 None,
                 Gap.IDLE,
-                "For 80 us of 120 us nothing runs on rank 0's GPU: its host waits for the device once inside the call",
+                "For 80 us of 120 us rank 0's GPU is idle: its host waits for the device once inside the call",
             ),
             (
                 [(Kind.KERNEL, GEMM, start, 2) for start in range(0, 100, 10)],
                 None,
                 Gap.IDLE,
-                "between 10 kernels and copies: fewer and longer ones, or a CUDA graph, would close the gaps.",
+                "between 10 kernels and copies. Fewer and longer ones, or a CUDA graph, would close the gaps.",
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 30), (Kind.KERNEL, NCCL, 30, 70)],
                 Least(arithmetic_us=25, memory_us=5, wire_us=20, wire_bytes=8 * 2**20, flops=1e9),
                 Gap.WIRE,
-                "for 70 us of 100 us, where 8 MiB at the link's rate need 20 us: mostly in ncclDevKernel_AllReduce",
+                "for 70 us of 100 us, mostly in ncclDevKernel_AllReduce; 8 MiB at the link's rate need 20 us",
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 90), (Kind.KERNEL, NCCL, 90, 10)],
                 Least(arithmetic_us=10, memory_us=40, wire_us=9, wire_bytes=1, flops=1e9),
                 Gap.WORK,
-                "Rank 0 computes for 90 us of 100 us, where the ceiling of memory asks for 40 us; cutlass::Kernel2",
+                "Rank 0 computes for 90 us of 100 us; the memory ceiling allows 40 us. cutlass::Kernel2",
             ),
         ],
     )
@@ -308,11 +308,11 @@ class TestSplit:
         assert found.largest is gap
         assert words in found.advice
 
-    def test_time_in_kernels_that_reach_peers_is_held_against_the_whole_floor(self):
+    def test_time_in_kernels_that_reach_peers_is_compared_with_the_whole_floor(self):
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
-        assert "the profiler cannot tell" in found.advice
+        assert "The profiler does not show" in found.advice
 
     def test_without_spans_there_is_none(self):
         assert split(call([])) is None

@@ -289,7 +289,7 @@ class Shim:
         def called(*arguments: Any) -> Any:
             note(Phase.CALLING)
             value = function(*arguments)
-            note(Phase.SETTLING)
+            note(Phase.SYNCHRONIZING)
             return value
 
         return called

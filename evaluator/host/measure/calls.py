@@ -34,18 +34,18 @@ _VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 _REMEMBERED = 3
 _KEY_BYTES = 32
 _LATE_S = 0.1
-"""How long a late writer is given before what it wrote is looked at; only after a wrong answer."""
+"""How long after a wrong output the judge waits for late writes before it reads the output again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How one call is made, unknown to the submission.
+    """How one call is made; the submission does not know it.
 
     Attributes:
         kind: what is special about it.
-        key: what its inputs are sealed under.
-        reuse: whether they lie at the addresses of the call before.
-        around: is entered while the ranks run the submission.
+        key: seals its inputs.
+        reuse: whether the inputs lie at the addresses of the call before.
+        around: entered while the ranks run the submission.
         recordings: files, one per rank, in which the ranks record what runs.
     """
 
@@ -58,7 +58,7 @@ class Manner:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one call has shown: its record, what was compared, and what is held against the submission."""
+    """The result of one call: its record, the comparisons, and the findings."""
 
     record: CallRecord
     checks: tuple[RankCheck, ...] = ()
@@ -66,12 +66,12 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing that was compared is wrong."""
+        """Whether every compared output is correct."""
         return all(item.verdict is None for item in self.checks)
 
 
 class Caller:
-    """Makes calls at one size. The number on the channel counts calls; which contents they carry is secret."""
+    """Makes calls at one size. Ranks see a call's number; which draw it uses is secret."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Caller:
 
     @property
     def comparing_s(self) -> float:
-        """What comparing a call in full takes, in seconds: the median so far, 0 before the first."""
+        """Median seconds of a full comparison so far; 0 before the first."""
         return median(self._comparisons_s) if self._comparisons_s else 0.0
 
     def call(
@@ -120,18 +120,18 @@ class Caller:
         around: AbstractContextManager[None] | None = None,
         recordings: Sequence[int] = (),
     ) -> CallRecord:
-        """One call on new contents.
+        """One call on new inputs.
 
         Args:
-            verify: whether what comes back is compared.
+            verify: whether the outputs are compared.
             kind: what is special about the call.
-            regime: how its contents differ from those of timed calls.
-            around: is entered while the ranks run the submission.
+            regime: how its inputs differ from those of timed calls.
+            around: entered while the ranks run the submission.
             recordings: files, one per rank, in which the ranks record what runs.
 
         Raises:
             GroupTrouble: the ranks did not all answer.
-            Ended: what came back is wrong; the findings say how.
+            Ended: an output is wrong; the findings say how.
         """
         self._check_whether_to_go_on()
         draw = self._draw(kind, regime)
@@ -143,7 +143,7 @@ class Caller:
             found += wrong_values(outcome.checks, size=self._at_size.size, call=number, kind=kind, regime=regime)
             found += self._explanations(draw, outcome)
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
-            # Asking once more shows a rank that was answered for by a forged record: its own answer comes too late.
+            # Storing again exposes a forged record: the rank's own answer comes too late.
             self._is_right_by_now(draw, outcome)
         if found:
             self._evidence.add(found)
@@ -152,7 +152,7 @@ class Caller:
         return outcome.record
 
     def loop(self, times: int) -> int:
-        """The submission `times` times back to back on the inputs of the last call, in ns; raises GroupTrouble."""
+        """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         self._check_whether_to_go_on()
         self._evidence.regime = None
         limit_s = self._policy.within(self._limit_s * max(1, times // 10))
@@ -257,7 +257,7 @@ class Caller:
                     cancelled=cancelled,
                 )
         except UnseenEnd as unseen:
-            message = f"rank {unseen.ranks[0]} answered call {number}, whose end its device has never told"
+            message = f"rank {unseen.ranks[0]} answered call {number}, but its device never posted the end of the call"
             self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=unseen.ranks[0])])
             raise Ended from unseen
         self._has_called = True
@@ -301,19 +301,19 @@ class Caller:
         return Outcome(record=record, checks=checks, findings=tuple(findings))
 
     def _new_poison(self) -> tuple[bytes, int | None]:
-        """What outputs are filled with before a call, as bytes and as a number; nothing where that is switched off."""
+        """What fills outputs before a call, as bytes and as a number; nothing where the check is off."""
         if not self._policy.does(Check.POISON):
             return b"", None
         poison = outputs.new_poison()
         return poison, int.from_bytes(poison, "little")
 
     def _targets(self, poison: bytes) -> list[int]:
-        """An output file per rank; device memory is poisoned by the oracle, the file then holds descriptions alone."""
+        """An output file per rank. With device memory the oracle poisons it, and the file holds only descriptions."""
         in_file = poison if self._opened.buffers is BufferKind.HOST_MEMORY else b""
         return outputs.create_all(self._opened.output_bytes, poison=in_file)
 
     def _take(self, target: int) -> int:
-        # With device memory the file holds the description alone; the oracle takes the elements by itself.
+        # With device memory the file holds only the description; the oracle copies the elements.
         is_whole = self._opened.buffers is BufferKind.HOST_MEMORY
         return outputs.take(target) if is_whole else outputs.take(target, leading=OUTPUT_HEADER_BYTES)
 
@@ -343,14 +343,14 @@ class Caller:
         try:
             return outputs.read_header(descriptor)
         except outputs.HeaderError as error:
-            message = f"rank {rank}: the output file was written by something other than our shim ({error})"
+            message = f"rank {rank}: something other than the judge's shim wrote the output file ({error})"
             self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=rank)])
             raise Ended from error
 
     # ---- why values are wrong ---------------------------------------------------------------------------------
 
     def _explanations(self, draw: Draw, outcome: Outcome) -> list[Finding]:
-        """Why values are wrong: written too late, never written, or right by chance."""
+        """Why values are wrong: written too late, never written, or correct by chance."""
         wrong = [item for item in outcome.checks if item.verdict in _VALUE_VERDICTS and item.stale is None]
         if not wrong:
             return []
@@ -368,14 +368,14 @@ class Caller:
         if self._is_right_by_now(draw, outcome):
             message = (
                 f"rank {first.rank}, call {outcome.record.number}: output {first.output!r} was wrong when the call "
-                "ended and right a little later: something went on writing to it"
+                "ended and correct a little later, so something was still writing to it"
             )
             late = self._checks.finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
         return unwritten or self._replayed(draw, first)
 
     def _is_right_by_now(self, draw: Draw, outcome: Outcome) -> bool:
-        """Whether what the ranks returned, taken once more, is right."""
+        """Whether the returned outputs are correct when they are stored again."""
         time.sleep(_LATE_S)
         targets = self._targets(b"")
         try:
@@ -390,12 +390,12 @@ class Caller:
         return all(item.verdict is None for item in compared.checks)
 
     def _replayed(self, draw: Draw, first: RankCheck) -> list[Finding]:
-        """Run wrong contents again: a right answer now means that chance decides."""
+        """Call again on inputs with a wrong output: a correct one now means that chance decides."""
         again = [self._run(draw, verify=True, kind=CallKind.REPEATED) for _ in range(_REPLAYS)]
         right = sum(outcome.is_right for outcome in again)
         if not right:
             return []
         message = (
-            f"rank {first.rank}: wrong at first, and right in {right} of {_REPLAYS} repetitions on the same contents"
+            f"rank {first.rank}: wrong at first, and correct in {right} of {_REPLAYS} repetitions on the same inputs"
         )
         return [self._checks.finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]

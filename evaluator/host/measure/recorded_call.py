@@ -1,4 +1,4 @@
-"""The recorded call: what its ranks left in their files, as one table and as a timeline. Untrusted throughout."""
+"""Reads the ranks' files of the recorded call, as a table and as a timeline. All of it is untrusted."""
 
 import fcntl
 import os
@@ -23,10 +23,10 @@ from evaluator.contract import (
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48
-"""So many names go into a report, those that took longest."""
+"""How many names go into a report: those that took longest."""
 
 MOST_SPANS = 1500
-"""So many spans of a rank go into a report, the longest."""
+"""How many spans of a rank go into a report: the longest."""
 
 _SPAN_KINDS = {kind: SpanKind[kind.name] for kind in recorded_spans.SpanKind}
 _KINDS = {
@@ -46,7 +46,7 @@ def create() -> int:
 
 
 def read_rows(descriptors: Sequence[int], *, size: str) -> RecordedWork:
-    """What the ranks' files hold, the same names of all ranks together; the note says what could not be read."""
+    """The work in the ranks' files, summed by name; the note says what could not be read."""
     found: dict[tuple[WorkKind, str], list[Row]] = {}
     notes: dict[str, None] = {}
     dropped = 0
@@ -80,25 +80,25 @@ def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> WorkTotal:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """From when until when the ranks were in the call, in ns of CLOCK_MONOTONIC: what lies outside is no part of it."""
+    """Beginning and end of the call in ns of CLOCK_MONOTONIC. Spans outside do not belong to it."""
 
     opens_ns: int
     closes_ns: int
 
     def holds(self, start_ns: int, ns: int) -> bool:
-        """Whether a span may be true."""
+        """Whether a span lies inside the window."""
         return self.opens_ns <= start_ns and start_ns + ns <= self.closes_ns
 
 
 @contextmanager
 def window() -> Iterator[Callable[[], Window]]:
-    """What runs inside is the call; the function yielded says then from when until when."""
+    """What runs inside is the call; the yielded function returns its window."""
     opens_ns = time.monotonic_ns()
     yield lambda: Window(opens_ns=opens_ns, closes_ns=time.monotonic_ns())
 
 
 def read_timeline(descriptors: Sequence[int], *, window: Window) -> CallTimeline:
-    """When what ran on each rank, as far as its file holds spans that may be true; the others' notes say why not."""
+    """The timeline of every rank; a note says why a rank has none."""
     read = [_recording(descriptor, window) for descriptor in descriptors]
     begins = [one.begin_ns for one in read if isinstance(one, Recording)]
     first_ns = min(begins, default=window.opens_ns)
@@ -116,7 +116,7 @@ def _recording(descriptor: int, window: Window) -> Recording | str:
     except RecordingError as error:
         return f"the rank left no timeline: {error}"
     if not (window.opens_ns <= found.begin_ns <= found.end_ns <= window.closes_ns):
-        return "the rank's call lies outside the time that the host's clock saw"
+        return "the rank's call lies outside the host's window"
     return found
 
 
@@ -131,7 +131,7 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
             name=names.setdefault(_work_name(found.names[span.name]), len(names)),
             start_ns=span.start_ns - first_ns,
             ns=span.ns,
-            # Beyond this JSON's numbers are not exact everywhere, and no device has as much.
+            # JSON numbers beyond this are not exact everywhere, and no device has as much memory.
             bytes=min(span.bytes, 2**53),
             flow=span.flow,
         )

@@ -1,4 +1,4 @@
-"""Timing the reference at one size, the way a submission is timed and at its steady speed."""
+"""Times the reference at one size, at its steady speed and in the same way as a submission."""
 
 import itertools
 import secrets
@@ -19,7 +19,7 @@ from evaluator.oracle.messages import Reader
 
 _PRIMED_RATIO = 1.1
 _PRIMED_US = 25.0
-"""What a call on inputs seen once before may be shorter by, for launching varies by as much."""
+"""How much shorter a call on repeated inputs may be: launch times vary by as much."""
 
 _LEAST_PAIRS = 4
 _KEY_BYTES = 32
@@ -27,12 +27,12 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SteadySpeed:
-    """What the calls before the first leg have shown of the reference.
+    """What the calls before the first leg show of the reference.
 
     Attributes:
         call_s: its time, in seconds.
-        turn_s: what a call of it holds the ranks for, with its inputs, in seconds.
-        is_primed: whether it sees inputs once before it is timed on them.
+        turn_s: how long one call occupies the ranks, with making its inputs, in seconds.
+        is_primed: whether every timed call repeats inputs of a call before.
         waits_for_queue: whether it queues all its work without waiting for the device.
     """
 
@@ -43,13 +43,13 @@ class SteadySpeed:
 
 
 class ReferenceClock:
-    """Calls of the reference on ever new inputs.
+    """Calls of the reference on new inputs.
 
     Libraries look for a kernel when they meet a shape for the first time: a matrix product takes 104 us on an H200 then
     and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
-    inputs, as in a mixture of experts, new inputs would time that search and no program; there the reference meets
-    every input once before it is timed, which is the speed it settles at in use. The search is told from the calls
-    themselves: inputs that come again are then much faster.
+    inputs, as in a mixture of experts, new inputs would time that search, not the program. There the reference meets
+    every input once before it is timed: that is its speed in use. The calls themselves show the search: repeated inputs
+    are then much faster.
     """
 
     def __init__(self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int]) -> None:
@@ -73,7 +73,7 @@ class ReferenceClock:
             again.append(self._time(draw))
         turn_s = (time.monotonic() - start) / (2 * len(new))
         first_us, again_us = (median(call.time.longest_ns for call in calls) / 1000 for calls in (new, again))
-        # Few pairs prove nothing; a practice board makes no more than one.
+        # Few pairs prove nothing. A practice board makes only one.
         if len(new) >= _LEAST_PAIRS:
             self._is_primed = first_us > max(_PRIMED_RATIO * again_us, again_us + _PRIMED_US)
         return SteadySpeed(
@@ -84,7 +84,7 @@ class ReferenceClock:
         )
 
     def reopen(self, known: SteadySpeed, *, calls: int) -> None:
-        """Go on as was found at the same size before, after a few calls."""
+        """Reuse what was found at this size before, after a few calls."""
         self._is_primed = known.is_primed
         self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
@@ -98,7 +98,7 @@ class ReferenceClock:
         return self._time(draw)
 
     def record(self) -> CallTimeline:
-        """What runs when in one more call, as its ranks tell; a recorder may slow what they run afterwards."""
+        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later."""
         files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
@@ -112,15 +112,15 @@ class ReferenceClock:
     def empty(self) -> CallTime:
         """One call in which nothing is computed, of as many bytes.
 
-        It never waits for the device. A program that does returns when its gate is open, and its outputs are then still
-        to be taken: that is in its time, for whoever could have it taken off could pretend to wait.
+        It never waits for the device. A program that waits returns after its gate opened, and taking its outputs comes
+        after that. This stays in its time: otherwise programs could pretend to wait.
         """
         opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
         with self._loaded(self._fresh(), opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def bare(self) -> CallTime:
-        """One call of nothing."""
+        """One bare call: no bytes, no work."""
         return self._reference.bare(opening=self._opening())
 
     def _fresh(self) -> Draw:
@@ -143,7 +143,7 @@ class ReferenceClock:
 
     @contextmanager
     def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
-        """Have a call lie ready, as a sandbox rank's does."""
+        """Prepare a call as for a sandbox rank."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
             draw,
@@ -166,7 +166,7 @@ class ReferenceClock:
             yield inputs
 
     def _late(self, inputs: Sequence[PreparedInputs]) -> list[int]:
-        """What CPU ranks get when the call begins."""
+        """The input files that CPU ranks get when the call begins."""
         return [] if self._is_on_device else [item.file for item in inputs]
 
     @property
@@ -194,7 +194,7 @@ class RecordedReferences:
         """The timeline of a problem's reference, and whether it was recorded just now.
 
         Raises:
-            EvaluatorError: the ranks did not come through the recorded call.
+            EvaluatorError: the ranks did not finish the recorded call.
         """
         key = (problem, size, dtype)
         if key in self._known:

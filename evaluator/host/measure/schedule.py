@@ -1,4 +1,4 @@
-"""How many calls an evaluation makes, of which kinds and where: counts fixed beforehand, places secret."""
+"""How many calls an evaluation makes, of which kinds and where: fixed counts in a secret order."""
 
 import math
 import secrets
@@ -12,11 +12,11 @@ from evaluator.judging.checks import Check
 from problems.schema import Regime
 
 _PLANNED_BLOCKS = 12
-"""So many blocks one secret plan is for; a longer series draws further ones."""
+"""The number of blocks in one secret plan; a longer series draws further plans."""
 
 
 _SOON_BLOCKS = 3
-"""Three regimes in four are drawn in the first blocks, which every series has; the fourth anywhere."""
+"""Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
 
 
 def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
@@ -28,7 +28,7 @@ def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
 
 
 def check_calls(count: int, *, regimes: Sequence[Regime], policy: CallPolicy) -> list[tuple[CallKind, Regime | None]]:
-    """What the calls of a size are where none is timed: `count` as `check_kinds` has them, and one in every regime."""
+    """The calls of a size without timing: `count` as `check_kinds` gives them, and one in every regime."""
     first, *rest = [(kind, None) for kind in check_kinds(count, policy=policy)]
     mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
     secrets.SystemRandom().shuffle(mixed)
@@ -47,9 +47,9 @@ class TimedCall:
 def timed_calls(
     *, block_calls: int, checks: int, policy: CallPolicy, regimes: Sequence[Regime] = ()
 ) -> Iterator[TimedCall]:
-    """The timed calls of a series without end, of `block_calls` a block, `checks` of 12 blocks' compared.
+    """The timed calls of an endless series: `block_calls` per block, `checks` compared in every 12 blocks.
 
-    Special calls, and one in each of `regimes`, lie between them, in secret places, never before a block's first.
+    Special calls, and one call in each of `regimes`, come between them at secret indices, never before a block's first.
     """
     indices = _regime_indices(block_calls, regimes)
     for index, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
@@ -90,14 +90,14 @@ def _special_indices(block_calls: int, *, policy: CallPolicy) -> dict[int, CallK
 
 
 def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:
-    """How many of `total` timed calls are compared in full: one in ten, or as many as there is time for."""
+    """How many of `total` timed calls are compared in full: one in ten, or as many as time allows."""
     wanted = max(settings.full_checks, -(-total // 10))
     affordable = int(settings.checks_s / max(comparing_s, 1e-9))
     return min(total, max(settings.least_checks, min(wanted, affordable)))
 
 
 def _special_kinds(policy: CallPolicy) -> list[CallKind]:
-    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_CONTENTS}
+    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_INPUTS}
     return [kind for kind, check in needs.items() if policy.does(check)]
 
 
@@ -110,13 +110,13 @@ class Legs:
 
 
 def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
-    """Legs of about `leg_s` of reference time each, of which 12 blocks fit into `budget_s` as far as calls allow.
+    """Legs of about `leg_s` of reference time each, such that 12 blocks fit into `budget_s` where calls are short enough.
 
     A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
 
     Args:
         reference_s: what a call of the reference takes.
-        turn_s: what it holds the ranks for, with the inputs made for it.
+        turn_s: how long such a call occupies the ranks, with making its inputs.
         candidate_s: what a call of the submission takes.
         budget_s: how long the series may hold the ranks.
         settings: the bounds.

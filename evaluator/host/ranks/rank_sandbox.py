@@ -26,7 +26,7 @@ from evaluator.host.settings import JudgeSettings
 
 _MARKER = "PKB_GANG"
 _PROCESSES_OF_A_CPU_RANK = 256
-"""With their threads. One that has a gigabyte of shared memory mapped takes the kernel up to 0.17 s to end (2 cores,
+"""With their threads. The kernel takes up to 0.17 s to end one with a gigabyte of shared memory mapped (2 cores,
 22 November 2026)."""
 
 
@@ -39,11 +39,11 @@ class HostEnds:
 
 
 class RankSandbox:
-    """Starts one sandbox with the launcher of its ranks in it, and holds what belongs to it outside.
+    """Starts one sandbox with the launcher of its ranks, and holds the host's resources for it.
 
     Attributes:
-        ends: the host's ends, one per rank in order; whoever makes a channel of a socket closes it.
-        exits: the socket on which the launcher tells how ranks ended.
+        ends: the host's ends, one per rank in order; the creator of a channel closes its socket.
+        exits: the socket on which the launcher reports how ranks ended.
         clock_page: through it the calls of the ranks are timed on GPUs.
         logs: what the ranks print, one keeper per rank.
         processes: everything that runs in the sandbox.
@@ -72,7 +72,7 @@ class RankSandbox:
                 os.close(descriptor)
 
     def _start(self, inherited: list[int], spawner: Spawner) -> None:
-        """Start the sandbox; what is added to `inherited` is the child's alone, and closed here afterwards."""
+        """Start the sandbox; descriptors in `inherited` go to the child and are closed here."""
         barrier = _memory_file("barrier", protocol.BARRIER_BYTES)
         inherited.append(barrier)
         self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -138,7 +138,7 @@ class RankSandbox:
             "limits": {
                 "file_bytes": settings.file_bytes,
                 "open_files": settings.open_files,
-                # A CUDA context reserves far more address space than it uses, so no such limit there.
+                # A CUDA context reserves far more address space than it uses, so GPU ranks have no such limit.
                 "data_bytes": 0 if profile.device == "cuda" else self.memory_limit // profile.world_size,
             },
         }
@@ -164,7 +164,7 @@ class RankSandbox:
 
     @property
     def memory_limit(self) -> int:
-        """What all its processes together may use, in bytes."""
+        """The memory limit of all its processes together, in bytes."""
         return bubblewrap.memory_limit(self._plan.settings)
 
     @property
@@ -173,12 +173,12 @@ class RankSandbox:
         return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
 
     def fork_ranks(self) -> None:
-        """Let the launcher fork the ranks once it has imported what they need; where it has gone, that shows later."""
+        """Let the launcher fork the ranks once it has imported torch; a launcher that has gone is noticed later."""
         with contextlib.suppress(OSError):
             self.exits.send(b"f")
 
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
-        """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
+        """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
         root = self._private / "source"
         for file in bundle.files:
             path = root / file.path
@@ -189,7 +189,7 @@ class RankSandbox:
             built.copy_to(self._private / "built")
 
     def close(self) -> None:
-        """Free what the host held of it; its processes have been ended before."""
+        """Free the host's resources; its processes have ended before."""
         self.exits.close()
         self.logs.close()
         for ends in self.ends:
@@ -201,7 +201,7 @@ class RankSandbox:
 
 
 def _limited(plan: SlotPlan) -> JudgeSettings:
-    """The slot's settings; ranks without GPUs need far fewer threads, and every process takes time to end."""
+    """The slot's settings; with fewer processes for ranks without GPUs, because every process takes time to end."""
     most = plan.profile.world_size * _PROCESSES_OF_A_CPU_RANK if plan.profile.device == "cpu" else sys.maxsize
     return replace(plan.settings, processes=min(plan.settings.processes, most))
 

@@ -1,9 +1,8 @@
-"""Noticing that a worker group waits for itself: nobody computes, and every rank that owes an answer is in a collective.
+"""Notices a worker group that waits for itself: no rank computes, and every late rank is in a collective.
 
-A deadline that is fair to slow programs is long; a deadlock can be told much sooner. What decides is not time but that
-nothing moves: no process of the worker group uses the processor, there is none beside launcher and ranks that could wake one,
-no thread of a late rank but ours could still act, and every late rank's stack ends inside torch.distributed, at two
-looks one after the other.
+A deadline that is fair to slow programs is long. A deadlock is found much sooner, by four conditions at two looks in a
+row: no process of the group uses the processor; there is no process beside launcher and ranks; no thread of a late rank
+but the shim's can act; and the stack of every late rank ends inside torch.distributed.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,17 +13,17 @@ from evaluator.host.process import procfs
 from evaluator.host.ranks.worker import Worker
 
 LOOK_S = 1.0
-"""Over so long the use of the processor is measured."""
+"""How long the use of the processor is measured."""
 
 _QUIET_TICKS = 3
-"""Clock ticks that all processes of a worker group together may use between two looks and still count as standing still."""
+"""Clock ticks that all processes of a hung worker group together may use between two looks."""
 
 _LOOKS = 2
 
 
 @dataclass
 class StallWatch:
-    """Looks at a worker group once a second after `patience_s`; made anew for every answer that is waited for.
+    """Looks at a worker group once a second after `patience_s`; a new one is made for every wait.
 
     Attributes:
         members: lists every process of the worker group.
@@ -44,7 +43,7 @@ class StallWatch:
     _locations: list[tuple[str, ...]] = field(default_factory=list)
 
     def stands_still(self, now: float, silent: Sequence[Worker]) -> bool:
-        """Whether the ranks that owe an answer wait for each other, or for ranks that have given theirs."""
+        """Whether the late ranks wait for each other, or for ranks that have answered."""
         if now < self.start + self.patience_s or now < self._looked_at + LOOK_S or not silent:
             return False
         self._looked_at = now
@@ -66,7 +65,7 @@ class StallWatch:
         return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
 
     def _have_others(self, silent: Sequence[Worker]) -> bool:
-        """Whether there is a process that the submission may have started: below a rank, or left by one."""
+        """Whether there is a process that the submission may have started: a child of a rank, or an orphan."""
         above: set[int] = set()
         pid = procfs.parent_of(silent[0].pid or 0)
         while pid is not None and pid in self._seen:
