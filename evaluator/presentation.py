@@ -80,8 +80,9 @@ def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
         elif size.links is not None:
             yield f"links at {size.size}: {size.links.note}"
     if report.recorded_work is not None:
-        yield f"recorded call at {report.recorded_work.size}: {report.recorded_work.note or f'{len(report.recorded_work.works)} names'}"
-        for work in report.recorded_work.works[:_MOST_WORKS]:
+        recorded = report.recorded_work
+        yield f"recorded call at {recorded.size}: {recorded.note or f'{len(recorded.works)} names'}"
+        for work in recorded.works[:_MOST_WORKS]:
             yield f"  {work.us:10.1f} us  {work.count} x {work.kind.value} {work.name}"
 
 

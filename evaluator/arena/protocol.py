@@ -157,7 +157,7 @@ STATUS_TEXT_START = 64
 STATUS_FLIGHT_START = 16 * 1024
 STATUS_STACK_START = 20 * 1024
 STATUS_BYTES = 64 * 1024
-"""A status page is a file of this size: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
+"""The bytes of a status page: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
 (JSON, NUL-terminated), then the stacks dumped on SIGUSR1."""
 FLIGHT_SIGNAL = signal.SIGRTMIN + 3
 """Asks a rank for its collectives; torch itself prints native stacks with the help of SIGUSR2."""

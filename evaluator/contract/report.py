@@ -125,8 +125,8 @@ class DriverFault(Message, frozen=True, kw_only=True):
 class EvaluationReport(Message, frozen=True, kw_only=True):
     """What the judge says of an evaluation. Append-only once recorded.
 
-    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `recorded_work` sums up, as it went on
-    every rank. `environment` names judge, torch, driver, hardware and node in plain strings. `message` is the verdict
+    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `recorded_work` sums
+    up, on every rank. `environment` names judge, torch, driver, hardware and node in plain strings. `message` is the verdict
     in one sentence for the author. `warnings` is what would have spoken against the submission in ranked mode.
     `record` holds every call but those of bursts, which it counts. `canaries` are the last one before the evaluation,
     those of new oracle ranks, and the one after it. `driver_faults` is None where the node cannot tell. `alarms` are

@@ -484,7 +484,7 @@ class Evaluation:
         return self._plan.profile.timing_policy.second_group_share if share is None else share
 
     def _run_second_group(self) -> None:
-        """Run part of a ranked series again in a new group with other secrets. Its times count like the first group's."""
+        """Run part of a ranked series again in a new group with other secrets. Its times count like the first's."""
         second, self._second = self._second, None
         if second is None:
             return

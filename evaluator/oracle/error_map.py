@@ -123,8 +123,8 @@ def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) ->
         filled = sums.wrong * len(counts) / total
         if len(parts) == 1 and filled >= _MOSTLY:
             words = (
-                f"all in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it): what rank "
-                f"{parts[0]} holds or sends is missing, stale or in the wrong place"
+                f"all in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it): what "
+                f"rank {parts[0]} holds or sends is missing, stale or at a wrong offset"
             )
             return ErrorPattern.ONE_SHARD, words, dimension
     return *_in_the_plane(sums, layers=total // (height * width), height=height, width=width, axes=len(shape)), None

@@ -139,7 +139,7 @@ def build_ahead(files):
 
 
 def run_all(jobs, *, world_size, seconds, folder):
-    """Run the jobs in one worker group; where one breaks it, the rest in a new one. The number of jobs that went wrong."""
+    """Run the jobs in one worker group; where one breaks it, the rest in a new one. Returns how many failed."""
     done = failed = 0
     while done < len(jobs):
         where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))

@@ -22,7 +22,8 @@ import faulthandler, os, signal, sys, time
 status_page = int(sys.argv[1])
 os.lseek(status_page, {protocol.STATUS_STACK_START}, os.SEEK_SET)
 faulthandler.register(signal.SIGUSR1, file=status_page, all_threads=True)
-signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(status_page, b"[]\\0", {protocol.STATUS_FLIGHT_START}))
+signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(status_page, b"[]\\0",
+                                                                             {protocol.STATUS_FLIGHT_START}))
 signal.signal(signal.SIGINT, lambda *_: print(
     "SIGINT(2), PID: 7, Thread 7:\\nframe #0: handler (0x1 in /lib/libc.so.6)\\n"
     "frame #1: ncclGroupEnd (0x2 in /lib/libnccl.so.2)", flush=True))

@@ -1,4 +1,4 @@
-"""What torch's flight recorder knows of this rank's collectives, noted in its status page when the host asks by a signal.
+"""What torch's flight recorder knows of this rank's collectives, noted in its status page on a signal of the host.
 
 The main thread of a rank that hangs is inside a library and runs no Python: a thread that only waits for the signal
 answers in its place. What it says is a claim, for the diagnosis of hangs.

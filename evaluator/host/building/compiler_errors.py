@@ -1,4 +1,4 @@
-"""Reading compiler output: which lines are errors, and to which line of the author's files each belongs."""
+"""Reads compiler output: which lines are errors, and to which line of the author's files each belongs."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ _LINKER = re.compile(r"^(?:/usr/bin/|\S*-)?ld: (?P<text>.*(?:cannot find|undefin
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where the source of the extension `name` stands: a file of the submission and the line it starts at."""
+    """Where the source of the extension `name` is: a file of the submission and the line it starts at."""
 
     name: str
     file: str | None
@@ -31,9 +31,9 @@ class Origin:
 
 
 def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
-    """Every error in `log` as a finding with the author's own file and line where these are known.
+    """Every error in `log` as a finding with the author's file and line where they are known.
 
-    Where the log holds no line that is recognised, one finding says that the build failed.
+    A log without a recognised line gives one finding: the build failed.
     """
     found = tuple(itertools.islice(_errors(log, origin), MAX_FINDINGS))
     if found:

@@ -24,7 +24,7 @@ class GpuMemory:
         self._held_before = trusted.memory() if self._before else ()
 
     def look(self) -> SizeMemory | None:
-        """The GPU on which the submission holds most now; None where the driver reports nothing. Raises EvaluatorError."""
+        """The GPU on which the submission holds most now; None where unknown. Raises EvaluatorError."""
         states = nvml.read(self._gpus) if self._before else ()
         if len(states) != len(self._before) or not states:
             return None

@@ -110,7 +110,7 @@ class Legs:
 
 
 def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
-    """Legs of about `leg_s` of reference time each, such that 12 blocks fit into `budget_s` where calls are short enough.
+    """Legs of about `leg_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short enough.
 
     A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
 

@@ -39,11 +39,11 @@ _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
 
 _OPENING_PAIRS, _OPENING_S = 15, 0.3
-"""Pairs of calls of the reference where speed is ranked: with fewer pairs libraries are still slower. No new pair begins
-after so many seconds."""
+"""Pairs of calls of the reference where speed is ranked: with fewer pairs libraries are still slower. No new pair
+begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
-"""Calls of a submission before its first leg, and how long they may take: libraries and allocators reach their steady speed."""
+"""Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
 
 _LEAST_BLOCKS = 3
 """The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
@@ -63,7 +63,7 @@ Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Bare:
-    """Times of bare calls in ns: by the sandbox ranks before they could read a submission, and by the reference ranks."""
+    """Times of bare calls in ns: in sandbox ranks before they could read a submission, and in reference ranks."""
 
     sandbox_ns: tuple[int, ...] = ()
     reference_ns: tuple[int, ...] = ()
@@ -246,9 +246,7 @@ class SizeRun:
             if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
                 raise
             # The profiler may have caused it, so there is no finding: the report says why records are missing.
-            return RecordedWork(
-                size=self._size, note=f"the ranks did not finish the recorded call: {trouble}"
-            ), None
+            return RecordedWork(size=self._size, note=f"the ranks did not finish the recorded call: {trouble}"), None
         finally:
             for descriptor in files:
                 os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Work that a stranger's bytes may make long or large, done in a child process that can be ended.
+"""Work on untrusted bytes that may take long or much memory, done in a child process that can be ended.
 
-What runs there is ours; what it reads is not. While it works this process goes on: heartbeats of all slots are sent.
+The code there is ours, the data is not. Meanwhile this process continues and sends the heartbeats of all slots.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 class HelperLimitExceeded(Exception):
-    """The work took more time or memory than it may; the text names the limit."""
+    """The work exceeded its time or memory; the text names the limit."""
 
 
 class HelperProcess:
-    """A child that works through one function call at a time; started when it is first needed, replaced when ended.
+    """A child process that makes one function call at a time; started when first needed, replaced when ended.
 
     Args:
         spawner: starts the child, which ends with this process.
@@ -89,7 +89,7 @@ class HelperProcess:
             os.close(reading)
             os.close(writing)
         if self._read(1, deadline=time.monotonic() + _START_S) != b"r":
-            raise EvaluatorError("the process that reads sources does not start")
+            raise EvaluatorError("the helper process does not start")
 
     def _answer(self, function: str, text: str, *, seconds: float) -> str:
         deadline = time.monotonic() + seconds
@@ -141,8 +141,8 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 
 
 def main() -> None:
-    """Be the child: one request after the other until the parent closes its end."""
-    import ctypes  # noqa: PLC0415 - in the child alone
+    """The child's loop: one request after the other until the parent closes its end."""
+    import ctypes  # noqa: PLC0415 - only in the child
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     reading, writing, memory_bytes = map(int, sys.argv[1:])

@@ -59,7 +59,7 @@ class Expectation:
             raise ChannelViolation(f"an unexpected record {report.kind.name}")
         if report.kind not in (self._answer, ReportKind.FAILED) or report.call != self._call:
             raise ChannelViolation(
-                f"a record {report.kind.name} for call {report.call}, expected {self._answer.name} for call {self._call} "
+                f"a record {report.kind.name} for call {report.call}, not {self._answer.name} for call {self._call} "
                 "was due"
             )
         if report.kind is ReportKind.FAILED and report.detail not in _FAILURES.get(self._answer, ()):

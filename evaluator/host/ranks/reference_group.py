@@ -59,7 +59,7 @@ class ReferenceGroup:
         self._timed({"command": "record"}, opening, given)
 
     def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
-        """One empty call: the inputs and outputs of the last call, without computing; raises EvaluatorError, as `call`."""
+        """One empty call: the bytes of the last call, without computing; raises EvaluatorError, as `call`."""
         return self._timed({"command": "empty"}, opening, self._per_rank(inputs))[0]
 
     def bare(self, *, opening: Opening) -> CallTime:

@@ -224,7 +224,7 @@ class WorkerGroup:
         return [answers.reports[worker.number] for worker in self._workers]
 
     def _stall_watch(self) -> StandsStill:
-        """Only for CPU ranks: a rank that waits for a GPU keeps its processor busy, so only the deadline shows a hang."""
+        """Only for CPU ranks: a rank that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
         if self._plan.profile.device != "cpu":
             return never_stands_still
         watch = StallWatch(

@@ -39,7 +39,7 @@ def sweep(root: Path) -> None:
             if time.time() - lock.stat().st_mtime > _SETTLED_S and _is_free(lock):
                 shutil.rmtree(lock.parent, ignore_errors=True)
         except OSError:
-            continue  # somebody else's, or just gone
+            continue  # another user's, or already removed
 
 
 def _is_free(lock: Path) -> bool:

@@ -204,7 +204,7 @@ def test_what_the_driver_reported_stands_beside_the_verdict_and_silence_is_not_a
     astray = DriverFault(gpu=1, xid=31, count=2, noticed_at="2026-11-21T12:00:00.000+00:00")
     canary = Canary(at="2026-11-21T12:00:01Z", is_full=True)
     page = shown(driver_faults=(astray,))
-    assert "GPU 1: Xid 31 (a memory access outside of what is mapped), 2 times" in page
+    assert "GPU 1: Xid 31 (a memory access outside mapped memory), 2 times" in page
     assert "12:00:00.000" in page
     assert "driver reported no fault" in shown(driver_faults=(), canaries=(canary,))
     assert "driver reported" not in shown(driver_faults=None, canaries=(canary,))

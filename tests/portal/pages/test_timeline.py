@@ -153,7 +153,7 @@ def test_kernels_that_reach_peers_are_told_apart_where_something_shows_that_they
     seen = Detection(primitive=Primitive.SM_LOAD_STORE, evidence=EvidenceSource.COMPILED, detail="LD.E.STRONG.SYS")
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=own), primitives=(seen,))
-    assert "is in kernels that reach peers themselves for 50 us of 50 us" in page_of(as_alice, submission)
+    assert "is in kernels that access peers directly for 50 us of 50 us" in page_of(as_alice, submission)
 
 
 def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):
