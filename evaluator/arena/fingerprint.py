@@ -1,7 +1,7 @@
-"""A number that tells whether tensors changed: the same code in sandbox and oracle ranks.
+"""A number that shows whether tensors changed. The same code in sandbox and oracle ranks.
 
-It is no hash: who computes it can forge it. It shows what was altered between a call's return and the moment when its
-outputs were taken.
+It is not a secure hash: a rank can forge it. It shows changes between a call's return and the moment when the judge
+takes the outputs.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _KINDS = frozenset(
 )  # fmt: skip
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-# Held from before a submission is imported: an instance or the class may be given others.
+# Kept from before a submission is imported, which may replace methods of the class or of an instance.
 _detach, _resolve_conj, _resolve_neg = torch.Tensor.detach, torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 _view, _sum, _view_as_real, _ne = torch.Tensor.view, torch.sum, torch.view_as_real, torch.ne
 
@@ -40,7 +40,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _bits(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """The sum of a tensor's elements read as integers, whatever its strides; the place keeps outputs apart."""
+    """The sum of a tensor's elements read as integers, whatever its strides; the index distinguishes outputs."""
     plain = _resolve_neg(_resolve_conj(_detach(tensor)))
     if plain.dtype is torch.bool:
         # Any byte but 0 is true, and a copy may make 1 of it.

@@ -1,4 +1,4 @@
-"""The file in which a rank leaves what ran in a recorded call: one head and rows of fixed size.
+"""The file in which a rank reports what ran in a recorded call: a head, and rows of fixed size.
 
 Standard library only: the host reads these too.
 """
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class RowKind(IntEnum):
-    """What a row tells of: work on the device, or an operator of torch.distributed on the host."""
+    """What a row is: work on the device, or an operator of torch.distributed on the host."""
 
     KERNEL = 1
     COPY = 2
@@ -20,7 +20,7 @@ class RowKind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """All work of one name in the call: how often, nanoseconds in all, bytes copied or filled in all (0: not told)."""
+    """All work of one name in the call: how often, nanoseconds in all, bytes copied or filled in all (0: unknown)."""
 
     kind: RowKind
     name: str
@@ -39,7 +39,7 @@ MOST_ROWS = (ROWS_BYTES - _HEAD.size) // _ROW.size
 
 
 class RowsError(ValueError):
-    """The file does not hold what our shim writes."""
+    """The shim did not write this file."""
 
 
 def pack(rows: Sequence[Row], *, note: str = "") -> bytes:
@@ -80,7 +80,7 @@ def _row(values: tuple[int, int, int, int, bytes]) -> Row:
     try:
         known = RowKind(kind)
     except ValueError as error:
-        raise RowsError(f"a row is of kind {kind}, which there is not") from error
+        raise RowsError(f"a row is of the unknown kind {kind}") from error
     return Row(kind=known, name=_decoded(name), count=count, nanoseconds=nanoseconds, bytes=copied)
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 
 class ReportKind(IntEnum):
-    """What a rank may tell the host."""
+    """What a rank may report to the host."""
 
     READY = 1
     IMPORTED = 2
@@ -23,7 +23,7 @@ class ReportKind(IntEnum):
 
 
 class CommandKind(IntEnum):
-    """What the host may tell a rank."""
+    """What the host may command a rank to do."""
 
     IMPORT = 1
     LOAD = 2
@@ -34,7 +34,7 @@ class CommandKind(IntEnum):
 
 
 class Failure(IntEnum):
-    """Why a rank reports FAILED (`detail` of the record); the text is in its status page."""
+    """Why a rank reports FAILED (`detail` of the record); the text is on its status page."""
 
     START = 1
     IMPORT = 2
@@ -44,7 +44,7 @@ class Failure(IntEnum):
 
 
 class Phase(IntEnum):
-    """Where a rank is, as it notes in its status page. A claim, used for diagnosis only."""
+    """Where a rank is, as it notes on its status page. Self-reported, used only for diagnosis."""
 
     STARTING = 0
     WAITING = 1
@@ -60,7 +60,7 @@ class Phase(IntEnum):
 class Report:
     """One record from a rank.
 
-    `claimed_ns` is the time of the call as the rank's own clock has it (stream order on a GPU): a cross-check.
+    `claimed_ns` is the time of the call on the rank's own clock (stream order on a GPU): a cross-check.
     `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none; CPU ranks only).
     `fingerprint` is taken of what was returned (CPU ranks; on GPUs it is on the clock's page); `moved` counts the
     library collectives that moved tensors in a call in which they were counted.
@@ -91,7 +91,7 @@ class Report:
         if magic != cls.MAGIC:
             raise ValueError("a record starts with its magic number")
         if claimed_ns < 0:
-            raise ValueError(f"a time of {claimed_ns} ns cannot be")
+            raise ValueError(f"a time of {claimed_ns} ns is impossible")
         return cls(
             kind=ReportKind(kind),
             call=call,
@@ -111,7 +111,7 @@ class Command:
     for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it; a last
     descriptor takes the records of a recorded call. `reuse` asks a CPU rank to write the new inputs into the tensors of
     the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
-    call of nothing, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
+    bare call, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
     """
 
     kind: CommandKind
@@ -143,12 +143,12 @@ class Command:
 
 
 EXIT = struct.Struct("<4sIi")
-"""What the launcher says of a rank that has ended: magic number, rank, wait status."""
+"""The launcher's report of a rank that has ended: magic number, rank, wait status."""
 EXIT_MAGIC = b"PKBx"
 SHIM_FAILED = 70
-"""Exit code of a rank whose shim met an exception that is not the submission's."""
+"""Exit code of a rank whose shim raised an exception that is not the submission's."""
 CHANNEL_LOST = 71
-"""Exit code of a rank whose shim found its channel closed from inside."""
+"""Exit code of a rank in which something closed the shim's channel."""
 
 PHASE_LAYOUT = struct.Struct("<IIQ")
 """Head of a status page: phase, call, monotonic nanoseconds."""
@@ -170,7 +170,7 @@ BARRIER_BYTES = 4096
 BARRIER_STRIDE = 64
 
 CLOCK_PAGE_BYTES = 8192
-"""The pages through which the host times the calls of a group of ranks on GPUs; the driver maps them into each device.
+"""The pages through which the host times the calls of a rank group on GPUs; the driver maps them into each device.
 
 The host writes `OPEN_WORDS` (an 8-byte call number per rank) and the key at `KEY_START`. Ranks write `QUEUED_WORDS`,
 their devices `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank); the

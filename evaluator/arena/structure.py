@@ -20,7 +20,7 @@ from evaluator.arena.device_memory import bytes_at
 
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 512
-"""As torch's allocator on GPUs has it: a kernel may count on it."""
+"""The alignment of torch's allocator on GPUs, on which kernels may rely."""
 MAX_DEPTH = 8
 MAX_LEAVES = 4096
 MAX_TREE_BYTES = 256 * 1024
@@ -35,7 +35,7 @@ Area = mmap.mmap | torch.Tensor
 
 
 class StructureError(ValueError):
-    """A value cannot be put into a call's file, or a file is not one."""
+    """A value cannot be put into a call's file, or a file is malformed."""
 
 
 class Packer:
@@ -48,7 +48,7 @@ class Packer:
         self._leaves = 0
 
     def pack(self, value: Any, depth: int = 0) -> Tree:
-        """`value` as a tree; its tensors are noted for `write`. Raises StructureError for what has no form here."""
+        """`value` as a tree; its tensors are noted for `write`. Raises StructureError for other values."""
         self._leaves += 1
         if depth > MAX_DEPTH or self._leaves > MAX_LEAVES:
             raise StructureError(f"arguments nest deeper than {MAX_DEPTH} or have more than {MAX_LEAVES} leaves")
@@ -175,7 +175,7 @@ class Unpacker:
     """Builds a rank's arguments from an area whose data begin at byte `data`.
 
     `previous`, the tensors of the call before, are written over where dtype, shape and stride agree. With `in_place`
-    the arguments lie in the area itself, device memory whose contents may come later, each as a storage of its own.
+    the arguments lie in the area itself, device memory that may be filled later, each as its own storage.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Unpacker:
         tensor = self._reusable(source)
         if tensor is None:
             return flat.to(self._device, copy=True).as_strided(source.shape, source.stride())
-        # Through `.data`, so that a version counter does not betray that the contents are new.
+        # Through `.data`, so that a version counter does not reveal new inputs.
         tensor.data.as_strided(flat.shape, (1,)).copy_(flat)
         return tensor
 

@@ -1,4 +1,4 @@
-"""What crosses the boundary between the site and a judge: requests, progress, reports, node status.
+"""All messages between the site and a judge: requests, progress, reports, node status.
 
 Everything here is frozen, typed and JSON both ways; decoding refuses unknown fields and wrong types. The package
 imports no other part of the evaluator, so the site can read it without torch.

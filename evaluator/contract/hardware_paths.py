@@ -1,4 +1,4 @@
-"""How a submission moves data between GPUs, and what showed it."""
+"""How a submission moves data between GPUs, and the evidence for it."""
 
 from enum import StrEnum
 
@@ -20,7 +20,7 @@ class Primitive(StrEnum):
 
 
 class EvidenceSource(StrEnum):
-    """What showed a primitive: the text, the machine code of a built extension, or records of a run."""
+    """What a detection rests on: the source, the machine code of a built extension, or the profiler's records."""
 
     SOURCE = "source"
     COMPILED = "compiled"
@@ -28,7 +28,7 @@ class EvidenceSource(StrEnum):
 
 
 class Detection(Message, frozen=True, kw_only=True):
-    """One primitive that a submission uses, with its evidence: `detail` quotes what was seen.
+    """One primitive that a submission uses, with its evidence: `detail` quotes what was found.
 
     `file` and `line` lead into the source; for machine code `file` is the module and `line` None.
     """
@@ -41,7 +41,7 @@ class Detection(Message, frozen=True, kw_only=True):
 
 
 class WorkKind(StrEnum):
-    """What a recorded call did: kernels, copies and fills of the device, operators of torch.distributed."""
+    """The kinds of work in a recorded call: kernels, copies and fills of the device, operators of torch.distributed."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -50,9 +50,9 @@ class WorkKind(StrEnum):
 
 
 class WorkTotal(Message, frozen=True, kw_only=True):
-    """All work of one name in the recorded call: on the rank that did most of it, and on how many `ranks` it was seen.
+    """All work of one name in the recorded call: on the rank that did most of it, and on how many `ranks` it ran.
 
-    `us` is its time in all, `bytes` what was copied or filled in all (0 where that is not told).
+    `us` is its time in all, `bytes` what was copied or filled in all (0 where unknown).
     """
 
     kind: WorkKind
@@ -64,7 +64,7 @@ class WorkTotal(Message, frozen=True, kw_only=True):
 
 
 class RecordedWork(Message, frozen=True, kw_only=True):
-    """What ran in one call that was not timed, as the profiler inside the ranks told it: a claim.
+    """What ran in the recorded call, which is not timed, as the profiler inside the ranks reports it: untrusted.
 
     The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
     """

@@ -1,7 +1,7 @@
 """One rank that measures what the hardware reaches; `evaluator.host.measure.ceiling_run` starts all of them.
 
 `python -m evaluator.oracle.ceiling_rank PROFILE STORE RANK`: rank 0 prints one line of JSON, the ceilings
-without place and time. Every figure is taken on all ranks at once and the slowest counts, as in judging.
+without machine and time. Every figure is measured on all ranks at once, and the slowest counts, as in judging.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What lies in a rank's shared memory at the moment when its end is told: a few secret places, copied at once.
+"""Copies secret samples of a rank's shared memory at the end of a call.
 
-A fingerprint shows that somebody knew the outputs. It does not show that they had reached this rank, for ranks of one
-submission may answer for each other, nor that its inputs were read. So an oracle rank waits for the end beside the host
-and copies samples by the device's copy engine, which answers in some ten microseconds whatever the program's kernels
-still do (measured on H200; a kernel of ours would wait for milliseconds). They have to be what lies there in the end.
+A fingerprint shows that a rank knew the outputs. It does not show that they had reached this rank, because ranks of one
+submission may answer for each other, nor that this rank read its inputs. So an oracle rank waits for the end beside the
+host. It copies samples by the device's copy engine, which answers in some ten microseconds whatever the program's
+kernels still do (measured on H200; a kernel of ours would wait for milliseconds). Later the memory must still agree.
 """
 
 import time
@@ -16,10 +16,10 @@ from evaluator.arena.device_memory import checked, cuda_driver
 from evaluator.oracle.ends import Ends
 
 _ROWS, _WIDTH = 512, 32
-"""Samples of an area: so many places of so many bytes, at equal distances from a secret beginning."""
+"""Samples of an area: how many, of how many bytes each, at equal distances from a secret offset."""
 
 _LOOKS = 4096
-"""Between two looks at the time the page is read so often."""
+"""How often the page is read between two reads of the clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class EndCheck:
         """Wait for the end of the call with this `ticket` and copy samples of `areas`.
 
         Returns:
-            Nanoseconds from hearing of the end to having the samples; -1 where none came within `limit_s`, or the host
-            waits for it no more.
+            Nanoseconds from seeing the end to having the samples; -1 where no end came within `limit_s`, or the host
+            no longer waits for it.
         """
         wanted = [
             (which, area, pattern, self._request(area, pattern, self._kept[which]))
@@ -77,11 +77,11 @@ class EndCheck:
         return time.monotonic_ns() - seen_ns
 
     def forget(self) -> None:
-        """The areas that were looked at are given back."""
+        """Forget the sampled areas, which are released."""
         self._seen = {}
 
     def unlike(self) -> list[int]:
-        """Which of the areas, by their place in the list, hold something else now where samples were taken."""
+        """The indices of the areas whose memory now differs from its samples."""
         torch.cuda.synchronize(self._device)
         return [
             which
@@ -116,5 +116,5 @@ class EndCheck:
 
 
 def _samples(area: torch.Tensor, pattern: SamplePattern) -> torch.Tensor:
-    """The bytes of an area at `places`, one place after the other."""
+    """The bytes of an area under `pattern`, one sample after the other."""
     return area.as_strided((pattern.rows, pattern.width), (pattern.pitch, 1), pattern.start).reshape(-1)

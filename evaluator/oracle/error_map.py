@@ -10,7 +10,7 @@ from torch import Tensor
 from evaluator.contract import ErrorMap, ErrorPattern
 
 GRID = 32
-"""A map has at most so many rows and columns."""
+"""The most rows and columns of a map."""
 
 _NEARLY_ALL = 0.9
 _MOSTLY = 0.5
@@ -18,7 +18,7 @@ _MOSTLY = 0.5
 
 @dataclass
 class _Sums:
-    """What the chunks seen so far amount to."""
+    """Sums over the chunks so far."""
 
     grid: Tensor
     rows: Tensor
@@ -35,7 +35,7 @@ def draw(units: Iterator[tuple[int, Tensor]], *, shape: tuple[int, ...], world_s
 
     Args:
         units: blocks of whole rows of errors in units of the tolerance, with the flat position of their first element.
-        shape: the output's; its last two dimensions make the grid, counts over the others are added up.
+        shape: the output's; its last two dimensions make the grid, summed over the others.
         world_size: every dimension that this number divides is also counted in as many equal parts.
     """
     height, width = _extents(shape)
@@ -108,11 +108,11 @@ def _add(sums: _Sums, offset: int, block: Tensor, *, shape: tuple[int, ...], wor
 
 
 def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) -> tuple[ErrorPattern, str, int | None]:
-    """The simplest shape that explains the wrong elements, in words, and the dimension of a shard."""
+    """The simplest pattern that explains the wrong elements, in words, and the dimension of a shard."""
     total = prod(shape)
     share = sums.wrong / total
     if sums.wrong == 1 < total:
-        return ErrorPattern.SCATTERED, "in one element alone: an index that is off by one, or a race", None
+        return ErrorPattern.SCATTERED, "in a single element: an index that is off by one, or a race", None
     if share >= _NEARLY_ALL:
         words = (
             f"nearly everywhere ({share:.0%}): a missing or doubled reduction, a wrong scale or too little precision"

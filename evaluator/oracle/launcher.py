@@ -1,4 +1,4 @@
-"""Start the trusted ranks: import torch and the problems once, fork one process per rank and role, wait for them.
+"""Starts the trusted ranks: imports torch and the problems once, forks one process per rank and role, waits for them.
 
 Run as `python -m evaluator.oracle.launcher '<json>'` by the host.
 """

@@ -1,4 +1,4 @@
-"""One oracle rank: draws inputs, knows what is right, and compares."""
+"""One oracle rank: draws inputs, computes expected outputs, and compares."""
 
 import importlib
 import itertools
@@ -29,21 +29,21 @@ from problems.schema import Problem, Regime, SizeName
 from problems.values import Arguments, Call
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
-"""Seconds of matrix products before a size is measured: so that an idle GPU has reached its clocks, and where it was at
-work a moment ago."""
+"""Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
+work."""
 
 _STAYS_WARM_S = 2.0
 
 _MOST_PARTS, _SPARE = 4, 1.125
-"""So many times the mean over ranks a rank's outputs are expected to take at most, and a rest."""
+"""The most bytes of a rank's outputs, as a multiple of the mean over ranks, and a constant."""
 
 _OUTPUTS = 1
-"""The place of the outputs among the areas of which samples are taken; inputs come first."""
+"""The index of the outputs among the sampled areas; inputs come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What is alike for all contents of a size: the process groups a rank takes part in, and room for its outputs."""
+    """What all draws of a size have in common: the process groups of a rank, and room for its outputs."""
 
     groups: list[list[int]]
     output_bytes: int
@@ -60,7 +60,7 @@ class Opened:
     output_bytes: int
 
     def call(self, draw: messages.Body) -> Call:
-        """The call whose contents the host names: `call` by number, `near` another one or None, `regime` or ""."""
+        """The call of a draw: `call` is its number, `near` another number or None, `regime` a name or ""."""
         call = replace(self.template, index=draw["call"])
         if draw["regime"]:
             call = in_regime(call, self.problem.regime(draw["regime"]))
@@ -89,7 +89,7 @@ class OracleRank(TrustedRank):
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
     def commands(self) -> Mapping[str, Handler]:
-        """Everything that has to do with inputs and outputs."""
+        """The commands for inputs and outputs."""
         handlers: dict[str, Handler] = {
             "open": self._open,
             "prepare": self._prepare,
@@ -102,16 +102,16 @@ class OracleRank(TrustedRank):
         return {name: torch.no_grad()(handler) for name, handler in handlers.items()}
 
     def own_bytes(self) -> int:
-        """Shared device memory, of which nobody else counts anything."""
+        """Bytes of shared device memory, which torch does not count."""
         return sum(buffer.inputs.size + buffer.outputs.size for buffer in self._buffers.values())
 
     def get_ready(self) -> None:
-        """Compile what seals inputs."""
+        """Compile the kernels that seal inputs."""
         if self._device.type == "cuda":
             self._sealer = Sealer(self._device, rank=self._setup.rank)
 
     def _canary(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Whether this rank's device still calculates and communicates exactly."""
+        """Run the canary: whether this rank's device computes and communicates exactly."""
         setup = self._setup
         found = canary.failures(
             device=self._device, rank=setup.rank, world_size=setup.world_size, is_full=message["is_full"]
@@ -122,7 +122,7 @@ class OracleRank(TrustedRank):
         problem = registry.get(message["problem"])
         package = registry.package(problem.slug)
         setup = self._setup
-        # What the last size left takes memory that this one may need.
+        # Free what the last size left: this one may need the memory.
         self._prepared = None
         if self._end_check is not None:
             self._end_check.forget()
@@ -168,9 +168,9 @@ class OracleRank(TrustedRank):
         }, []
 
     def _renew_buffers(self, output_bytes: int) -> None:
-        """New device memory for every size of every evaluation: nothing of an earlier one is left in it.
+        """New device memory for every size of every evaluation, so that nothing of an earlier one is left in it.
 
-        The reference has its own: a submission keeps its mapping, and could change what the reference works on.
+        The reference has its own: a submission keeps its mapping, and could change the reference's data.
         """
         if self._sealer is not None:
             for reader in Reader:
@@ -179,7 +179,7 @@ class OracleRank(TrustedRank):
                 )
 
     def _warm_up(self) -> None:
-        """Bring the GPU to the clocks of steady work, so that the first block is measured like the last."""
+        """Bring the GPU to its steady clocks, so that the first block is measured like the last."""
         if self._device.type != "cuda":
             return
         square = torch.randn(4096, 4096, dtype=torch.bfloat16, device=self._device)
@@ -195,7 +195,7 @@ class OracleRank(TrustedRank):
         return {}, []
 
     def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
+        """Draw a call's inputs; on a GPU seal them in shared memory, and fill the outputs' room with poison."""
         opened, reader = self._current(), Reader(message["reader"])
         buffer = self._buffers.get(reader)
         arguments = opened.make_inputs(opened.call(message["draw"]))
@@ -253,7 +253,7 @@ class OracleRank(TrustedRank):
         return {"late_ns": late_ns}, []
 
     def _traces(self, message: messages.Body, area: Area) -> messages.Body:
-        """The fingerprint of outputs, and which samples of shared memory are no longer what they were at the end."""
+        """The fingerprint of outputs, and the areas that differ from their samples at the end of the call."""
         unlike = [] if self._end_check is None else self._end_check.unlike()
         if any(entry.get("device") == "cpu" for entry in message["header"]):
             # Outputs in the host's memory are complete at the end, and copied here after it.
@@ -266,7 +266,7 @@ class OracleRank(TrustedRank):
         return traces.mark_of(message["header"], area, sealer=self._sealer, key=bytes.fromhex(message["key"]))
 
     def _changed_input(self, opened: Opened, call: Call) -> str | None:
-        """An argument that the call changed though it may not, told from shared device memory."""
+        """An argument in shared device memory that the call changed and must not change."""
         if not self._buffers or self._prepared is None:
             return None
         mutable = {argument.name for argument in opened.problem.arguments if argument.mutable or argument.scratch}
@@ -279,7 +279,7 @@ class OracleRank(TrustedRank):
 
     def _current(self) -> Opened:
         if self._opened is None:
-            raise RuntimeError("the host opened no problem before asking for a call")
+            raise RuntimeError("the host asked for a call before it opened a problem")
         return self._opened
 
 
@@ -294,37 +294,36 @@ def _end_of(header: list[dict[str, Any]]) -> int:
 
 
 def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
-    """Bytes of room for a rank's outputs in any call at the size of `call`: what it owes in this one.
+    """Bytes of room for a rank's outputs in any call at the size of `call`, from its expected outputs in this one.
 
-    Outputs of another shape or dtype may not fit; they are refused by their description. Where the length of an output
-    follows from contents, another call may owe many times more (15 times was seen). What all ranks together owe hardly
-    varies then, for it is what they gave each other: the room is for all of it, or for four times a rank's part, and
-    twice its own at least. Where the root of a collective returns more than the others, any rank may be the root of a
-    later call.
+    Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
+    of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
+    because ranks exchange it: the room is for the whole sum, or for four times a rank's part, and at least for twice
+    its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
-    room = _owed_bytes(problem, examiner, call)
+    room = _expected_bytes(problem, examiner, call)
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     if not symbols <= call.dims.keys() or call.regime is not None:
         ranks = range(call.world_size)
-        together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-        # In a regime one rank may have everything.
+        together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
+        # In a regime one rank may get everything.
         part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
         room = max(2 * room, align(math.ceil(together * part * _SPARE)))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
 
 
 def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
-    """`call`, and the calls of those regimes in which a rank may owe outputs of another length."""
+    """`call`, and calls of the regimes in which expected outputs may have another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     regimes = problem.regimes_at(size, call.world_size)
     longer = [regime for regime in regimes if not regime.at_large or regime.dims.keys() & symbols]
     return [call, *(in_regime(call, regime) for regime in longer)]
 
 
-def _owed_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
-    owed = 0
+def _expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
+    expected_bytes = 0
     for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
         is_rooted = output.shape_elsewhere is not None
         elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
-        owed += align(elements * output_dtype(call, output).itemsize)
-    return owed
+        expected_bytes += align(elements * output_dtype(call, output).itemsize)
+    return expected_bytes

@@ -1,7 +1,7 @@
-"""One rank that runs the reference, the way a sandbox rank runs a submission: it draws and compares nothing.
+"""One rank that runs the reference as a sandbox rank runs a submission: it draws and compares nothing.
 
-Ranks that also drew the inputs would run the reference with caches and page tables that a submission never finds: the
-device changes from the oracle's process to a sandbox rank's before every call.
+A rank that also drew the inputs would run the reference with warm caches and page tables. A submission never has them:
+the device switches from the oracle's process to a sandbox rank's before every call.
 """
 
 import importlib
@@ -32,13 +32,13 @@ class StandInCall(LoadedCall):
     outputs: Sequence[torch.Tensor] = ()
 
     def collect(self, value: Any) -> list[Any]:  # noqa: ARG002
-        """The outputs that stand in."""
+        """The given outputs."""
         return list(self.outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """What an output of the reference was like, so that an empty call can return as much."""
+    """Shape and dtype of an output of the reference, so that an empty call can return as much."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -46,16 +46,16 @@ class Likeness:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "Likeness":
-        """What `tensor` is like."""
+        """The likeness of `tensor`."""
         return cls(shape=tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
 
     def stand_in(self) -> torch.Tensor:
-        """A tensor of this kind with any contents."""
+        """A tensor of this kind with arbitrary values."""
         return torch.empty(self.shape, dtype=self.dtype, device=self.device)
 
 
 def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
-    """A call on the same inputs, with outputs that nobody computes."""
+    """A call on the same inputs, with outputs that are not computed."""
     known = {field.name: getattr(call, field.name) for field in fields(LoadedCall)}
     return StandInCall(**known, outputs=[like.stand_in() for like in likenesses])
 
@@ -71,7 +71,7 @@ class ReferenceRank(TrustedRank):
         self._likenesses: tuple[Likeness, ...] = ()
 
     def commands(self) -> Mapping[str, Handler]:
-        """Everything that has to do with calls."""
+        """The commands for calls."""
         return {
             "open": self._open,
             "load": self._load,
@@ -83,7 +83,7 @@ class ReferenceRank(TrustedRank):
         }
 
     def get_ready(self) -> None:
-        """Prepare what begins and ends a call."""
+        """Prepare the runner of calls."""
         self._barrier = Barrier(
             mmap.mmap(self._setup.barrier, BARRIER_BYTES), rank=self._setup.rank, world_size=self._setup.world_size
         )
@@ -98,7 +98,7 @@ class ReferenceRank(TrustedRank):
         )
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Take the reference of a problem, and give back the memory of what was open before."""
+        """Open the reference of a problem, and free the memory of the one before."""
         self._buffer.close()
         self._likenesses = ()
         self.free_memory()
@@ -107,7 +107,7 @@ class ReferenceRank(TrustedRank):
         return {}, []
 
     def _load(self, _message: messages.Body, descriptors: list[int]) -> Reply:
-        """Have a call lie ready; a CPU rank gets its inputs when the call begins."""
+        """Load a call; a CPU rank gets its inputs when the call begins."""
         self._buffer.load([os.dup(descriptor) for descriptor in descriptors])
         return {}, []
 
@@ -120,14 +120,14 @@ class ReferenceRank(TrustedRank):
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
     def _record(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        """One call of the reference on what was loaded; the last descriptor takes what ran when."""
+        """One call of the reference on what was loaded, recorded into the last descriptor."""
         *inputs, file = descriptors
         function = profiler.recorded(self._current(), descriptor=file, device=self._device, line_up=self._barrier.wait)
         self._runner.run(function, self._call(inputs), number=message["number"])
         return {}, []
 
     def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        """A call like the reference's in which nothing is computed."""
+        """An empty call: the bytes of the reference's call, without computing."""
         call = empty_call(self._call(descriptors), self._likenesses)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
@@ -135,7 +135,7 @@ class ReferenceRank(TrustedRank):
         return {}, []
 
     def _bare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """A call of nothing without any bytes."""
+        """A bare call: no bytes, no work."""
         self._runner.run_nothing(number=message["number"])
         return {}, []
 
@@ -164,5 +164,5 @@ class ReferenceRank(TrustedRank):
 
     def _current(self) -> Callable[..., Any]:
         if self._reference is None:
-            raise RuntimeError("the host opened no problem before asking for a call")
+            raise RuntimeError("the host asked for a call before it opened a problem")
         return self._reference

@@ -136,4 +136,4 @@ def test_canary_is_silent_on_a_good_device_and_notices_one_wrong_number(tmp_path
     ]
     good, bad = (rank.communicate(timeout=100)[0].splitlines() for rank in ranks)
     assert good == ["[]", "[]"]
-    assert bad == ["[]", "['a pattern of 4096 numbers is not the same after a copy']"]
+    assert bad == ["[]", "['a pattern of 4096 numbers changed in a copy']"]

@@ -1,6 +1,7 @@
-"""One sandbox rank: import the submission, then answer each LOAD and GO of the host.
+"""One sandbox rank: imports the submission, then answers each LOAD and GO of the host.
 
-What this process says is a claim. It knows its own rank's inputs and nothing of seeds, expected values or verdicts.
+Everything that this process reports is untrusted. It knows its own rank's inputs, but no seeds, expected outputs or
+verdicts.
 """
 
 import array
@@ -39,7 +40,7 @@ _MAX_TEXT = protocol.STATUS_FLIGHT_START - protocol.STATUS_TEXT_START - 1
 
 @dataclass(frozen=True, kw_only=True)
 class RankSetup:
-    """What a rank is given: who it is, where its submission lies, and its descriptors."""
+    """What a rank is started with: its identity, the path of its submission, and its descriptors."""
 
     rank: int
     world_size: int
@@ -80,7 +81,7 @@ class StatusPage:
 
 
 def _take_built_kernels() -> None:
-    """Give Triton what was compiled ahead: its cache must be writable, /built is not. Every rank may do so at once."""
+    """Copy kernels compiled ahead into Triton's cache, because /built is not writable. All ranks may do so at once."""
     built, cache = Path(os.environ.get("PKB_BUILT", "/built"), "triton"), Path(os.environ.get("TRITON_CACHE_DIR", "/"))
     # Without, the kernels are compiled in the first call.
     with contextlib.suppress(OSError):
@@ -108,7 +109,7 @@ class ChannelLost(Exception):
 
 
 def run_rank(setup: RankSetup) -> None:
-    """Be rank `setup.rank` until the host closes the channel."""
+    """Run as rank `setup.rank` until the host closes the channel."""
     status_page = StatusPage(setup.status_page)
     status_page.note(Phase.STARTING)
     shim = Shim(setup, status_page)
@@ -138,7 +139,7 @@ class Shim:
         self._buffer = CallBuffer(self._device, group_of=self._group)
 
     def start(self) -> None:
-        """Form the process group, prove it with one all-reduce, and say READY."""
+        """Form the process group, prove it with one all-reduce, and report READY."""
         try:
             setup = self._setup
             join(
@@ -194,7 +195,7 @@ class Shim:
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            # A worker group that waits for its submission may sleep; between calls its processors stay awake.
+            # A worker group that waits for its submission may sleep; between calls it busy-polls.
             busy_poll_s = self._setup.busy_poll_s if self._solution is not None else 0.0
             packet, ancillary, _flags, _address = busy_poll.receive(
                 self._socket, 64, socket.CMSG_SPACE(16), busy_poll_s=busy_poll_s
@@ -222,7 +223,7 @@ class Shim:
         self.report(ReportKind.IMPORTED)
 
     def _bare(self, command: Command, _descriptors: list[int]) -> None:
-        """A call of nothing: how long its beginning and its end take here, before a submission is in this process."""
+        """A bare call: the overhead of a call, before a submission is in this process."""
         self._runner.run_nothing(number=command.call)
         self.report(ReportKind.DONE)
 
@@ -283,7 +284,7 @@ class Shim:
             torch.cuda.synchronize()
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, of which the status page tells when it was called and when it returned."""
+        """Wraps `function`: the status page shows when it is called and when it returned."""
         note = self._status_page.note
 
         def called(*arguments: Any) -> Any:
@@ -295,7 +296,7 @@ class Shim:
         return called
 
     def _store(self, _command: Command, descriptors: list[int]) -> None:
-        """Store what the last call returned as it is now: a late writer may have finished by this time."""
+        """Store what the last call returned as it is now, which shows late writes."""
         self._status_page.note(Phase.STORING)
         self._buffer.store_again(descriptors[0])
         self._finish()
@@ -315,7 +316,7 @@ class Shim:
 
 @contextlib.contextmanager
 def _blamed() -> Iterator[None]:
-    """What is raised inside is the submission's."""
+    """Turns errors inside into failures of the submission."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -325,7 +326,7 @@ def _blamed() -> Iterator[None]:
 
 
 class _CheckedText(importlib.machinery.SourceFileLoader):
-    """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
+    """Compiles exactly the checked text: as UTF-8, whatever a coding cookie says."""
 
     # The import system calls it on the loader; its stubs know the static form of another class alone.
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]

@@ -50,7 +50,7 @@ class Watch:
         )
 
     def open(self, gpus: Sequence[int]) -> None:
-        """Watch the events of the GPUs with these minor numbers; one that cannot be watched makes the result unknown."""
+        """Watch the events of the GPUs with these minor numbers; one that cannot be watched leaves it unknown."""
         if not gpus:
             return
         try:

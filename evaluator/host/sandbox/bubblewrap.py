@@ -133,8 +133,8 @@ def command(
 ) -> list[str]:
     """The command line that runs `python -I <arguments>` confined as `confinement` says.
 
-    `call_filter` is a descriptor of the system call filter that the process will inherit, None for none. The process starts
-    inside the control group `group`.
+    `call_filter` is a descriptor of the system call filter that the process will inherit, None for none. The process
+    starts inside `group`.
     """
     python = [sys.executable, "-I", *arguments]
     entrances = group.entrances if group is not None else ()

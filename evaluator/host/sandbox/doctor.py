@@ -93,9 +93,7 @@ def survey(
     except (OSError, subprocess.TimeoutExpired, ValueError, EvaluatorError) as error:
         return (Probe(name="bubblewrap", holds=False, detail=str(error)[:500]),)
     return tuple(
-        probe
-        if probe.holds or probe.detail
-        else replace(probe, detail="the probe inside the sandbox found the opposite")
+        probe if probe.holds or probe.detail else replace(probe, detail="the probe in the sandbox found the opposite")
         for probe in _judge_probe(seen, confined, profile, why_no_user=why_no_user)
     )
 

@@ -61,7 +61,7 @@ done
 shift
 exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs -- "$@"
 """
-"""Runs as root in its own mount namespace: shows the sources in folders that any user may pass, then becomes the user."""
+"""Runs as root in its own mount namespace: shows the sources where any user may pass, then becomes the user."""
 
 _STAGES = ("/mnt", "/media", "/srv")
 
