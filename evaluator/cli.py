@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     baseline.set_defaults(command=measure_baselines)
     again = commands.add_parser(
-        "recompute", help="score and verdict computed again from a report; exit 0 if they agree, else 1"
+        "recompute", help="score and verdict, computed from a report; exit 0 if they agree, else 1"
     )
     again.add_argument(
         "report",

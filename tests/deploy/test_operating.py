@@ -55,7 +55,7 @@ def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, said):
 
 def test_a_node_refuses_a_wrong_address_and_a_wrong_format():
     told = {"PKB_NODE_NAME": "n", "PKB_NODE_KEY": "k", "PKB_NODE_PROFILES": "cpux2", "PKB_DATA_DIR": "/nonexistent"}
-    with pytest.raises(Misconfigured, match="PKB_NODE_METRICS_LISTEN=:0 is no address"):
+    with pytest.raises(Misconfigured, match="PKB_NODE_METRICS_LISTEN=:0 is not an address"):
         NodeSettings.from_environment(told | {"PKB_NODE_METRICS_LISTEN": ":0"})
     with pytest.raises(Misconfigured, match="use text or json"):
         NodeSettings.from_environment(told | {"PKB_NODE_LOG_FORMAT": "xml"})

@@ -264,7 +264,7 @@ def test_a_submission_that_dies_in_the_recorded_call_is_not_blamed_and_leaves_no
     )
     report = judge.evaluate(request_for_text(text))
     assert report.verdict is Verdict.PASSED, report.message
-    assert "did not come through the recorded call" in report.recorded_work.note
+    assert "did not finish the recorded call" in report.recorded_work.note
     assert report.recorded_work.works == ()
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
