@@ -1,7 +1,7 @@
 """The queues between site and nodes: a node's user needs no right beyond its own work.
 
 The site receives from all nodes on one queue; every node has its own queue. A node's user may read its own queue and
-add to the site's (deploy/broker_credentials.py makes such users, and on RabbitMQ the queues), so a node declares nothing.
+add to the site's. deploy/broker_credentials.py makes such users, and on RabbitMQ the queues: a node declares nothing.
 """
 
 from typing import Any

@@ -98,8 +98,8 @@ class Delivery(Message, frozen=True, kw_only=True):
     """What a node sends back when an evaluation has ended.
 
     `is_returned` returns work that was not judged because the node stops. That is no failure, and costs the
-    evaluation none of its tries. `error_log` holds errors of the judge: for the operator, never for the author, because it may
-    show what submissions must not know.
+    evaluation none of its tries. `error_log` holds errors of the judge: for the operator, never for the author,
+    because it may show what submissions must not know.
     """
 
     lease: str

@@ -5,7 +5,7 @@
 A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2):
 it passes with the score of the honest program, for no event takes part in a score. Or it works while a call is read
 (row 6), when the inputs are still sealed: its values are wrong.
-Prints a line per judgement: verdict, score, what ranks claim, and the times that speak for and against it.
+Prints a line per judgement: verdict, score, self-reported times, and the times that confirm or refute them.
 """
 
 import argparse
@@ -30,9 +30,9 @@ _read_call, _honest, _ready = _buffers.read_call, solution, []
 
 
 def _early(*arguments, **places):
-    slot = _read_call(*arguments, **places)
-    _ready.append(_honest(*slot.arguments))
-    return slot
+    call = _read_call(*arguments, **places)
+    _ready.append(_honest(*call.arguments))
+    return call
 
 
 _buffers.read_call = _early

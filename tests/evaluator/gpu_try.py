@@ -5,7 +5,7 @@
     python -m tests.evaluator.gpu_try --world-size 4 --size base,large SLUG FILE BACKEND [SLUG FILE BACKEND ...]
 
 Inputs and comparison are the judge's; sandbox, clock and verdicts are not: times are by CUDA events (by the rank's own
-clock on CPU ranks), which the judge takes for a cross-check alone. Contents change at the same addresses,
+clock on CPU ranks), which the judge uses only as a cross-check. Inputs change at the same addresses,
 calls are queued without a meeting between, and one rank is late. Times are medians of the slowest rank, reference and
 submission by turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
 """
@@ -291,7 +291,7 @@ class Runner:
         return self.kind.make_inputs(self.call(index))
 
     def refill(self, index):
-        """The contents of call `index` in the tensors of the call before, where shapes allow it."""
+        """The inputs of call `index` in the tensors of the call before, where shapes allow it."""
         self.held = {
             name: refilled(old, new)
             for (name, old), new in zip(self.held.items(), self.draw(index).values(), strict=True)
@@ -300,7 +300,7 @@ class Runner:
     def compare(self):
         """The largest error in units of the tolerance and the largest rms over calls of several kinds."""
         worst, rms, notes = 0.0, 0.0, []
-        for index in range(5):  # one at a time, contents changing in place, every second one with a late rank
+        for index in range(5):  # one at a time, inputs changing in place, every second one with a late rank
             self.refill(index)
             self.line_up(late=index % 2 and self.member.rank == index % self.member.world_size)
             outputs = self.kind.run_with(self.solution, self.held)

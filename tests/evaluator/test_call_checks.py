@@ -36,7 +36,7 @@ def checks(
 
 
 def exchange(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)) -> Exchange:
-    """Call 5 of two ranks, that both claim to have taken no time."""
+    """Call 5 of two ranks, which both report that it took no time."""
     reports = [
         Report(kind=ReportKind.DONE, call=5, detail=detail, moved=count)
         for detail, count in zip(details, moved, strict=True)
@@ -80,7 +80,7 @@ def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None
             traces(marks=("cc", "bb"), are_sealed=(True, True)),
             [(Verdict.TAMPERED, 0), (Verdict.TAMPERED, 1), (Verdict.INCOMPLETE_OUTPUT, 0)],
         ),
-        # Who does not know the fingerprint but has had it told right has not had the outputs yet.
+        # A correct fingerprint with other outputs in memory: the rank did not have the outputs yet.
         (traces(marks=(None, None), are_late=(True, True)), [(Verdict.INCOMPLETE_OUTPUT, rank) for rank in range(2)]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Contents that differ in a few elements, fingerprints, poison, and where special calls lie."""
+"""Inputs that differ in a few elements, fingerprints, poison, and the indices of special calls."""
 
 import dataclasses
 from itertools import islice

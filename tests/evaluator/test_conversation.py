@@ -1,4 +1,4 @@
-"""What the host makes of what workers send, and of what comes instead: real sockets, with the test as the ranks."""
+"""How the host handles answers of workers, and incidents instead: real sockets, with the test as the ranks."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Faults that a GPU's driver reports: counted, said in words, and held against the slot where they are grave."""
+"""Faults that a GPU's driver reports: counted, described, and a reason to stop the slot where they are grave."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Kill anything at any moment: the right party is named, nothing stays, the next evaluation passes."""
+"""Kill any process at any moment: the verdict names the cause, no process is left, the next evaluation passes."""
 
 import dataclasses
 import os

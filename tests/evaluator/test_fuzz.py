@@ -51,7 +51,7 @@ FAILURES = {
 
 
 def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
-    """What a rank might send while `due` for `call` is open: right, of another kind or call, cut, longer, repeated."""
+    """What a rank might send while `due` for `call` is open: correct, of another kind or call, cut, longer, repeated."""
     right = Report(kind=due, call=call, claimed_ns=5).pack()
     others = st.builds(
         lambda kind, number, detail: Report(kind=kind, call=number, detail=detail).pack(),
@@ -68,7 +68,7 @@ def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
 
 
 def may_come(packet: bytes, due: ReportKind, call: int) -> bool:
-    """Whether our shim could have sent this while `due` for `call` was open."""
+    """Whether the shim could have sent this while `due` for `call` was open."""
     if len(packet) != Report.LAYOUT.size:
         return False
     magic, kind, number, claimed, detail, *_ = Report.LAYOUT.unpack(packet)
@@ -83,7 +83,7 @@ def open_descriptors() -> int:
 def misheard(data: st.DataObject, commands: list[CommandKind]) -> str | None:
     """One conversation over a real socket, the rank's side saying anything, with descriptors where it likes.
 
-    What the host took wrongly, in words; None where it took what our shim may say and nothing else.
+    What the host accepted wrongly, in words; None where it accepted only what the shim may send.
     """
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channel = Channel(host_end)

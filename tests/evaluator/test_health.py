@@ -1,4 +1,4 @@
-"""What a slot does that is not clean after an evaluation: it says why, and takes no further work."""
+"""A slot that is not clean after an evaluation says why, and takes no more work."""
 
 import dataclasses
 import os

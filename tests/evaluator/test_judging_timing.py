@@ -155,7 +155,7 @@ HONEST = {
     "a program that does next to nothing": series(candidate_us=0.5),
     "a little less than an empty call": ended_early(series(), blocks=12, us=57.0),
     "two blocks that ended before empty calls": ended_early(series(), blocks=2),
-    "no more below the floor than can be told apart": series(floor_us=101.0),
+    "below the floor by less than the resolution": series(floor_us=101.0),
 }
 
 

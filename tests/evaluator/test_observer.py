@@ -1,4 +1,4 @@
-"""What the host sees of ranks from outside: their stacks and prints; small real processes stand for ranks."""
+"""What the host observes of ranks from outside: stacks and output; small real processes stand in for ranks."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.worker import Worker
 
-# Does as a rank does: dumps its stacks into the status page on SIGUSR1, prints where it stands on SIGINT.
+# Acts as a rank: dumps its stacks into the status page on SIGUSR1, prints its native stack on SIGINT.
 _RANK = f"""
 import faulthandler, os, signal, sys, time
 status_page = int(sys.argv[1])

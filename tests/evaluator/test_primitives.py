@@ -1,4 +1,4 @@
-"""Which hardware paths are told from a source and from real machine code (tests/evaluator/listings)."""
+"""Which hardware paths are detected in a source and in real machine code (tests/evaluator/listings)."""
 
 import shutil
 import subprocess

@@ -19,7 +19,7 @@ MOST_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EvaluationReport]]:
-    """Two ranked judgements of one right program, one after the other."""
+    """Two ranked judgements of one correct program, one after the other."""
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), blocks=6)
     with Judge(settings) as judge:
         yield [judge.evaluate(request_for("correct", mode=Mode.RANKED)) for _ in range(2)]
@@ -33,7 +33,7 @@ def test_every_call_says_when_each_rank_was_done_and_what_was_taken(reports: lis
         for call in report.record.sizes[0].calls:
             assert len(call.done_ns) == len(call.marks) == report.world_size
             assert min(call.done_ns) > 0
-            # An all-reduce gives every rank the same; other contents give something else.
+            # An all-reduce gives every rank the same; other inputs give another output.
             assert len(set(call.digests)) == (1 if call.is_checked else 0)
             assert (call.rms_error is not None) is call.is_checked
             digests += call.digests[:1] if call.regime != "zero_values" else ()  # zeros, whatever is drawn

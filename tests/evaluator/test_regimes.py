@@ -1,4 +1,4 @@
-"""Calls in regimes that no timed call has: drawn in secret places, named in the verdict, judged alone on demand."""
+"""Calls in regimes that no timed call has: drawn at secret indices, named in the verdict, judged alone on demand."""
 
 from collections import Counter
 
@@ -94,4 +94,4 @@ def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
         indices.update(index for index, drawn in planned if drawn)
     assert not any(index % BLOCK_CALLS == 0 for index in indices)
-    assert len(indices) > 30, "the same few places again and again are no secret"
+    assert len(indices) > 30, "few indices that repeat are no secret"

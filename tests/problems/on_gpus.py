@@ -49,7 +49,7 @@ def main():
 
 
 def run_all(jobs, options, *, folder):
-    """Judge the jobs in one worker group; where one breaks it, the rest in a new one. The number of refusals and breaks."""
+    """Judge the jobs in one worker group; where one breaks it, the rest in a new one. Returns refusals and breaks."""
     done = failed = 0
     while done < len(jobs):
         where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))
