@@ -111,7 +111,7 @@ def set_l2_aside(device: torch.device, size: int) -> None:
 
 
 class L2Share:
-    """The part of the L2 cache that a program sets aside. It applies only while it is timed, because it slows others."""
+    """The part of the L2 cache that a program sets aside. It applies only while it is timed, as it slows others."""
 
     def __init__(self, *, read: Callable[[], int], write: Callable[[int], object]) -> None:
         """Made before there is a program: the present size, in bytes, is that of everything else.

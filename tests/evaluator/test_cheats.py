@@ -135,7 +135,7 @@ def test_a_forged_time_gains_nothing(reports: dict[str, "Future[EvaluationReport
 
 
 def assert_nothing_gained(report: EvaluationReport) -> None:
-    """The program sleeps in each call and its ranks report no time at all: its score still shows that it is far too slow."""
+    """It sleeps in each call and its ranks report no time at all: its score shows that it is far too slow."""
     assert report.timing is not None, refused(report)
     assert are_claims_short(report)
     assert gain(report) is None

@@ -51,7 +51,7 @@ FAILURES = {
 
 
 def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
-    """What a rank might send while `due` for `call` is open: correct, of another kind or call, cut, longer, repeated."""
+    """What a rank may send while `due` for `call` is open: right, of another kind or call, cut, longer, repeated."""
     right = Report(kind=due, call=call, claimed_ns=5).pack()
     others = st.builds(
         lambda kind, number, detail: Report(kind=kind, call=number, detail=detail).pack(),
