@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem problem-docs node bench demo-data gate try-stack chaos
+.PHONY: help run test check setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -57,6 +57,9 @@ problem: setup-tests ## one problem against itself, its mutants and its honest v
 
 problem-docs: setup-tests ## docs/problems.md with the problems that it lacks; N=13 runs that one again, ARGS=--all each
 	@$(VENV)/python -m tests.problems.table $(if $(N),--problem $(N)) $(ARGS)
+
+verdict-docs: setup-tests ## docs/judge/verdicts.md from the facts in evaluator/judging/verdicts.py
+	@$(VENV)/python -m tests.evaluator.verdicts_page
 
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \
