@@ -62,7 +62,7 @@ _PRECEDENCE = """
 ## Precedence
 
 The first of this list that was found is the verdict. Among those in one row the earliest in time is the verdict.
-A pass stands only where nothing else was found.
+PASSED needs that nothing else was found.
 
 """
 
