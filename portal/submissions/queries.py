@@ -93,6 +93,17 @@ def quarantine_of(submission: Submission) -> Quarantine | None:
     return quarantined().filter(submission=submission).first()
 
 
+def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
+    """The submission with this id, if `viewer` may flag it: their page is open to them, or it counts on a board.
+
+    Raises:
+        Refusal: as `get_submission` does.
+    """
+    if accepted().filter(submission=submission_id).exists():
+        return Submission.objects.select_related("author", "source").get(pk=submission_id)
+    return get_submission(viewer, submission_id)
+
+
 def may_flag(viewer: Viewer, submission: Submission) -> bool:
     """Whether `viewer` may tell the operators that something is wrong with `submission`."""
     return isinstance(viewer, User) and viewer.pk != submission.author_id
@@ -308,6 +319,7 @@ def live_view(evaluation: Evaluation) -> LiveView:
         evaluation.stage_detail,
         evaluation.stage_fraction,
         evaluation.verdict,
+        evaluation.unable_since,
         place,
     )
     return LiveView(

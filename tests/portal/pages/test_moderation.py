@@ -192,6 +192,20 @@ def test_a_reader_flags_an_entry_and_the_operators_see_it(cheat, bob, operator, 
     assert Flag.objects.get().settled_by == operator
 
 
+def test_an_entry_whose_source_is_private_is_flagged_from_its_board(cheat, alice, bob, client):
+    actions.set_visibility(cheat, visibility="private", by=alice)
+    client.force_login(bob)
+    form = reverse("submissions:flag", args=[cheat.pk])
+    board = reverse("ranking:board", args=["allreduce"])
+    assert form in client.get(board, {"profile": PROFILE}).content.decode()
+    page = client.get(form).content.decode()
+    assert "An entry of alice for" in page
+    assert "def solution" not in page
+    assert client.post(form, {"reason": "It caches."})["Location"] == board
+    assert "Your flag was sent" in client.get(form).content.decode()
+    assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 404
+
+
 def test_flags_are_limited_and_never_of_ones_own_or_of_what_one_may_not_see(cheat, alice, bob, client):
     for by, submission, status in ((alice, cheat, 409), (bob, submit(alice), 404)):
         client.force_login(by)
