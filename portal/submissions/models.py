@@ -416,7 +416,7 @@ class Flag(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.submission_id} by {self.by}"
+        return f"{self.submission_id}, flagged by {self.by}"
 
 
 class Report(models.Model):

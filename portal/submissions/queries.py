@@ -6,7 +6,7 @@ from datetime import datetime
 from statistics import median
 
 from django.conf import settings
-from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
 from django.urls import reverse
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
@@ -71,13 +71,14 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
 def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submission]:
     """The submissions of `user`, the newest first, each with `evaluations` loaded, the newest first.
 
-    Attempts of runs are left out: their run lists them.
+    Each carries `is_quarantined`, whether it is in quarantine now. Attempts of runs are left out: their run lists them.
     """
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
     # In the order of the index `newest_of_an_author`: a page of somebody's 70,000 costs what one of ten does.
     submissions = submissions.order_by("-created_at", "-id")
+    submissions = submissions.annotate(is_quarantined=Exists(quarantined().filter(submission=OuterRef("pk"))))
     return submissions.prefetch_related(
         Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
     )

@@ -139,6 +139,14 @@ def test_the_same_source_is_refused_with_the_reason(cheat, operator, alice):
         actions.queue_evaluation(cheat, profile=PROFILE, mode="ranked")
 
 
+def test_its_author_sees_it_in_the_list_of_their_own(cheat, operator, alice, client):
+    client.force_login(alice)
+    own = reverse("submissions:mine")
+    assert "in quarantine" not in client.get(own).content.decode()
+    actions.quarantine(cheat, reason=REASON, by=operator)
+    assert "in quarantine" in client.get(own).content.decode()
+
+
 def test_its_author_cannot_hide_the_evidence(cheat, operator, alice, client):
     actions.quarantine(cheat, reason=REASON, by=operator)
     with pytest.raises(Refusal, match="who reads it stays as it was"):
