@@ -352,14 +352,26 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return redirect("submissions:detail", submission.pk)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """Tell the operators that something is wrong with an entry."""
-    submission = queries.get_submission(request.user, submission_id)
-    actions.flag(submission, reason=request.POST.get("reason", ""), by=signed_in(request))
-    messages.success(request, "The operators will look at it.")
-    return redirect("submissions:detail", submission.pk)
+    """Tell the operators that something is wrong with an entry, one whose author keeps its source private too."""
+    reader = signed_in(request)
+    submission = queries.get_flaggable(reader, submission_id)
+    if request.method == "POST":
+        actions.flag(submission, reason=request.POST.get("reason", ""), by=reader)
+        messages.success(request, "The operators will look at it.")
+        if queries.visible_submissions(reader).filter(pk=submission.pk).exists():
+            return redirect("submissions:detail", submission.pk)
+        return redirect("ranking:board", submission.problem)
+    context = {
+        "submission": submission,
+        "problem": get_problem(submission.problem),
+        "entries": queries.accepted().filter(submission=submission),
+        "own_flag": (own_flag := queries.last_flag(reader, submission)),
+        "may_flag": queries.may_flag(reader, submission) and (own_flag is None or own_flag.settled_at),
+    }
+    return render(request, "submissions/flag.html", context)
 
 
 @require_POST
