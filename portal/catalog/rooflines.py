@@ -204,7 +204,7 @@ def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
     elif baseline is not None and table is not None:
         reference_us, is_primed = baseline.median_us, baseline.is_primed
         rule = "" if table.rule == SCORE_RULE else ", by the earlier rule"
-        source = f"baseline of {table.measured_at[:10]}{rule}" + (", contents met before" if is_primed else "")
+        source = f"baseline of {table.measured_at[:10]}{rule}" + (", warmed up on its inputs" if is_primed else "")
     else:
         reference_us, source = None, ""
     return Point(

@@ -57,7 +57,7 @@ def test_an_authenticator_app_is_asked_after_the_password(visit: Visit) -> None:
     show_again_who_you_are(page)
     key = page.get_by_label("Key").input_value()
     page.get_by_label("Authenticator code").fill(code_of(page, key))
-    page.get_by_role("button", name="Turn it on").click()
+    page.get_by_role("button", name="Turn on the app").click()
     codes = page.locator("#codes").inner_text().split()
     assert len(codes) == 10
     sign_out(page)
@@ -65,7 +65,7 @@ def test_an_authenticator_app_is_asked_after_the_password(visit: Visit) -> None:
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
-    page.get_by_role("heading", name="One step more").wait_for()
+    page.get_by_role("heading", name="Second factor").wait_for()
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     page.get_by_role("link", name=re.compile(name[:10])).wait_for()

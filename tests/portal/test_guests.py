@@ -166,7 +166,7 @@ def test_a_rejudge_of_a_guests_entry_stays_with_the_guest(alice, guest, guest_ke
 def test_the_owners_page_says_whose_machines_judged_and_what_that_proves(alice, guest, guest_key, now, client):
     judged_by_guest(alice, guest_key, now, low=2.0)
     page = client.get("/nodes/guests/acme/").content.decode()
-    for words in ("Acme University", "What that proves, and what not", "not judged here", "acme-1"):
+    for words in ("Acme University", "What this proves and what it does not", "not judged here", "acme-1"):
         assert words in page
     assert client.get("/nodes/guests/nobody/").status_code == 404
     assert "Acme University" in client.get("/nodes/").content.decode()
@@ -177,7 +177,7 @@ def test_the_author_reads_the_mark_on_page_api_and_export(alice, guest, guest_ke
     submission = evaluation.submission
     actions.set_visibility(submission, visibility="public", by=alice)
     page = client.get(f"/submissions/{submission.pk}/").content.decode()
-    assert "Judged by a machine of Acme University, not by this site" in page
+    assert "Judged by a guest node of Acme University, not by this site" in page
     told = client.get(f"/api/v1/submissions/{submission.pk}/").json()
     assert told["evaluation"]["node_owner"] == "acme"
     table = get_table("evaluations")

@@ -41,7 +41,7 @@ def test_every_problem_has_its_page(client, slug):
     page = client.get(reverse("explorer:problem", args=[slug])).content.decode()
     problem = registry.get(slug)
     assert all(f"<code>{argument.name}</code>" in page for argument in problem.arguments)
-    assert "Floors: how fast a call could be at best" in page
+    assert "Floors: the shortest possible time of a call" in page
 
 
 @pytest.mark.django_db
@@ -181,7 +181,7 @@ def test_a_problem_says_how_fast_its_published_reference_ran_beside_ours(client,
     text = " ".join(client.get("/problems/gather/").content.decode().split())
     assert "ran at <strong>0.81 times the speed of this one</strong> (0.80 to 0.82)" in text
     assert "on h200x2-nomc on 2026-11-22, with torch 2.11.0+cu130" in text
-    assert "The earlier rule timed them" in text
+    assert "They were timed by the earlier rule" in text
     assert "published benchmark's own reference" not in client.get("/problems/grad_acc_loss/").content.decode()
 
 

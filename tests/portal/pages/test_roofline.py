@@ -95,10 +95,12 @@ def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, n
 def test_a_reference_that_met_its_contents_before_is_marked(client):
     name = "h200x4-nomc"
     primed = {slug for slug, sizes in measurements.baselines(name).baselines.items() if sizes["base"].is_primed}
-    marked = {row["slug"] for row in _rows(client, profile=name) if "contents met before" in row["reference_source"]}
+    marked = {
+        row["slug"] for row in _rows(client, profile=name) if "warmed up on its inputs" in row["reference_source"]
+    }
     assert marked == primed != set()
     page = client.get("/roofline/", {"profile": name, "size": "base"}).content.decode()
-    assert page.count('<span class="sub">contents met before</span>') == len(primed)
+    assert page.count('<span class="sub">warmed up on its inputs</span>') == len(primed)
 
 
 def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
@@ -299,7 +301,7 @@ def test_home_opens_on_references_by_the_present_rule_while_nobody_has_a_place(c
     page = client.get("/")
     shown = page.context["roofline_profile"].name
     assert measurements.baselines(shown).rule == SCORE_RULE
-    assert "No kernel has been timed there by the present rule yet." in page.content.decode()
+    assert "No kernel has been timed there by the current rule yet." in page.content.decode()
 
 
 def test_the_hardware_of_a_problems_roofline_is_a_row_of_links_that_lead_back_to_it(client):

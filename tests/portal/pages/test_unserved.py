@@ -61,4 +61,4 @@ def test_it_is_said_beforehand(alice, watched, client):
     page = client.get(reverse("submissions:new", args=["allreduce"])).content.decode()
     assert "none is known to have served it" in page
     assert "ends unjudged and without cost if no node takes it within 24 hours" in page
-    assert "What it may cost, and what you have left" in page
+    assert "GPU time: what an evaluation costs and what you have left" in page
