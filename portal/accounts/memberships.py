@@ -46,7 +46,7 @@ def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
             field="invitation",
             value=str(invitation_id),
             message="There is no such open invitation.",
-            remedy="It may have been answered or withdrawn; ask for a new one.",
+            remedy="It may have been answered or withdrawn. Ask for a new one.",
             status=404,
         )
     return found
@@ -81,7 +81,7 @@ def accept(invitation: Invitation, *, by: User) -> Membership:
         _end(invitation, InvitationState.ACCEPTED, invited=by)
         invitation.refresh_from_db(fields=["role"])  # it may have been offered anew since it was read
         if invitation.organisation.memberships.count() >= MAX_MEMBERS:
-            raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, the most there can be.")
+            raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, which is the limit.")
         membership, _ = Membership.objects.get_or_create(
             organisation=invitation.organisation, user=by, defaults={"role": invitation.role}
         )
@@ -160,8 +160,8 @@ def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *,
     if heir is None:
         raise _conflict(
             by.username,
-            "No other owner has agreed to stand for the organisation's GPU time.",
-            "Let another owner change your part in it or remove you: whoever does takes it over.",
+            "No other owner has agreed to sponsor the organisation's GPU time.",
+            "Ask another owner to change your role or to remove you. Whoever does becomes the sponsor.",
         )
     organisation.sponsor = heir.user
     organisation.save(update_fields=["sponsor"])
@@ -183,7 +183,7 @@ def _membership(organisation: Organisation, username: str) -> Membership:
         raise Refusal(
             field="username",
             value=username,
-            message="Nobody of this name belongs to the organisation.",
+            message="The organisation has no member of this name.",
             remedy="Check the name, or invite them.",
             status=404,
         )
@@ -206,24 +206,27 @@ def _account(username: str) -> User:
 def _check_role(role: str) -> None:
     if role not in Role.values:
         raise Refusal(
-            field="role", value=role, message="There is no such role.", remedy=f"Known are {', '.join(Role.values)}."
+            field="role",
+            value=role,
+            message="There is no such role.",
+            remedy=f"Choose one of {', '.join(Role.values)}.",
         )
 
 
 def _check_room(organisation: Organisation, user: User) -> None:
     if organisation.memberships.filter(user=user).exists():
-        raise _conflict(user.username, "They belong to the organisation already.", "Change their role instead.")
+        raise _conflict(user.username, "This account is a member already.", "Change their role instead.")
     lately = timezone.now() - ASK_AGAIN_AFTER
     declined = organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately)
     if declined.exists():
         raise _conflict(
             user.username,
-            f"They have declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
-            "Talk to them, and invite them later.",
+            f"This account has declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
+            "Talk to its owner first, and invite the account later.",
         )
     if sent_invitations(organisation).exclude(invited=user).count() >= MAX_OPEN:
-        message = f"The organisation has {MAX_OPEN} open invitations, the most there can be."
-        raise _conflict(user.username, message, "Withdraw one.")
+        message = f"The organisation has {MAX_OPEN} open invitations, which is the limit."
+        raise _conflict(user.username, message, "Withdraw an open invitation.")
 
 
 def _conflict(username: str, message: str, remedy: str = "Ask one of its owners.") -> Refusal:

@@ -34,8 +34,8 @@ def check_name(username: str) -> None:
         raise Refusal(
             field="username",
             value=username,
-            message="This name looks like one that somebody has.",
-            remedy="Choose one that nobody can mistake for another.",
+            message="This name looks like that of another account.",
+            remedy="Choose a name that cannot be confused with another.",
             status=409,
         )
 
@@ -54,13 +54,16 @@ def name_taken(username: str) -> Refusal:
 def _fault(username: str) -> tuple[str, str] | None:
     """What is wrong with the name by itself, and what to do instead."""
     if not MIN_NAME <= len(username) <= MAX_NAME:
-        return f"The name has {len(username)} characters.", f"Use {MIN_NAME} to {MAX_NAME}."
+        return f"The name has {len(username)} characters.", f"Use {MIN_NAME} to {MAX_NAME} characters."
     if not re.fullmatch(r"[A-Za-z0-9@.+_-]+", username) or username.endswith("\n"):
-        return "The name has a character that names cannot have.", "Use letters a to z, digits and @ . + - _."
+        return "The name has a character that is not allowed.", "Use letters a to z, digits and @ . + - _."
     if not (username[0].isalnum() or username[0] == "_"):
-        return "The name begins with a sign.", "Begin it with a letter, a digit or an underscore."
+        return "The name begins with a punctuation mark.", "Begin it with a letter, a digit or an underscore."
     if not (username[-1].isalnum() or username[-1] == "_") or _SIGNS.search(username):
-        return "The name ends with a sign, or has two signs together.", "Put a letter or digit between and after them."
+        return (
+            "The name ends with a punctuation mark, or has two in a row.",
+            "Put a letter or a digit between and after them.",
+        )
     if username.lower() in _RESERVED or look_of(username) in _RESERVED_LOOKS:
-        return "This name is kept for the site itself.", "Choose another one."
+        return "This name is reserved for the site.", "Choose another one."
     return None

@@ -33,7 +33,7 @@ def get_organisation(user: User, slug: str) -> Organisation:
         raise Refusal(
             field="organisation",
             value=slug,
-            message="You belong to no such organisation.",
+            message="You are not a member of an organisation of this name.",
             remedy="Check its short name, or ask one of its owners to invite you.",
             status=404,
         )
@@ -52,7 +52,7 @@ def require_owner(user: User, organisation: Organisation) -> None:
         raise Refusal(
             field="organisation",
             value=organisation.slug,
-            message="Only an owner of the organisation may do this.",
+            message="Only an owner of the organisation can do this.",
             remedy="Ask one of its owners.",
             status=403,
         )
@@ -68,17 +68,22 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
         raise Refusal(
             field="slug",
             value=slug,
-            message="This is no short name.",
+            message="This is not a valid short name.",
             remedy="Use 1 to 60 lower-case letters, digits and hyphens.",
         )
     if not name.strip() or not name.isprintable():
-        raise Refusal(field="name", value=name, message="The organisation has no readable name.", remedy="Give it one.")
+        raise Refusal(
+            field="name",
+            value=name,
+            message="The name is empty or cannot be displayed.",
+            remedy="Give the organisation a name.",
+        )
     if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
         raise Refusal(
             field="slug",
             value=slug,
-            message=f"You own {MAX_OWNED} organisations, which is the most there can be.",
-            remedy="Use one of them.",
+            message=f"You own {MAX_OWNED} organisations, which is the limit.",
+            remedy="Use an organisation that you own.",
             status=409,
         )
     try:

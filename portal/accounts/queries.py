@@ -27,7 +27,7 @@ def get_token(user: User, token_id: int) -> ApiToken:
             field="token",
             value=str(token_id),
             message="You have no such token.",
-            remedy="Choose one from your tokens page.",
+            remedy="Choose one from your account page.",
             status=404,
         )
     return token

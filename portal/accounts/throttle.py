@@ -105,7 +105,7 @@ def _too_many(wait_s: int) -> Refusal:
     return Refusal(
         field="",
         value="",
-        message="This form was sent too often from here.",
+        message="This form was sent too often from your address.",
         remedy=f"Try again in about {max(1, round(wait_s / 60))} minutes.",
         status=429,
         retry_after_s=wait_s,

@@ -109,7 +109,9 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     form = SignUpForm(request.POST or None)
     user = form.sign_up() if form.is_valid() else None
     if user is not None:
-        messages.success(request, f"Welcome, {user.username}. Choose a problem: its editor opens with a starter.")
+        messages.success(
+            request, f"Welcome, {user.username}. Choose a problem to begin: the editor starts with a program that runs."
+        )
         onwards = Login(user=user, redirect_url=wanted if is_ours else reverse("explorer:problems"))
         response: HttpResponse = perform_password_login(request, {"username": user.username}, onwards)
         return response

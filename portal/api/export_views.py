@@ -50,8 +50,8 @@ class _Download:
             raise Refusal(
                 field="",
                 value="",
-                message=f"{DOWNLOADS} other downloads take all the room that there is at the moment.",
-                remedy="Ask again in a few seconds.",
+                message=f"{DOWNLOADS} other downloads are running, which is the limit.",
+                remedy="Try again in a few seconds.",
                 status=429,
                 retry_after_s=5,
             )
@@ -146,7 +146,7 @@ class EvaluationBundle(SubmissionEndpoint):
 
     tag = _Exports.tag
 
-    @operation("exportEvaluation", "Export an evaluation with what judges it again", Files(_ZIP))
+    @operation("exportEvaluation", "Export an evaluation with everything to judge it again", Files(_ZIP))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
         evaluation = submissions.get_evaluation(viewer(request), evaluation_id)

@@ -94,7 +94,7 @@ class Organisations(_Organisations):
         """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
         memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
 
-    @operation("readOrganisationAllowance", "Read what a run's evaluations would cost", Listed(ForecastOutput))
+    @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", Listed(ForecastOutput))
     def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
         """For every profile what one more evaluation costs at most, what is left of this day, and when it renews.
 
@@ -104,7 +104,7 @@ class Organisations(_Organisations):
         payer = payer_of_runs(_organisation(request, slug))
         return forecasts(payer, profiles.profiles(), now=timezone.now())
 
-    @operation("readQuota", "Read what is left of the quota", One(QuotaOutput))
+    @operation("readQuota", "Read the quota", One(QuotaOutput))
     def quota(self, request: Request, slug: str) -> quotas.Quota:
         """GPU-seconds used, reserved and left in any 30 days."""
         return quotas.quota_of(_organisation(request, slug), now=timezone.now())
@@ -135,7 +135,7 @@ class SentInvitations(_Organisations):
 class Invitations(_Organisations):
     """What one is invited to."""
 
-    @operation("listInvitations", "List what one is invited to", Listed(InvitationOutput))
+    @operation("listInvitations", "List own invitations", Listed(InvitationOutput))
     def list(self, request: Request) -> Any:
         """The caller's own open invitations."""
         return memberships.open_invitations(caller(request))

@@ -21,8 +21,8 @@ def require_length(request: Request) -> None:
         raise Refusal(
             field="Content-Length",
             value="",
-            message="The body came in chunks without saying its length.",
-            remedy="Send it in one piece with a Content-Length.",
+            message="The body came in chunks, without a Content-Length.",
+            remedy="Send it in one piece, with a Content-Length.",
             status=411,
         )
 

@@ -46,7 +46,7 @@ _RETRY_AFTER = OpenApiParameter(
     "Retry-After", int, "header", response=[200], description="Seconds after which lines over quota may be sent again."
 )
 _IDEMPOTENCY_KEY = idempotency_key(
-    "Repeating a call with the same key gives the same run instead of another. The same key with anything "
+    "A repeated call with the same key returns the same run. The same key with anything "
     "else but another provider or other notes is refused with 409, which names what differs."
 )
 _BYTES = {"type": "string", "format": "binary"}
@@ -294,7 +294,7 @@ class TreePreviews(_Runs):
 
     @operation(
         "previewImport",
-        "See what an import would do",
+        "Preview an import",
         One(UnderstoodOutput),
         body={"multipart/form-data": run_inputs.TreeUpload},
     )
@@ -326,6 +326,6 @@ class ModelBoard(Endpoint):
                 field="profile",
                 value=wanted["profile"],
                 message="There is no such profile.",
-                remedy=f"Known are {', '.join(profiles.profiles())}.",
+                remedy=f"Choose one of {', '.join(profiles.profiles())}.",
             )
         return {**wanted, "rows": queries.model_board(wanted["profile"], p=wanted["p"])}

@@ -27,12 +27,17 @@ from portal.refusals import Refusal
 from portal.submissions import actions, queries, timelines
 from portal.submissions.models import Evaluation, Submission, Visibility
 
-_ETAG = OpenApiParameter("ETag", str, "header", response=[200, 304], description="Send it back as If-None-Match.")
+_ETAG = OpenApiParameter(
+    "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."
+)
 _IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", str, "header", description="The ETag of an earlier answer: 304 without a body if nothing changed."
+    "If-None-Match",
+    str,
+    "header",
+    description="The ETag of an earlier response. If nothing changed, the status is 304 without a body.",
 )
 _IDEMPOTENCY_KEY = idempotency_key(
-    "Repeating a call with the same key gives the same submission instead of another. The same key with "
+    "A repeated call with the same key returns the same submission. The same key with "
     "another problem, backend, profile, mode, visibility or source is refused with 409, which names what differs."
 )
 _EXAMPLE = OpenApiExample(

@@ -48,17 +48,19 @@ def _not_completed(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="attempts-are-judged",
-        sentence="Every attempt of a run shows what its evaluation found, and waits exactly as long.",
+        sentence=(
+            "Every attempt of a run shows its evaluation's result, and is pending exactly as long as the evaluation."
+        ),
         find=_unlike_its_evaluation,
     ),
     Invariant(
         name="attempts-are-told",
-        sentence="The end of every attempt was told, and told once for each judgement.",
+        sentence="Exactly one event was recorded for the end of each evaluation of every attempt.",
         find=_not_told_once,
     ),
     Invariant(
         name="runs-are-completed",
-        sentence="A run with nothing pending has told that it is complete.",
+        sentence="Every run without pending attempts has recorded that it is complete.",
         find=_not_completed,
     ),
 )

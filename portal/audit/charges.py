@@ -26,7 +26,7 @@ def _wrongly_charged(_now: datetime) -> Iterator[str]:
     for use in GpuUse.objects.select_related("evaluation").iterator():
         if not use.evaluation.has_ended:
             if use.used_gpu_s is not None:
-                yield f"GPU use {use.pk}: settled before its end"
+                yield f"GPU use {use.pk}: charged before its end"
         elif use.used_gpu_s is None:
             yield f"GPU use {use.pk}: still reserved"
         elif use.used_gpu_s and not math.isclose(use.used_gpu_s, allowances.charge(use.evaluation), abs_tol=1e-6):
@@ -36,12 +36,12 @@ def _wrongly_charged(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="gpu-time-is-charged",
-        sentence="All work on GPUs draws on an allowance, but what an operator has judged again.",
+        sentence="All work on GPUs counts against an allowance, except what an operator has judged again.",
         find=_uncharged,
     ),
     Invariant(
         name="quotas-are-exact",
-        sentence="What waits is reserved, what has ended is settled, by the time that it took.",
+        sentence="What waits is reserved. What has ended is charged by the time that it took.",
         find=_wrongly_charged,
     ),
 )

@@ -58,12 +58,12 @@ _TURNED = tuple(tuple(f"{_LETTERS[source]}{rank}" for source in range(4)) for ra
 
 _STATES: dict[Communication, tuple[str, Sequence[Row], Sequence[Row]]] = {
     Communication.ALL_REDUCE: (
-        "Every rank ends with the sum over all ranks, piece by piece.",
+        "Every rank gets the sum over all ranks, piece by piece.",
         _ALL_FULL,
         (_SUMS,) * 4,
     ),
     Communication.ALL_GATHER: (
-        "Every rank ends with the shards of all ranks, in the order of the ranks.",
+        "Every rank gets the shards of all ranks, in rank order.",
         _ONE_EACH,
         (_GATHERED,) * 4,
     ),
@@ -83,27 +83,27 @@ _STATES: dict[Communication, tuple[str, Sequence[Row], Sequence[Row]]] = {
         _TURNED,
     ),
     Communication.BROADCAST: (
-        "One rank's data reach every rank.",
+        "Every rank gets one rank's data.",
         (_only(0, "A"), _EMPTY, _EMPTY, _EMPTY),
         (_only(0, "A"),) * 4,
     ),
     Communication.REDUCE: (
-        "The sum over all ranks ends on one rank.",
+        "One rank gets the sum over all ranks.",
         tuple(_only(0, letter) for letter in _LETTERS),
         (_only(0, "Σ"), _EMPTY, _EMPTY, _EMPTY),
     ),
     Communication.SCATTER: (
-        "One rank deals a piece to each rank.",
+        "One rank sends a different piece to each rank.",
         (_full(0), _EMPTY, _EMPTY, _EMPTY),
         tuple(_only(rank, f"A{rank}") for rank in range(4)),
     ),
     Communication.GATHER: (
-        "One rank collects a piece of each rank.",
+        "One rank receives a piece from each rank.",
         _ONE_EACH,
         (_GATHERED, _EMPTY, _EMPTY, _EMPTY),
     ),
     Communication.SEND_RECV: (
-        "Each rank sends to a neighbour and receives from the other one: a ring.",
+        "Each rank sends to one neighbour and receives from the other: a ring.",
         tuple(_only(0, letter) for letter in _LETTERS),
         tuple(_only(0, _LETTERS[rank - 1]) for rank in range(4)),
     ),

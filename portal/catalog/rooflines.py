@@ -50,7 +50,7 @@ class Axis(StrEnum):
 _AXIS_TEXTS = {
     Axis.WIRE: ("FLOP per wire byte", "FLOP per byte on the wire", "Achieved FLOP/s per GPU"),
     Axis.MEMORY: ("FLOP per memory byte", "FLOP per byte of device memory", "Achieved FLOP/s per GPU"),
-    Axis.TRAFFIC: ("Bytes on the wire", "Least bytes on the wire per rank", "Achieved bytes/s on the wire per GPU"),
+    Axis.TRAFFIC: ("Bytes on the wire", "Minimum bytes on the wire per rank", "Achieved bytes/s on the wire per GPU"),
 }
 
 

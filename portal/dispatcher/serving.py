@@ -69,7 +69,7 @@ def _end(pk: UUID, now: datetime) -> bool:
             ended = Evaluation.objects.select_related("submission").get(pk=pk)
             ended.message = (
                 f"No node has served {ended.profile} for {settings.UNSERVED_HOURS:.0f} hours, so this was not judged. "
-                "It has cost nothing. Submit it again when a node of the profile is online, or choose another profile."
+                "It cost nothing. Submit it again when a node of the profile is online, or choose another profile."
             )
             ended.save(update_fields=["message"])
             evaluation_ended.tell(EvaluationEnded(evaluation=ended))

@@ -87,7 +87,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
             deadline_at=None,
             started_at=None,
             stage="",
-            stage_detail=f"Try {evaluation.attempt} was lost: its node stopped answering.",
+            stage_detail=f"Try {evaluation.attempt} was lost: its node stopped responding.",
             stage_since=None,
             **lease_gone,
         )
@@ -97,8 +97,10 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
                 state=State.FINISHED,
                 finished_at=now,
                 verdict=Verdict.JUDGE_FAILURE.value,
-                message=f"The node stopped answering in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
-                "not of the submission; submit it again or ask the operator.",
+                message=(
+                    f"The node stopped responding in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
+                    "not of the submission. Submit it again or ask the operator."
+                ),
                 **lease_gone,
             )
             if moved:

@@ -68,7 +68,7 @@ def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
             field="profile",
             value=name,
             message=f"There is no profile {name[:40]!r}.",
-            remedy=f"Known are {', '.join(profiles.profiles())}.",
+            remedy=f"Choose one of {', '.join(profiles.profiles())}.",
             status=404,
         )
     return profiles.get(name)
@@ -143,7 +143,7 @@ def _roofline(
             field="profile",
             value=asked,
             message=f"This problem has no roofline on the profile {asked[:40]!r}.",
-            remedy=f"Known are {', '.join(names)}.",
+            remedy=f"Choose one of {', '.join(names)}.",
             status=404,
         )
     with_entries = [name for name in boards if name in names]

@@ -84,7 +84,7 @@ def opened(name: str) -> tuple[IO[bytes], datetime]:
         field="",
         value=name,
         message="The files of public data are being made for the first time.",
-        remedy="Ask again in a minute.",
+        remedy="Try again in a minute.",
         status=503,
         retry_after_s=60,
     )

@@ -74,7 +74,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
         "pkb_queue_depth", "Evaluations that have not ended.", labels=("profile", "kind", "state")
     )
     age = GaugeMetricFamily(
-        "pkb_queue_oldest_seconds", "How long the oldest has waited for a slot.", labels=("profile", "kind")
+        "pkb_queue_oldest_seconds", "How long the oldest evaluation has waited for a slot.", labels=("profile", "kind")
     )
     paused = GaugeMetricFamily("pkb_queue_paused", "Whether an operator paused the queue.", labels=("profile",))
     rows = list(
@@ -109,19 +109,19 @@ def _leases(now: datetime) -> Iterator[Metric]:
         overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
     )
     yield _one("pkb_leases", "Evaluations that a node holds under a lease.", held["held"])
-    yield _one("pkb_leases_overdue", "Leases that ran out and that no dispatcher has taken back yet.", held["overdue"])
+    yield _one("pkb_leases_overdue", "Expired leases that no dispatcher has revoked yet.", held["overdue"])
 
 
 def _nodes(now: datetime) -> Iterator[Metric]:
     since = heard_since(now)
-    online = GaugeMetricFamily("pkb_node_online", "Whether the site hears the node.", labels=("node",))
+    online = GaugeMetricFamily("pkb_node_online", "Whether the node's heartbeats arrive.", labels=("node",))
     silent = GaugeMetricFamily("pkb_node_silent_seconds", "Since its last heartbeat.", labels=("node",))
     for name, seen_at in Node.objects.filter(is_enabled=True).values_list("name", "seen_at"):
         online.add_metric((name,), seen_at is not None and seen_at >= since)
         if seen_at is not None:
             silent.add_metric((name,), max(0.0, (now - seen_at).total_seconds()))
     slots = GaugeMetricFamily(
-        "pkb_slots", "Slots of enabled nodes, by what the node last said; offline where it is not heard.",
+        "pkb_slots", "Slots of enabled nodes, by their last reported state; offline without heartbeats.",
         labels=("node", "profile", "state"),
     )  # fmt: skip
     said = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
@@ -137,8 +137,8 @@ def _webhooks(now: datetime) -> Iterator[Metric]:
         webhook__removed_at=None, next_try_at__isnull=False, state=DeliveryState.WAITING
     ).aggregate(count=Count("pk"), due=Min("next_try_at"))
     late_s = max(0.0, (now - waiting["due"]).total_seconds()) if waiting["due"] else 0.0
-    yield _one("pkb_webhook_deliveries_waiting", "Deliveries that webhooks have not heard yet.", waiting["count"])
-    yield _one("pkb_webhook_overdue_seconds", "For how long the oldest delivery has been due.", late_s)
+    yield _one("pkb_webhook_deliveries_waiting", "Webhook deliveries that are pending.", waiting["count"])
+    yield _one("pkb_webhook_overdue_seconds", "How long the oldest delivery has been due.", late_s)
 
 
 def _exports(now: datetime) -> Iterator[Metric]:
@@ -159,7 +159,7 @@ def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
                 waiting.add_metric((queue.name,), _length(queue, connection))
     except (KombuError, OSError):
         is_up = False
-    yield _one("pkb_broker_up", "Whether the broker answers the site.", is_up)
+    yield _one("pkb_broker_up", "Whether the broker responds to the site.", is_up)
     yield waiting
 
 

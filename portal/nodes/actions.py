@@ -38,7 +38,7 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
         raise Refusal(
             field="name",
             value=name,
-            message="This cannot be a node's name.",
+            message="This is not a valid name of a node.",
             remedy="Use lower-case letters, digits and inner hyphens, at most 60.",
         )
     key = _new_key()
@@ -49,7 +49,7 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
         raise Refusal(
             field="name",
             value=name,
-            message="There is a node of this name.",
+            message="A node of this name exists already.",
             remedy="Choose another name, or replace its key with --new-key.",
             status=409,
         ) from error
@@ -86,7 +86,7 @@ def _unknown(name: str) -> Refusal:
         field="name",
         value=name,
         message="There is no such node, or it was revoked.",
-        remedy="Register it first, a revoked one under another name.",
+        remedy="Register the node first. A revoked node needs another name.",
         status=404,
     )
 
@@ -97,13 +97,13 @@ def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str])
         raise Refusal(
             field="profiles",
             value="",
-            message="A guest needs the profiles that it may offer.",
-            remedy=f"Name them; known are {known}.",
+            message="A guest node needs a list of the profiles that it may offer.",
+            remedy=f"Choose from {known}.",
         )
     for name in allowed_profiles:
         if name not in profiles.profiles():
             raise Refusal(
-                field="profiles", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+                field="profiles", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
             )
 
 

@@ -102,8 +102,8 @@ def guest_owner(slug: str) -> Organisation:
         raise Refusal(
             field="node_owner",
             value=slug,
-            message="Nobody of this name has a node here.",
-            remedy="The page of the nodes lists those who have.",
+            message="No organisation of this name has a node here.",
+            remedy="The page of nodes lists the organisations that have one.",
             status=404,
         )
     return owner

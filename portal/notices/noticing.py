@@ -59,7 +59,7 @@ def take_raised(raised: StandingRaised) -> None:
     holder = _note_record(raised.beaten, standing, board, path)
     for author, place in _passed(raised):
         if author != holder:
-            text = f"{standing.author.username} passed you on {board}: you are now number {place}."
+            text = f"{standing.author.username} passed you on {board}. You are now in place {place}."
             _note([author], NoticeKind.PLACE_LOST, text=text, path=path)
 
 
@@ -68,7 +68,7 @@ def _note_record(beaten: Record | None, standing: Standing, board: str, path: st
     if beaten is None or beaten.author_id == standing.author_id:
         return None
     text = (
-        f"{standing.author.username} beat your record on {board}: {standing.score:.3f} times the reference, "
+        f"{standing.author.username} beat your record on {board} with {standing.score:.3f} times the reference, "
         f"yours was {beaten.score:.3f}."
     )
     _note([beaten.author_id], NoticeKind.RECORD_BEATEN, text=text, path=path)

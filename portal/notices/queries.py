@@ -22,7 +22,7 @@ def get_channel(user: User, channel_id: int) -> Channel:
             field="channel",
             value=str(channel_id),
             message="You have no such channel.",
-            remedy="Open your notices: your channels are listed there.",
+            remedy="Choose one from your notices page.",
             status=404,
         )
     return found

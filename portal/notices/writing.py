@@ -81,5 +81,5 @@ def for_programs(message: Message, notices: Sequence[Notice]) -> bytes:
 def for_mail(letter: Letter) -> str:
     """The body of a mail: plain text."""
     lines = [f"{text}\n{address}\n" for text, address in letter.lines]
-    foot = f"Change what you hear of: {settings.SITE_URL}/accounts/notices/"
+    foot = f"Change your notices: {settings.SITE_URL}/accounts/notices/"
     return "\n".join([*lines, letter.rest, "--", foot]).strip() + "\n"

@@ -16,11 +16,11 @@ _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"
 class OrganisationForm(RefusableForm):
     """A new organisation."""
 
-    name = forms.CharField(label="Name", max_length=120, help_text="Public, as the provider of its models.")
+    name = forms.CharField(label="Name", max_length=120, help_text="Public: shown as the provider of its models.")
     slug = forms.CharField(
         label="Short name",
         max_length=60,
-        help_text="For addresses and programs: lower-case letters, digits and hyphens.",
+        help_text="Used in addresses and by programs. Lower-case letters, digits and hyphens.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
 

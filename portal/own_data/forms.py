@@ -18,13 +18,13 @@ class LeaveForm(RefusableForm):
         choices=(
             (Entries.ANONYMISE, "Keep them without my name"),
             (Entries.KEEP, "Keep them under my name"),
-            (Entries.REMOVE, "Take them off the boards and remove their sources"),
+            (Entries.REMOVE, "Remove them from the boards and delete their sources"),
         ),
         initial=Entries.ANONYMISE,
         widget=forms.RadioSelect,
     )
     username = forms.CharField(
-        label="Your name, as a confirmation",
+        label="Type your name to confirm",
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
     )
 

@@ -57,7 +57,9 @@ def delete_account(user: User, *, entries: Entries) -> None:
 def _check_may_leave(user: User) -> None:
     stored = User.objects.get(pk=user.pk)
     if stored.is_staff or stored.is_superuser:
-        raise _not_yet(user, "An operator's account cannot be deleted.", "Ask another operator to make it a plain one.")
+        raise _not_yet(
+            user, "An operator's account cannot be deleted.", "Ask another operator to remove its operator's rights."
+        )
     other_owners = Membership.objects.filter(
         organisation=OuterRef("organisation"), role=Role.OWNER, user__is_active=True
     ).exclude(user=user)

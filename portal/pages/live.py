@@ -168,7 +168,7 @@ class _Watch:
                 try:
                     found = await loop.run_in_executor(thread, read_versions, list(self._followers))
                 except Exception:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
-                    _log.exception("live pages cannot be followed for the moment")
+                    _log.exception("live pages cannot be updated for the moment")
                 else:
                     self._tell(found)
                 await asyncio.sleep(ASK_EVERY_S)

@@ -48,8 +48,8 @@ def security_txt(_request: HttpRequest) -> HttpResponse:
         raise Refusal(
             field="",
             value="",
-            message="This site names nobody for reports of holes.",
-            remedy="Its operator can do so with PKB_SECURITY_CONTACT.",
+            message="This site has no contact for security reports.",
+            remedy="Its operator can set one with PKB_SECURITY_CONTACT.",
             status=404,
         )
     expires = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=SECURITY_TXT_DAYS)

@@ -137,5 +137,5 @@ def readyz(_request: HttpRequest) -> HttpResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503)
     return HttpResponse("ready\n", content_type="text/plain")

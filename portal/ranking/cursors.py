@@ -34,7 +34,7 @@ def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
         raise Refusal(
             field="after",
             value=word,
-            message="There is no page of this board that begins there.",
+            message="This board has no page that begins there.",
             remedy="Start from its first page.",
             status=404,
         ) from None

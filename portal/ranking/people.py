@@ -64,8 +64,8 @@ def get_person(username: str) -> User:
         raise Refusal(
             field="username",
             value=username,
-            message="Nobody of this name takes part.",
-            remedy="Search for a part of the name.",
+            message="There is no account of this name.",
+            remedy="Search for part of the name.",
             status=404,
         )
     return person

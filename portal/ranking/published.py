@@ -42,7 +42,7 @@ RESULTS = (
         faster=22,
         source=_TALK,
         date="August 2026",
-        note="The paper's abstract speaks of 32 % correct and 25 % faster than the reference.",
+        note="The paper's abstract reports 32 % correct and 25 % faster than the reference.",
     ),
     PublishedResult(
         model="GPT-5.5",

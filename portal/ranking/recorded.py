@@ -120,7 +120,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
             mode=self.mode,
             dtype="bfloat16",
             verdict=self.verdict,
-            message="Accepted. This is the summary that was kept of the judgement.",
+            message="Accepted. This is the stored summary of the evaluation.",
             stages=tuple(StageTime(stage=stage, seconds=seconds) for stage, seconds in self.stages.items()),
             timing=Timing(
                 score=self.score,
@@ -155,7 +155,7 @@ def _size(size: _JudgedSize) -> SizeTiming:
 
 def _sighting(text: str) -> Sighting:
     primitive, _, witness = text.partition("/")
-    return Sighting(primitive=Primitive(primitive), witness=Witness(witness), detail="as the summary has it")
+    return Sighting(primitive=Primitive(primitive), witness=Witness(witness), detail="as in the summary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ def shipped(folder: Path) -> Iterator[Recorded]:
             try:
                 judgement = _Judgement.from_json(json.dumps(entry))
             except ContractError as error:
-                raise NotRecorded(f"{path} holds no judgement: {error}") from error
+                raise NotRecorded(f"{path} holds no evaluation: {error}") from error
             yield Recorded(path=path, report=judgement.report(summary["environment"]))
 
 
@@ -210,9 +210,11 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
         NotRecorded: it is of another source, is no accepted ranked judgement, or says what its record does not give.
     """
     if report.source_digest != source.digest:
-        raise NotRecorded("the source has changed since it was judged")
+        raise NotRecorded("the source has changed since the evaluation")
     if report.verdict is not Verdict.PASSED or report.mode is not Mode.RANKED or report.timing is None:
-        raise NotRecorded(f"it is no accepted ranked judgement but {report.verdict.value} in mode {report.mode.value}")
+        raise NotRecorded(
+            f"it is not an accepted ranked evaluation but {report.verdict.value} in mode {report.mode.value}"
+        )
     if report.schema_version == FIRST_SCHEMA:
         found = median_interval(report.timing.blocks)
         for name in ("score", "low", "high"):

@@ -285,8 +285,8 @@ def _known(value: str, known: list[str], *, field: str) -> str:
         raise Refusal(
             field=field,
             value=value,
-            message=f"There is no board for the {field} {value[:40]!r} here.",
-            remedy=f"Known are {', '.join(str(name) for name in known if name)}.",
+            message=f"This board has no {field} {value[:40]!r}.",
+            remedy=f"Choose one of {', '.join(str(name) for name in known if name)}.",
             status=404,
         )
     return value

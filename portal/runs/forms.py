@@ -15,8 +15,8 @@ from portal.submissions.forms import BACKEND_LABELS
 
 _BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
 
-_AS_NAMED = "As the folder's name says if left empty."
-_BY_NAME = ("", "As the folder's name says")
+_AS_NAMED = "Leave empty to take it from the folder's name."
+_BY_NAME = ("", "From the folder's name")
 
 
 def _profiles() -> list[tuple[str, str]]:

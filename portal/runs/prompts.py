@@ -141,7 +141,7 @@ def _profile(problem: Problem, name: str) -> Profile:
     except profiles.UnknownProfile as error:
         known = ", ".join(profiles.profiles())
         raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
         ) from error
     reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
     if reason is not None:

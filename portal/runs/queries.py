@@ -56,7 +56,7 @@ def require_change(user: User, run: Run) -> None:
             field="run",
             value=str(run.pk),
             message="This run belongs to another organisation.",
-            remedy="Make a run of your own, or ask to be added to that organisation.",
+            remedy="Create your own run, or ask to be invited to that organisation.",
             status=403,
         )
 
@@ -373,6 +373,6 @@ def _no_run(value: str) -> Refusal:
         field="run",
         value=value,
         message="There is no such run, or it is not published.",
-        remedy="Check the address, or sign in as somebody of its organisation.",
+        remedy="Check the address, or sign in as a member of its organisation.",
         status=404,
     )

@@ -115,7 +115,7 @@ class FileMatcher:
             return Matched(path=path, problem=self.chosen[file_name], by="choice")
         named = _FILE.fullmatch(file_name)
         if named is None:
-            return Unmatched(path=path, reason="its name is not like <number>_<name>_<backend>.py")
+            return Unmatched(path=path, reason="its name does not have the form <number>_<name>_<backend>.py")
         return _by_name(path, int(named["number"]), _without_backend(named["name"]))
 
 

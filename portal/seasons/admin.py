@@ -95,7 +95,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             f"{counts.rejudged - counts.rejudge_pending} of {counts.rejudged}"
         )
 
-    @admin.action(description="After the end: judge entries again that a failure of ours has ended")
+    @admin.action(description="After the end: judge again the entries that a failure of ours ended")
     def judge_failed_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
         """Queue them."""
         self._act(request, queryset, lambda season: len(actions.judge_failed_again(season, now=timezone.now())))
@@ -105,7 +105,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Queue them."""
         self._act(request, queryset, lambda season: len(actions.rejudge_leaders(season, now=timezone.now())))
 
-    @admin.action(description="Make the standings final and open the sources that the rules name")
+    @admin.action(description="Make the standings final and publish the sources that the rules name")
     def finish(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
         """End it."""
         self._act(request, queryset, lambda season: actions.finish(season, now=timezone.now()) and None)

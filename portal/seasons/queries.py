@@ -28,7 +28,7 @@ def get_season(slug: str) -> Season:
             field="season",
             value=slug,
             message="There is no such season.",
-            remedy="Choose one of /seasons/.",
+            remedy="/seasons/ lists the seasons.",
             status=404,
         )
     return season

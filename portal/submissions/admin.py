@@ -206,7 +206,7 @@ class FlagAdmin(ReadOnly, LargeList):
         """What the entry solves."""
         return flag.submission.problem
 
-    @admin.action(description="Quarantine the entries, with a public reason; settles the flags")
+    @admin.action(description="Quarantine the entries, with a public reason; resolves the flags")
     def quarantine(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
         """Ask why, then take the flagged entries off their boards."""
         by = signed_in(request)
@@ -218,7 +218,7 @@ class FlagAdmin(ReadOnly, LargeList):
 
         return _ask(self, request, queryset, title="Put entries into quarantine", action="quarantine", act=act)
 
-    @admin.action(description="Settle: the entries stand, with a word to who flagged them")
+    @admin.action(description="Resolve: keep the entries, with an answer to those who flagged them")
     def settle(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
         """Ask what to say, then settle every open flag on the entries."""
         by = signed_in(request)
@@ -226,7 +226,7 @@ class FlagAdmin(ReadOnly, LargeList):
             self,
             request,
             queryset,
-            title="Settle flags",
+            title="Resolve flags",
             action="settle",
             act=lambda row, reason: actions.settle_flags(row.submission, outcome=reason, by=by),
         )
@@ -298,12 +298,12 @@ class EvaluationAdmin(ReadOnly, LargeList):
         """Show how many would be judged again and what that takes, then queue them after everybody else's work."""
         return self._confirm(request, queryset, action="judge_again", act=actions.rejudge)
 
-    @admin.action(description="Judge again and give back the GPU time: for errors of ours under a submission")
+    @admin.action(description="Judge again and refund the GPU time: for errors of ours")
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and what the evaluations have cost their organisations is given back."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
 
-    @admin.action(description="Judge on this site's own nodes what a guest's node has accepted")
+    @admin.action(description="Judge on this site's own nodes what a guest node has accepted")
     def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
         return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
@@ -320,7 +320,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if form.is_valid():
             queued = act(chosen, reason=form.cleaned_data["reason"])
-            messages.success(request, f"{len(queued)} evaluations were queued again; what was found stays beside it.")
+            messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
         table = [
@@ -329,7 +329,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         context = {
             **self.admin_site.each_context(request),
             "title": "Judge again",
-            "summary": f"{sum(counts.values())} submissions would be judged at their problems' present revisions. "
+            "summary": f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
             "Those that wait already are left out.",
             "form": form,
             "table_head": ("Profile", "Submissions", "GPU-seconds, about"),

@@ -208,15 +208,15 @@ class Forecast:
     def words(self) -> str:
         """The same for a reader, in a sentence or three."""
         if not self.price.gpus:
-            return f"It costs no GPU time. {_queue_words(self.tightest)}"
+            return f"It uses no GPU time. {_queue_words(self.tightest)}"
         price = (
             f"One evaluation usually takes {self.price.usual_gpu_s:,.0f} GPU-seconds, at most "
-            f"{self.price.at_most_gpu_s:,.0f}; {self.price.reserved_gpu_s:,.0f} are set aside while it waits."
+            f"{self.price.at_most_gpu_s:,.0f}; {self.price.reserved_gpu_s:,.0f} are reserved while it waits."
         )
         if self.remaining_gpu_s is None:
             return f"{price} {_queue_words(self.tightest)}"
-        again = f"; the first used come back at {self.renews_at:%Y-%m-%d %H:%M} UTC" if self.renews_at else ""
-        return f"{price} You have {self.remaining_gpu_s:,.0f} left of this day{again}. {_queue_words(self.tightest)}"
+        again = f"; the oldest use stops counting at {self.renews_at:%Y-%m-%d %H:%M} UTC" if self.renews_at else ""
+        return f"{price} You have {self.remaining_gpu_s:,.0f} left today{again}. {_queue_words(self.tightest)}"
 
 
 def _or_endless(number: int | None) -> float:
@@ -337,7 +337,7 @@ def refusal(payer: Payer, allowance: Allowance, profile: str, *, now: datetime) 
             field="",
             value=str(allowance.queued),
             message=f"{payer.words} {_have(payer)} {allowance.queued} evaluations in the queue{where}, which is the "
-            f"most there can be.{_because(allowance)}",
+            f"limit.{_because(allowance)}",
             remedy=f"Wait until one has ended, or cancel one.{more}",
             status=429,
             retry_after_s=_SOON_S,
@@ -348,8 +348,8 @@ def refusal(payer: Payer, allowance: Allowance, profile: str, *, now: datetime) 
         field="profile",
         value=profile,
         message=f"{payer.words} {_have(payer)} {allowance.remaining_gpu_s:,.0f} of {allowance.limit_gpu_s:,.0f} "
-        f"GPU-seconds a day left{where}; one more evaluation on {profile} sets "
-        f"{reservation_gpu_s(profile):,.0f} aside.{_because(allowance)}",
+        f"GPU-seconds a day left{where}. One more evaluation on {profile} reserves "
+        f"{reservation_gpu_s(profile):,.0f}.{_because(allowance)}",
         remedy=f"{_renewal(allowance)} Or choose a profile with fewer GPUs, or a practice one.{more}",
         status=429,
         retry_after_s=allowance.retry_after_s(now),
@@ -367,12 +367,17 @@ def _never_fits(allowance: Allowance, profile: str) -> bool:
 
 def _not_allowed(payer: Payer, allowance: Allowance, profile: str) -> Refusal:
     where = f"on {allowance.profile}" if allowance.profile else "on this site"
-    figure = "no evaluation" if allowance.queued_at_most == 0 else f"{allowance.limit_gpu_s:,.0f} GPU-seconds a day"
+    if allowance.queued_at_most == 0:
+        limit = f"may have no evaluation in the queue {where}."
+    else:
+        limit = (
+            f"may use {allowance.limit_gpu_s:,.0f} GPU-seconds a day {where}. One evaluation on {profile} "
+            "reserves more."
+        )
     return Refusal(
         field="profile",
         value=profile,
-        message=f"{payer.words} may use {figure} {where}, and one evaluation on {profile} needs more."
-        f"{_because(allowance)}",
+        message=f"{payer.words} {limit}{_because(allowance)}",
         remedy=f"Choose another profile, or ask the operator for more.{_remedy(allowance)}",
         status=403,
     )
@@ -383,13 +388,13 @@ def _because(allowance: Allowance) -> str:
 
 
 def _remedy(allowance: Allowance) -> str:
-    return f" The account is new: from {allowance.new_until:%Y-%m-%d} on it has more." if allowance.new_until else ""
+    return f" The account is new. From {allowance.new_until:%Y-%m-%d} on it has more." if allowance.new_until else ""
 
 
 def _renewal(allowance: Allowance) -> str:
     if allowance.next_release_at is None:
-        return "Wait until what you have in the queue has ended."
-    return f"Some comes back at {allowance.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use is a day old."
+        return "Wait until your evaluations in the queue have ended."
+    return f"Wait until {allowance.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use stops counting."
 
 
 def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:

@@ -51,7 +51,9 @@ class SubmissionForm(EvaluateForm):
     )
     visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
     node_owner = forms.ChoiceField(label="Judged by", required=False)
-    note = forms.CharField(label="Note", required=False, max_length=200, help_text="For yourself: what is new in it.")
+    note = forms.CharField(
+        label="Note", required=False, max_length=200, help_text="Only you see it: what is new in this version."
+    )
     key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     field_order = ("backend", "profile", "mode", "visibility", "note")
@@ -60,7 +62,7 @@ class SubmissionForm(EvaluateForm):
         super().__init__(*args, profiles=profiles, **kwargs)
         guests = {owner.slug: owner.name for owner in guests_for(*(profile.name for profile in profiles))}
         self.has_guests = bool(guests)
-        choices = [("", "This site's machines"), *((slug, f"{name}'s machines") for slug, name in guests.items())]
+        choices = [("", "This site's nodes"), *((slug, f"{name}'s guest nodes") for slug, name in guests.items())]
         self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
 
     def submit(self, author: User, *, problem: str) -> Submission | None:

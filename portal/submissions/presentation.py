@@ -76,8 +76,8 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
     ]
 
 
-_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed beside the reference and stands on the board."
-_ADVICE_WITHOUT_FLOOR = "Compare your time with the reference's, size by size."
+_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with the reference and enters the board."
+_ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
 def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None) -> Facts | None:

@@ -189,7 +189,7 @@ def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
         )
     }
     return tuple(
-        told.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped answering")
+        told.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped responding")
         for attempt in range(1, evaluation.attempt)
     )
 
@@ -416,7 +416,7 @@ def _not_found(value: str) -> Refusal:
         field="id",
         value=value,
         message="There is no such submission, or it is not public.",
-        remedy=f"Check the address; your own are listed at {settings.SITE_URL}{reverse('submissions:mine')} "
+        remedy=f"Check the address. Your own submissions are at {settings.SITE_URL}{reverse('submissions:mine')} "
         "when you are signed in.",
         status=404,
     )

@@ -177,7 +177,7 @@ def picture(calls: Sequence[Recorded]) -> Picture:
         for rank in recorded.call.ranks
     ]
     names = " and ".join(recorded.title.lower() for recorded in calls)
-    label = f"What ran when on every rank: {names}; the tables below hold the sums"
+    label = f"Timeline of every rank: {names}; the tables below have the sums"
     wide, narrow = (svg(groups, length_ns=length_ns, width=width, label=label) for width in (PAGE_PX, PHONE_PX))
     hidden = sum(span.ns < least_ns for span in spans)
     return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden)
@@ -236,7 +236,7 @@ def split_bar(rank: RankSplit) -> str:
         ("compute and wire at once", rank.both_us, "success"),
         ("wire", rank.wire_us, "warning"),
         ("waiting for the last rank", rank.wait_us, "text-faint"),
-        ("kernels that reach peers themselves", rank.mixed_us, "code-keyword"),
+        ("kernels that access peers directly", rank.mixed_us, "code-keyword"),
         ("neither", rank.idle_us, "border"),
     )
     return bar([Share(value=us, tone=tone, title=f"{name}: {us:,.2f} us") for name, us, tone in parts])

@@ -145,7 +145,7 @@ def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
             field="evaluation",
             value=wanted or "",
             message="This submission has no such evaluation.",
-            remedy="Open the submission without naming one.",
+            remedy="Open the submission without an evaluation in the address.",
             status=404,
         )
     return found
@@ -282,8 +282,8 @@ def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         raise Refusal(
             field="file",
             value=path,
-            message="This submission has no such file that you may read.",
-            remedy="Open the submission: its files are listed there.",
+            message="This submission has no such file, or you may not read it.",
+            remedy="The submission's page lists its files.",
             status=404,
         )
     headers = {"Content-Disposition": content_disposition_header(as_attachment=True, filename=PurePosixPath(path).name)}
@@ -305,7 +305,7 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
             field="evaluation",
             value=str(evaluation_id),
             message="No call of this evaluation was recorded.",
-            remedy="Submit the source again: judges of today record a call of every submission that passes.",
+            remedy="Submit the source again. The judge now records a call of every submission that passes.",
             status=404,
         )
     return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
@@ -319,7 +319,7 @@ def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> Evaluati
             field="evaluation",
             value=str(evaluation_id),
             message="There is no report on this evaluation yet.",
-            remedy="Wait until it has finished.",
+            remedy="Wait until the evaluation has finished.",
             status=404,
         )
     return found
@@ -348,7 +348,7 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = queries.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
-    messages.success(request, "Everyone may read it now." if chosen == "public" else "Only you may read it now.")
+    messages.success(request, "The source is now public." if chosen == "public" else "The source is now private.")
     return redirect("submissions:detail", submission.pk)
 
 
@@ -358,7 +358,7 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Tell the operators that something is wrong with an entry."""
     submission = queries.get_submission(request.user, submission_id)
     actions.flag(submission, reason=request.POST.get("reason", ""), by=signed_in(request))
-    messages.success(request, "The operators will look at it.")
+    messages.success(request, "The operators will review the entry.")
     return redirect("submissions:detail", submission.pk)
 
 

@@ -96,7 +96,7 @@ def take_turn(turn: Turn, now: datetime) -> int:
         return 0
     waiting = WebhookDelivery.objects.filter(webhook=turn.webhook_id, state=DeliveryState.WAITING)
     too_late = waiting.filter(created_at__lt=now - HEARD_WITHIN)
-    too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not heard within a day.")
+    too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not delivered within a day.")
     due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
     if turn.only_by_hand:
         due = due.filter(BY_HAND)

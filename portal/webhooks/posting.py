@@ -50,8 +50,8 @@ def address_of(url: str) -> SplitResult:
         raise Refusal(
             field="url",
             value=url,
-            message="This is no address that can be told.",
-            remedy=f"Give an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
+            message="This is not an address for a webhook.",
+            remedy=f"Use an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
             "without a user name or fragment.",
         )
     return parts
@@ -72,7 +72,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
             response = connection.getresponse()
             response.read(_ANSWER_BYTES)
             if connection.is_cut_off:
-                return Answer(status=None, error=f"The answer took more than {WHOLE_TRY_S:.0f} seconds.")
+                return Answer(status=None, error=f"The response took more than {WHOLE_TRY_S:.0f} seconds.")
             error = "" if 200 <= response.status < 300 else f"answered {response.status} {response.reason}"
             return Answer(status=response.status, error=_shown(error))
         finally:

@@ -63,7 +63,7 @@ class TurnSender(Generic[AnyTurn]):
             try:
                 self.look()
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("far ends wait, the database does not answer: %s", error)
+                logger.warning("deliveries wait, the database does not respond: %s", error)
             with self._changed:
                 self._changed.wait(LOOK_EVERY_S)
 
@@ -91,10 +91,10 @@ class TurnSender(Generic[AnyTurn]):
         try:
             self._take_turn(turn, timezone.now())
         except (DatabaseError, InterfaceError) as error:
-            logger.warning("a far end waits, the database does not answer: %s", error)
+            logger.warning("a delivery waits, the database does not respond: %s", error)
         except Exception:
             # One far end must not end the telling of all others: its claim makes it free again by itself.
-            logger.exception("far end %s could not be told", turn.key)
+            logger.exception("delivery to %s failed", turn.key)
         finally:
             connection.close()
             with self._changed:

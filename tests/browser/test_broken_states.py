@@ -232,7 +232,7 @@ def test_the_page_of_a_failure_of_ours_fits_and_is_accessible(visit: Visit, widt
         failed = render_to_string("errors/500.html", {"title": "Something failed on our side"})
     page.route("**/docs/", lambda route: _answer(route, failed))
     assert problems_of(page, "/docs/", picture=f"failure-{width}-{scheme}") == []
-    expect(page.get_by_role("main")).to_contain_text("the fault is ours")
+    expect(page.get_by_role("main")).to_contain_text("The fault is ours")
 
 
 def _answer(route: Route, html: str) -> None:

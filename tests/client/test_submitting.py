@@ -74,7 +74,8 @@ def test_the_same_key_with_another_request_says_what_differs_and_what_to_do(comm
     alice.cancel(first)
     assert (done.status, done.out) == (3, "")
     assert (
-        f"Idempotency-Key 'two modes': This key was used for another submission, {first}: mode is benchmark" in done.err
+        f"Idempotency-Key 'two modes': This key was used for a different submission, {first}: mode is benchmark"
+        in done.err
     )
     assert "and was check. Use another key" in done.err
 

@@ -147,7 +147,7 @@ def test_a_report_on_another_source_is_left_out(folder):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
     taken = recorded.add(folder)
     assert taken.added == 10
-    assert all("the source has changed since it was judged" in refusal for refusal in taken.refused)
+    assert all("the source has changed since the evaluation" in refusal for refusal in taken.refused)
 
 
 def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder, alice):

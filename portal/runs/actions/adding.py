@@ -205,7 +205,7 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
         value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
         message=f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
         f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
-        remedy="Wait until earlier use is 30 days old or waiting work is judged, or ask the operator for more.",
+        remedy="Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
         status=429,
         retry_after_s=when_full.retry_after_s(now),
     )
@@ -262,8 +262,8 @@ class _Sorter:
         refusal = Refusal(
             field="key",
             value=attempt.key,
-            message=f"The run holds another attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
-            remedy="A run is append-only: use another key with another sample or step, or make a new run.",
+            message=f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            remedy="A run is append-only: use another key with another sample or step, or create a new run.",
             status=409,
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
@@ -274,24 +274,24 @@ class _Sorter:
             raise Refusal(
                 field="run",
                 value=attempt.key,
-                message=f"The run has {MAX_ATTEMPTS} attempts, which is the most that one can have.",
-                remedy="Put further attempts into another run of the same model.",
+                message=f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
+                remedy="Add further attempts to another run of the same model.",
                 status=409,
             )
         if attempt.problem in self.closed:
             raise Refusal(
                 field="problem",
                 value=attempt.problem,
-                message="This problem takes no submissions now.",
-                remedy="Leave it out.",
+                message="This problem is closed: it accepts no submissions now.",
+                remedy="Leave out this problem.",
                 status=409,
             )
         if attempt.key in self.in_batch or place in self.in_batch:
             raise Refusal(
                 field="key",
                 value=attempt.key,
-                message="An earlier line of this upload has the same key or the same problem, sample and step.",
-                remedy="Number samples and steps apart.",
+                message="An earlier line of this upload has the same key, or the same problem, sample and step.",
+                remedy="Give every line its own sample and step.",
                 status=409,
             )
 
@@ -384,6 +384,6 @@ def _refuse_published(run: Run) -> Refusal:
         field="run",
         value=str(run.pk),
         message="The run is published, so nothing can be added to it.",
-        remedy="Make a new run.",
+        remedy="Create a new run.",
         status=409,
     )

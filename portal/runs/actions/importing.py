@@ -118,7 +118,7 @@ def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:
             field="file",
             value=", ".join(sorted(folders)),
             message="The archive holds several trees of solutions.",
-            remedy="Import each as a run of its own.",
+            remedy="Import each as its own run.",
         )
     stem = PurePosixPath(name).name.removesuffix(".zip")
     return tree_name(next(iter(folders), stem)) or TreeName()
@@ -199,7 +199,7 @@ def _known_backend(name: str, value: str) -> Backend:
     except ValueError as error:
         known = ", ".join(Backend)
         raise Refusal(
-            field=name, value=value, message="There is no such backend.", remedy=f"Known are {known}."
+            field=name, value=value, message="There is no such backend.", remedy=f"Choose one of {known}."
         ) from error
 
 
@@ -225,7 +225,7 @@ def _wishes(name: TreeName, given: Mapping[str, object]) -> RunWishes:
 def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
     if not wishes.model:
         yield Refusal(
-            field="model", value="", message="The folder's name says no model.", remedy="Give the field model."
+            field="model", value="", message="The folder's name has no model.", remedy="Give the field model."
         )
     if wishes.profile:
         if wishes.model:
@@ -233,10 +233,10 @@ def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
         return
     hardware = " ".join(filter(None, (name.hardware, name.ranks and f"with {name.ranks} ranks")))
     if name.profiles:
-        message = f"{hardware} in the folder's name is more than one profile here."
+        message = f"{hardware} in the folder's name matches more than one profile here."
         choice = f"one of {', '.join(name.profiles)}"
     else:
-        message = f"No profile here is {hardware}." if hardware else "The folder's name says no hardware."
+        message = f"No profile here is {hardware}." if hardware else "The folder's name has no hardware."
         choice = f"one of {', '.join(profiles.profiles())}"
     yield Refusal(
         field="profile", value=hardware, message=message, remedy=f"Give the field profile: {choice}.{_online()}"

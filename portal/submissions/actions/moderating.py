@@ -29,7 +29,9 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
         # Whoever ends an evaluation of it locks the same row before its standing is renewed.
         Submission.objects.select_for_update().get(pk=submission.pk)
         if submission.quarantines.filter(lifted_at=None).exists():
-            raise _conflict(submission, "The entry is in quarantine already.", "Lift it first to give another reason.")
+            raise _conflict(
+                submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
+            )
         made = Quarantine.objects.create(submission=submission, reason=text, by=by)
         quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=True))
     return made
@@ -49,7 +51,7 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
             lifted_at=timezone.now(), lifted_by=by, lift_reason=text
         )
         if not lifted:
-            raise _conflict(submission, "The entry is in no quarantine.", "There is nothing to lift.")
+            raise _conflict(submission, "The entry is not in quarantine.", "There is nothing to lift.")
         quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=False))
 
 
@@ -62,12 +64,14 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
     """
     text = _reason(reason, most=REASON_CHARACTERS)
     if submission.author_id == by.pk:
-        raise _conflict(submission, "This entry is your own.", "Make its source private, or write to the operators.")
+        raise _conflict(submission, "This entry is your own.", "Make its source private, or contact the operators.")
     with transaction.atomic():
         # The reader's row is locked: of two requests at once one is counted before the other.
         User.objects.select_for_update().only("pk").get(pk=by.pk)
         if Flag.objects.filter(submission=submission, by=by, settled_at=None).exists():
-            raise _conflict(submission, "You have flagged this entry already.", "Wait until an operator has looked.")
+            raise _conflict(
+                submission, "You have flagged this entry already.", "Wait until an operator has reviewed it."
+            )
         lately = Flag.objects.filter(by=by, at__gt=timezone.now() - timedelta(days=1)).order_by("at")
         if lately.count() >= FLAGS_PER_DAY:
             raise _too_many(lately[0])
@@ -87,7 +91,7 @@ def _reason(text: str, *, most: int) -> str:
     cleaned = text.strip()
     if cleaned and len(cleaned) <= most:
         return cleaned
-    message = f"The reason has {len(cleaned)} characters." if cleaned else "There is no reason."
+    message = f"The reason has {len(cleaned)} characters." if cleaned else "The reason is empty."
     raise Refusal(
         field="reason", value=cleaned, message=message, remedy=f"Say in 1 to {most} characters what is wrong."
     )
@@ -98,8 +102,8 @@ def _require_operator(by: User) -> None:
         raise Refusal(
             field="submission",
             value=by.username,
-            message="Only an operator decides on entries.",
-            remedy="Flag the entry: the operators look at it.",
+            message="Only an operator can decide on entries.",
+            remedy="Flag the entry: then the operators review it.",
             status=403,
         )
 
@@ -109,7 +113,7 @@ def _too_many(oldest: Flag) -> Refusal:
     return Refusal(
         field="reason",
         value=str(FLAGS_PER_DAY),
-        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the most there can be.",
+        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
         remedy=f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
         status=429,
         retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),

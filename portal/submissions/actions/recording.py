@@ -57,7 +57,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
             .first()
         )
         if evaluation is None or not _belongs(delivery, evaluation):
-            logger.info("report on %s from %s has no lease; ignored", report.evaluation_id, delivery.node)
+            logger.info("report on %s from %s has no valid lease; ignored", report.evaluation_id, delivery.node)
             metrics.refused_messages.labels("report", "no lease").inc()
             return False
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):

@@ -162,7 +162,7 @@ def test_a_cursor_with_what_no_row_has_is_a_404(client, db, text, way):
 def test_an_unknown_facet_is_a_404_with_the_known_ones(client, db, query):
     response = client.get(BOARD, query)
     assert response.status_code == 404
-    assert b"Known are" in response.content
+    assert b"Choose one of" in response.content
 
 
 def test_a_board_opens_on_the_hardware_with_most_entries_not_on_a_practice_profile(client, local):

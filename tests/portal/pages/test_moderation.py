@@ -141,7 +141,7 @@ def test_the_same_source_is_refused_with_the_reason(cheat, operator, alice):
 
 def test_its_author_cannot_hide_the_evidence(cheat, operator, alice, client):
     actions.quarantine(cheat, reason=REASON, by=operator)
-    with pytest.raises(Refusal, match="who reads it stays as it was"):
+    with pytest.raises(Refusal, match="its visibility cannot change"):
         actions.set_visibility(cheat, visibility="private", by=alice)
     assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 200
 

@@ -95,7 +95,7 @@ def test_the_board_lists_entries_with_their_intervals(client, alice, bob, local)
 def test_a_board_that_does_not_exist_is_a_404_with_the_known_ones(client, query):
     response = client.get("/problems/allreduce/leaderboard/", query)
     assert response.status_code == 404
-    assert b"Known are" in response.content
+    assert b"Choose one of" in response.content
 
 
 @pytest.mark.django_db
@@ -163,7 +163,7 @@ def test_a_public_submission_is_readable_without_an_account(client, alice, local
     page = client.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
     assert FACTS[verdict].title in page
     # A pass without a floor is not sent to compare with one.
-    advice = "Compare your time with the reference" if verdict is Verdict.PASSED else FACTS[verdict].advice
+    advice = "Compare your times with the reference" if verdict is Verdict.PASSED else FACTS[verdict].advice
     assert advice in page
     assert "Judge again" not in page
 

@@ -174,7 +174,7 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
     assert cells(page, "GPUs before and after the timed calls") == [
         "tiny 1 before 1980 MHz 3201 MHz 301 W 41 °C sw_power_cap"
     ]
-    assert cells(page, "Bytes on the links") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
+    assert cells(page, "Link traffic") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
     assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not reported 1"]
 
 

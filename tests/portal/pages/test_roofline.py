@@ -180,7 +180,7 @@ def test_the_chart_is_a_picture_file_as_well(client, kind, start):
 def test_a_view_that_does_not_exist_is_a_404_that_says_what_there_is(client, query):
     response = client.get("/roofline/", query)
     assert response.status_code == 404
-    assert "Known are" in response.content.decode() or "powers of ten" in response.content.decode()
+    assert "Choose one of" in response.content.decode() or "powers of ten" in response.content.decode()
 
 
 @pytest.mark.parametrize("address", ["/roofline/", "/roofline/data.csv?size=all"])
@@ -236,7 +236,7 @@ def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client,
 
 def test_a_problem_that_computes_nothing_stands_by_its_bytes(client):
     _, figure = _problem_figure(client, "alltoall", profile="h100x4")
-    assert figure.x.title == "Least bytes on the wire per rank"
+    assert figure.x.title == "Minimum bytes on the wire per rank"
     assert _points(figure, "public reference, public inputs") == []
 
 
@@ -248,7 +248,7 @@ def test_a_problem_that_was_left_out_says_why(client):
 def test_a_problem_has_no_roofline_on_cpu_ranks(client):
     response = client.get("/problems/alltoall/", {"profile": "cpux2"})
     assert response.status_code == 404
-    assert b"Known are h100x4" in response.content
+    assert b"Choose one of h100x4" in response.content
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_what_no_node_took_in_a_day_ends_with_its_reason_and_costs_nothing(alice
     client.force_login(alice)
     page = client.get(reverse("submissions:detail", args=[evaluation.submission_id])).content.decode()
     assert "Not judged: no node" in page
-    assert "It has cost nothing." in page
+    assert "It cost nothing." in page
 
 
 def test_what_waits_for_less_or_for_a_served_or_paused_profile_waits_on(alice, watched, now):
