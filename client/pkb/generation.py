@@ -84,7 +84,7 @@ def opened(journal: Journal[Event], settings: Settings) -> Settings:
             if name != "key" and theirs[name] != ours[name]
         ]
         raise UsageError(
-            f"{journal.path} was begun with {'; '.join(differing)}. Go on with those, or name another journal."
+            f"{journal.path} was created with {'; '.join(differing)}. Use the same settings, or name another journal."
         )
     return begun
 
@@ -108,9 +108,7 @@ def _fitting(run: Run, settings: Settings) -> Run:
     for name in ("mode", "profile", "backend"):
         theirs, ours = getattr(run, name), getattr(settings, name)
         if theirs != ours:
-            raise UsageError(
-                f"Run {run.id} has {name} {theirs}, not {ours}. Say --{name} {theirs}, or make another run."
-            )
+            raise UsageError(f"Run {run.id} has {name} {theirs}, not {ours}. Use --{name} {theirs}, or another run.")
     return run
 
 
