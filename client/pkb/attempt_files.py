@@ -62,12 +62,12 @@ def _tree(names: Names, read: Reader, origin: Path) -> Iterator[NewAttempt]:
     if not files:
         raise UsageError(f"{origin} has no SLUG/SAMPLE/{ENTRY}.")
     for root in sorted(files, key=_order):
-        problem, sample, step = _place(root, origin)
+        problem, sample, step = _identity(root, origin)
         texts = {name[len(root) + 1 :]: _text(read(name), name, origin) for name in files[root]}
         yield NewAttempt(problem=problem, sample=sample, step=step, files=texts)
 
 
-def _place(root: str, origin: Path) -> tuple[str, int, int]:
+def _identity(root: str, origin: Path) -> tuple[str, int, int]:
     slug, *numbers = root.split("/")
     if len(numbers) not in {1, 2} or not all(number.isdecimal() for number in numbers):
         raise UsageError(f"{origin}: {root}/{ENTRY} is not at SLUG/SAMPLE/{ENTRY} or SLUG/SAMPLE/STEP/{ENTRY}.")

@@ -177,7 +177,7 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
             made=made,
             concurrency=chosen.concurrency,
             budget_usd=chosen.budget_usd,
-            hears=_Shown(bar, shown),
+            listener=_Shown(bar, shown),
         )
 
 

@@ -20,7 +20,7 @@ from .results import Run
 from .runs import NewRun
 
 
-class Hears(Protocol):
+class Listener(Protocol):
     """Who is told how a generation goes."""
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
@@ -134,12 +134,12 @@ def generate(
     made: RunMade | None,
     concurrency: int,
     budget_usd: float | None,
-    hears: Hears,
+    listener: Listener,
 ) -> Summary:
     """Carry every task to its end, several at once. What fails is left as it is for the next call."""
     steps, done = log.steps(), log.done()
     metered = _Metered(model, log, budget_usd)
-    notes = _Told(log, hears)
+    notes = _Recorder(log, listener)
 
     def carry(task: Task) -> None:
         prompt, begun = prompts[task.problem].text, steps.get(task, [])
@@ -148,7 +148,7 @@ def generate(
 
     failed: dict[str, PkbError] = {}
     for task, error in _in_threads([task for task in tasks if task not in done], carry, concurrency=concurrency):
-        hears.ended(task, error)
+        listener.ended(task, error)
         if error is not None:
             failed[f"{task.problem}/{task.sample}"] = error
     over_budget = [name for name, error in failed.items() if isinstance(error, OverBudget)]
@@ -198,12 +198,12 @@ def _in_threads(
         yield task, error
 
 
-class _Told:
+class _Recorder:
     """The log, and somebody who hears of each judged step."""
 
-    def __init__(self, log: Log, hears: Hears) -> None:
+    def __init__(self, log: Log, listener: Listener) -> None:
         self._log = log
-        self._hears = hears
+        self._listener = listener
 
     def answered(self, task: Task, step: int, answer: Answer) -> None:
         self._log.answered(task, step, answer)
@@ -213,7 +213,7 @@ class _Told:
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         self._log.judged(task, step, verdict)
-        self._hears.judged(task, step, verdict)
+        self._listener.judged(task, step, verdict)
 
 
 def new_key() -> str:

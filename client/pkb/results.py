@@ -201,7 +201,7 @@ class BuildResult(Result, frozen=True, kw_only=True):
     log: str = ""
 
 
-class Sighting(Result, frozen=True, kw_only=True):
+class Detection(Result, frozen=True, kw_only=True):
     """A hardware path that a submission uses, and what shows it."""
 
     primitive: str
@@ -223,7 +223,7 @@ class Report(Result, frozen=True, kw_only=True):
     timing: Timing | None = None
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
     environment: dict[str, str] = {}
 
 
@@ -243,7 +243,7 @@ class Stage(Result, frozen=True, kw_only=True):
     fraction: float | None = None
 
 
-class Place(Result, frozen=True, kw_only=True):
+class QueuePosition(Result, frozen=True, kw_only=True):
     """Where a queued evaluation stands."""
 
     ahead: int
@@ -319,7 +319,7 @@ class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
 
     node: str | None = None
     stage: Stage | None = None
-    queue: Place | None = None
+    queue: QueuePosition | None = None
     poll_after_s: int | None = None
     facts: VerdictFacts | None = None
     report: Report | None = None

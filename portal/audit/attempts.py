@@ -21,7 +21,7 @@ def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
     return (f"attempt {pk}" for pk in judged.exclude(agrees).order_by().values_list("pk", flat=True))
 
 
-def _not_told_once(_now: datetime) -> Iterator[str]:
+def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
     """Ended attempts without an event, pending ones with one, and those with more events than judgements."""
     told = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
     judged = Count("submission__evaluations", filter=Q(submission__evaluations__state__in=State.ended()), distinct=True)
@@ -56,7 +56,7 @@ INVARIANTS = (
     Invariant(
         name="attempts-are-told",
         sentence="Exactly one event was recorded for the end of each evaluation of every attempt.",
-        find=_not_told_once,
+        find=_without_exactly_one_event,
     ),
     Invariant(
         name="runs-are-completed",

@@ -55,7 +55,7 @@ def _waiting_under_a_lease(_now: datetime) -> Iterator[str]:
     return _ids(Evaluation.objects.filter(state__in=waiting).exclude(lease=None, lease_expires_at=None))
 
 
-def _held_without_a_lease(_now: datetime) -> Iterator[str]:
+def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
     held = Evaluation.objects.filter(state__in=HELD)
     return _ids(held.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
 
@@ -115,7 +115,7 @@ INVARIANTS = (
     Invariant(
         name="held-is-leased",
         sentence="An evaluation on a node has a lease with an end and a deadline, and a slot.",
-        find=_held_without_a_lease,
+        find=_on_a_node_without_a_lease,
     ),
     Invariant(
         name="nothing-is-stuck",

@@ -181,7 +181,7 @@ def _points(page: _Page, layer: Points) -> Iterator[str]:
     for point in layer.points:
         x, y = page.x.clamped(point.x), page.y.clamped(point.y)
         shape = _edge_symbol(page, point) or _SYMBOLS[layer.symbol]
-        yield f'<path d="{_placed(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
+        yield f'<path d="{_symbol_path(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
     if layer.opacity < 1:
         yield "</g>"
 
@@ -221,7 +221,7 @@ def _edge_symbol(page: _Page, point: Point) -> Shape | None:
     return None
 
 
-def _placed(shape: Shape | str, x: float, y: float, size: float) -> str:
+def _symbol_path(shape: Shape | str, x: float, y: float, size: float) -> str:
     if isinstance(shape, str):
         half = f"a{size:g} {size:g} 0 1 0 "
         return f"M{x - size:.1f} {y:.1f}{half}{2 * size:g} 0{half}{-2 * size:g} 0"
@@ -248,7 +248,7 @@ def _line(page: _Page, layer: Line) -> Iterator[str]:
     for point, (x, y) in zip(places, corners, strict=True):
         if point.tip:
             said = _said(point.tip, "path")
-            yield f'<path d="{_placed("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
+            yield f'<path d="{_symbol_path("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
 
 
 def _clipped(page: _Page, layer: Line) -> tuple[Point, ...]:
@@ -450,7 +450,7 @@ def _legend(page: _Page) -> Iterator[str]:
 
 def _swatch(page: _Page, entry: Entry, x: float, y: float) -> str:
     if isinstance(entry, Points):
-        return f'<path d="{_placed(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
+        return f'<path d="{_symbol_path(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
     if isinstance(entry, Line):
         dash = f' stroke-dasharray="{_DASHES[entry.dash]}"' if entry.dash in _DASHES else ""
         return f'<path d="M{x - 10:.1f} {y}h20" stroke="currentColor" stroke-width="{entry.width:g}"{dash}/>'

@@ -105,7 +105,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
             )
             if moved:
                 ended = Evaluation.objects.select_related("submission").get(pk=evaluation.pk)
-                evaluation_ended.tell(EvaluationEnded(evaluation=ended))
+                evaluation_ended.send(EvaluationEnded(evaluation=ended))
     if moved and evaluation.node is not None and evaluation.lease is not None:
         with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
             logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)

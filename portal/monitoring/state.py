@@ -23,7 +23,7 @@ from evaluator.hardware.profiles import profiles
 from portal.celery import app
 from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
-from portal.nodes.queries import heard_since
+from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import HELD, WAITING, paused_profiles
 from portal.webhooks.models import DeliveryState, WebhookDelivery
@@ -113,7 +113,7 @@ def _leases(now: datetime) -> Iterator[Metric]:
 
 
 def _nodes(now: datetime) -> Iterator[Metric]:
-    since = heard_since(now)
+    since = offline_before(now)
     online = GaugeMetricFamily("pkb_node_online", "Whether the node's heartbeats arrive.", labels=("node",))
     silent = GaugeMetricFamily("pkb_node_silent_seconds", "Since its last heartbeat.", labels=("node",))
     for name, seen_at in Node.objects.filter(is_enabled=True).values_list("name", "seen_at"):

@@ -13,14 +13,14 @@ from portal.nodes.models import Node, Slot
 from portal.refusals import Refusal
 
 
-def heard_since(now: datetime) -> datetime:
+def offline_before(now: datetime) -> datetime:
     """A node whose last heartbeat is older than this counts as offline at `now`."""
     return now - timedelta(seconds=settings.NODE_SILENT_SECONDS)
 
 
-def is_any_node_heard(now: datetime) -> bool:
+def is_any_heartbeat_recent(now: datetime) -> bool:
     """Whether any node, enabled or not, was heard from lately."""
-    return Node.objects.filter(seen_at__gte=heard_since(now)).exists()
+    return Node.objects.filter(seen_at__gte=offline_before(now)).exists()
 
 
 def online_slots(
@@ -34,7 +34,7 @@ def online_slots(
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of enabled nodes that were heard from lately, guests too; without those in quarantine or stopped."""
     slots = Slot.objects.select_related("node").filter(
-        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=heard_since(now or timezone.now())
+        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=offline_before(now or timezone.now())
     )
     return slots.exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
@@ -73,7 +73,7 @@ def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
 def _view(node: Node, running: int, now: datetime) -> NodeView:
     return NodeView(
         name=node.name,
-        is_online=node.seen_at is not None and node.seen_at >= heard_since(now),
+        is_online=node.seen_at is not None and node.seen_at >= offline_before(now),
         is_enabled=node.is_enabled,
         seen_at=node.seen_at,
         sandbox=node.sandbox,

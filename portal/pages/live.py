@@ -170,11 +170,11 @@ class _Watch:
                 except Exception:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
                     _log.exception("live pages cannot be updated for the moment")
                 else:
-                    self._tell(found)
+                    self._notify(found)
                 await asyncio.sleep(ASK_EVERY_S)
             await loop.run_in_executor(thread, connections.close_all)
 
-    def _tell(self, found: dict[Subject, Version]) -> None:
+    def _notify(self, found: dict[Subject, Version]) -> None:
         for subject, version in found.items():
             if subject in self._followers and (before := self.versions.get(subject)) != version:
                 self.versions[subject] = version

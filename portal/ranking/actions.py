@@ -30,7 +30,7 @@ def take_end(ended: EvaluationEnded) -> None:
     Submission.objects.select_for_update().only("pk").get(pk=ended.evaluation.submission_id)
     raised = _raise_standing(ended.evaluation)
     if raised is not None:
-        standing_raised.tell(raised)
+        standing_raised.send(raised)
 
 
 def update_standing(evaluation: Evaluation) -> bool:

@@ -278,7 +278,7 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
         Report.objects.create(
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
         )
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     return evaluation
 
 

@@ -55,19 +55,19 @@ def take_end(ended: EvaluationEnded) -> None:
             message=message,
             score=evaluation.score,
         )
-        tell(attempt.run, [event])
+        record(attempt.run, [event])
 
 
-def tell(run: Run, events: Sequence[RunEvent]) -> None:
-    """Write events of a run whose row the caller has locked, and tell `events_written`.
+def record(run: Run, events: Sequence[RunEvent]) -> None:
+    """Store events of a run whose row the caller has locked, and send `events_written`.
 
-    Adds `run.completed` where nothing is pending any more.
+    Adds `run.completed` if no attempt is pending any more.
     """
     written = list(RunEvent.objects.bulk_create(events))
     has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
     if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
         written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
-    events_written.tell(EventsWritten(run=run, events=tuple(written)))
+    events_written.send(EventsWritten(run=run, events=tuple(written)))
 
 
 def _counts(evaluation: Evaluation, attempt: Attempt) -> bool:

@@ -188,7 +188,7 @@ class FlagAdmin(ReadOnly, LargeList):
     list_select_related = ("submission__author", "by", "settled_by")
     ids = ("submission",)
     author_column, problem_column = "submission__author", "submission__problem"
-    actions = ("quarantine", "settle")
+    actions = ("quarantine", "resolve")
 
     @admin.display(description="entry")
     def entry(self, flag: Flag) -> SafeString:
@@ -214,21 +214,21 @@ class FlagAdmin(ReadOnly, LargeList):
         def act(row: Flag, reason: str) -> None:
             with transaction.atomic():
                 actions.quarantine(row.submission, reason=reason, by=by)
-                actions.settle_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
+                actions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
 
         return _ask(self, request, queryset, title="Put entries into quarantine", action="quarantine", act=act)
 
     @admin.action(description="Resolve: keep the entries, with an answer to those who flagged them")
-    def settle(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        """Ask what to say, then settle every open flag on the entries."""
+    def resolve(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
+        """Ask for an answer, then resolve every open flag on the entries."""
         by = signed_in(request)
         return _ask(
             self,
             request,
             queryset,
             title="Resolve flags",
-            action="settle",
-            act=lambda row, reason: actions.settle_flags(row.submission, outcome=reason, by=by),
+            action="resolve",
+            act=lambda row, reason: actions.resolve_flags(row.submission, outcome=reason, by=by),
         )
 
 

@@ -411,15 +411,15 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
     )
 
 
-def settle(ended: EvaluationEnded) -> None:
-    """Replace the reservation of an evaluation that has ended by what it took."""
+def charge_ended(ended: EvaluationEnded) -> None:
+    """Replace the reservation of an evaluation that has ended by the GPU time that it used."""
     evaluation = ended.evaluation
-    held = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
-    held.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
+    reserved = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
+    reserved.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
 
 
 def refund(refunded: EvaluationRefunded) -> None:
-    """Give back what an ended evaluation took; twice gives nothing more."""
+    """Give back the GPU time of an ended evaluation; a second call changes nothing."""
     GpuUse.objects.filter(evaluation=refunded.evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 

@@ -11,8 +11,8 @@ class SubmissionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Hear of evaluations that end: what they took is charged, and given back when an operator says so."""
-        from portal.submissions.allowances import refund, settle  # noqa: PLC0415 - models are there once Django is ready
+        from portal.submissions.allowances import charge_ended, refund  # noqa: PLC0415 - models are there once Django is ready
         from portal.submissions.hooks import evaluation_ended, evaluation_refunded  # noqa: PLC0415 - as above
 
-        evaluation_ended.connect(settle, uid="submissions.settle")
+        evaluation_ended.connect(charge_ended, uid="submissions.charge_ended")
         evaluation_refunded.connect(refund, uid="submissions.refund")

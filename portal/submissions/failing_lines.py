@@ -19,7 +19,7 @@ class FailingLine:
     why: str
 
 
-def told_to_scripts(marks: Sequence[FailingLine]) -> str:
+def marks_for_scripts(marks: Sequence[FailingLine]) -> str:
     """The lines as `path:line:why`, one below the other, as pages carry them for their scripts."""
     return "\n".join(f"{mark.path}:{mark.line}:{mark.why.replace(chr(10), ' ')}" for mark in marks)
 

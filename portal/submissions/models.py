@@ -129,6 +129,12 @@ class Evaluation(models.Model):
     )
     attempt = models.PositiveSmallIntegerField(default=1, help_text="1, or more after a failure of ours.")
     queued_at = models.DateTimeField(default=timezone.now)
+    unable_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Since when no node online has been able to judge it, while it waits.",
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -253,14 +259,13 @@ class ProfileSwitch(models.Model):
 class ProfileQueue(models.Model):
     """What the dispatcher knows of a profile's queue.
 
-    `turn` is that of the last evaluation that a slot took. `served_at` is when a slot could last take work; None where
-    none ever could since `watched_since`, the moment from which on the dispatcher has looked without a gap.
+    `turn` is that of the last evaluation that a slot took. `served_at` is when a slot could last take work, None where
+    none ever could. `looked_at` is when the dispatcher last looked for such a slot.
     """
 
     profile = models.CharField(primary_key=True, max_length=40)
     turn = models.PositiveBigIntegerField(default=0)
     served_at = models.DateTimeField(null=True, blank=True)
-    watched_since = models.DateTimeField(default=timezone.now)
     looked_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -411,7 +416,7 @@ class Flag(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.submission_id} by {self.by}"
+        return f"{self.submission_id}, flagged by {self.by}"
 
 
 class Report(models.Model):

@@ -32,7 +32,7 @@ from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
 from portal.submissions import timelines
 from portal.submissions.error_maps import error_maps
-from portal.submissions.failing_lines import FailingLine, failing_lines, told_to_scripts
+from portal.submissions.failing_lines import FailingLine, failing_lines, marks_for_scripts
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
@@ -172,7 +172,7 @@ def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str,
     """The lines that the verdict is about, for templates and for scripts."""
     paths = [file.path for file in evaluation.submission.source.files.files]
     marks = failing_lines(report, paths=paths) if report else ()
-    return {"marks": marks, "marks_text": told_to_scripts(marks)}
+    return {"marks": marks, "marks_text": marks_for_scripts(marks)}
 
 
 def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from statistics import median
 
 from django.conf import settings
-from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
 from django.urls import reverse
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
@@ -71,13 +71,14 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
 def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submission]:
     """The submissions of `user`, the newest first, each with `evaluations` loaded, the newest first.
 
-    Attempts of runs are left out: their run lists them.
+    Each carries `is_quarantined`, whether it is in quarantine now. Attempts of runs are left out: their run lists them.
     """
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
     # In the order of the index `newest_of_an_author`: a page of somebody's 70,000 costs what one of ten does.
     submissions = submissions.order_by("-created_at", "-id")
+    submissions = submissions.annotate(is_quarantined=Exists(quarantined().filter(submission=OuterRef("pk"))))
     return submissions.prefetch_related(
         Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
     )
@@ -91,6 +92,17 @@ def quarantined() -> QuerySet[Quarantine]:
 def quarantine_of(submission: Submission) -> Quarantine | None:
     """The quarantine of `submission` that is in force; None where it is in none."""
     return quarantined().filter(submission=submission).first()
+
+
+def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
+    """The submission with this id, if `viewer` may flag it: their page is open to them, or it counts on a board.
+
+    Raises:
+        Refusal: as `get_submission` does.
+    """
+    if accepted().filter(submission=submission_id).exists():
+        return Submission.objects.select_related("author", "source").get(pk=submission_id)
+    return get_submission(viewer, submission_id)
 
 
 def may_flag(viewer: Viewer, submission: Submission) -> bool:
@@ -224,7 +236,7 @@ def paused_profiles() -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueuePlace:
+class QueuePosition:
     """Where a queued evaluation stands: how many go before it, how many wait in all, and about how long it takes.
 
     `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet. `pause_reason` is what
@@ -246,7 +258,7 @@ def _goes_before(evaluation: Evaluation) -> Q:
     return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
 
 
-def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
+def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     """The place of an evaluation that waits for a slot; None once it has one."""
     if evaluation.state not in WAITING:
         return None
@@ -258,7 +270,7 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     is_paused = not counted["itself"]
     ahead = counted["total" if is_paused else "ahead"]
     slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
-    return QueuePlace(
+    return QueuePosition(
         ahead=ahead,
         total=counted["total"],
         expected_wait_s=None if is_paused else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
@@ -284,7 +296,7 @@ class LiveView:
     """
 
     evaluation: Evaluation
-    place: QueuePlace | None
+    place: QueuePosition | None
     report: EvaluationReport | None
     version: str
     poll_after_s: int | None
@@ -300,7 +312,7 @@ class LiveView:
 
 def live_view(evaluation: Evaluation) -> LiveView:
     """What to show of `evaluation` now."""
-    place = place_in_queue(evaluation)
+    place = position_in_queue(evaluation)
     parts = (
         evaluation.state,
         evaluation.attempt,
@@ -308,6 +320,7 @@ def live_view(evaluation: Evaluation) -> LiveView:
         evaluation.stage_detail,
         evaluation.stage_fraction,
         evaluation.verdict,
+        evaluation.unable_since,
         place,
     )
     return LiveView(

@@ -43,13 +43,17 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     author = signed_in(request)
     chosen = judging_profiles(problem)
     data = submit_data(problem, profiles=chosen, author=author)
-    on_desk = request.headers.get("HX-Request") == "true"
+    on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
         submission = form.submit(author, problem=slug) if form.is_valid() else None
         if submission is not None:
-            return _desk_verdict(request, submission) if on_desk else redirect("submissions:detail", submission.pk)
-        if on_desk:
+            return (
+                _workbench_verdict(request, submission)
+                if on_workbench
+                else redirect("submissions:detail", submission.pk)
+            )
+        if on_workbench:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
         form = SubmissionForm(
@@ -67,10 +71,10 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
 
 
-def _desk_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
+def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
     """The new submission's live part, which follows its judging by itself."""
-    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_desk": True}
-    return render(request, "submissions/_desk_verdict.html", context)
+    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_workbench": True}
+    return render(request, "submissions/_workbench_verdict.html", context)
 
 
 def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
@@ -262,7 +266,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     if request.headers.get("If-None-Match") == etag:
         response = HttpResponseNotModified()
     elif request.GET.get("desk"):
-        context = _live_parts(request, submission, evaluation) | {"on_desk": True}
+        context = _live_parts(request, submission, evaluation) | {"on_workbench": True}
         response = render(request, "submissions/_live.html", context)
     else:
         response = render(request, "submissions/live.html", _live_parts(request, submission, evaluation))
@@ -352,14 +356,26 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return redirect("submissions:detail", submission.pk)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """Tell the operators that something is wrong with an entry."""
-    submission = queries.get_submission(request.user, submission_id)
-    actions.flag(submission, reason=request.POST.get("reason", ""), by=signed_in(request))
-    messages.success(request, "The operators will review the entry.")
-    return redirect("submissions:detail", submission.pk)
+    """Flag an entry for the operators, also one whose author keeps its source private."""
+    reader = signed_in(request)
+    submission = queries.get_flaggable(reader, submission_id)
+    if request.method == "POST":
+        actions.flag(submission, reason=request.POST.get("reason", ""), by=reader)
+        messages.success(request, "The operators will review the entry.")
+        if queries.visible_submissions(reader).filter(pk=submission.pk).exists():
+            return redirect("submissions:detail", submission.pk)
+        return redirect("ranking:board", submission.problem)
+    context = {
+        "submission": submission,
+        "problem": get_problem(submission.problem),
+        "entries": queries.accepted().filter(submission=submission),
+        "own_flag": (own_flag := queries.last_flag(reader, submission)),
+        "may_flag": queries.may_flag(reader, submission) and (own_flag is None or own_flag.settled_at),
+    }
+    return render(request, "submissions/flag.html", context)
 
 
 @require_POST

@@ -20,7 +20,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.refusals import Refusal
 from portal.repeated_keys import differences
 from portal.runs import queries, quotas
-from portal.runs.events import tell
+from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
@@ -101,7 +101,7 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
     # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
-    held = _held(run, batch)
+    held = _existing(run, batch)
     faults = {
         line.number: _fault(run, line.attempt)
         for line in batch
@@ -130,7 +130,7 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     ]
 
 
-def _held(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
+def _existing(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
     """Key and digest of what the run holds already under the keys of a batch."""
     keys = [line.attempt.key for line in batch if line.attempt is not None]
     return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
@@ -320,7 +320,7 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
         for row, new in zip(stored, fresh, strict=True)
         if new.attempt.trajectory
     )
-    tell(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
+    record(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 

@@ -19,7 +19,7 @@ from portal.accounts.organisations import home_of
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.runs import queries
-from portal.runs.events import tell
+from portal.runs.events import record
 from portal.runs.models import (
     AttemptState,
     EventKind,
@@ -126,7 +126,7 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
         current.save(update_fields=["state", "published_at", "are_sources_public"])
         if current.are_sources_public:
             submissions.publish_sources(current.attempts.exclude(submission=None).values_list("submission", flat=True))
-        tell(current, [RunEvent(run=current, kind=EventKind.RUN_PUBLISHED)])
+        record(current, [RunEvent(run=current, kind=EventKind.RUN_PUBLISHED)])
     return current
 
 

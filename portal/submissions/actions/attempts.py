@@ -141,7 +141,7 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -
     ended = [evaluation for evaluation in evaluations if evaluation.has_ended]
     with transaction.atomic():
         for evaluation in ended:
-            evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
+            evaluation_refunded.send(EvaluationRefunded(evaluation=evaluation))
         return rejudge(ended, reason=reason)
 
 

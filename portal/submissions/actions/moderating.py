@@ -33,7 +33,7 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
                 submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
             )
         made = Quarantine.objects.create(submission=submission, reason=text, by=by)
-        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=True))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
     return made
 
 
@@ -52,7 +52,7 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
         )
         if not lifted:
             raise _conflict(submission, "The entry is not in quarantine.", "There is nothing to lift.")
-        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=False))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=False))
 
 
 def flag(submission: Submission, *, reason: str, by: User) -> Flag:
@@ -78,7 +78,7 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
         return Flag.objects.create(submission=submission, by=by, reason=text)
 
 
-def settle_flags(submission: Submission, *, outcome: str, by: User) -> int:
+def resolve_flags(submission: Submission, *, outcome: str, by: User) -> int:
     """Say what came of every open flag on an entry; returns how many there were. Raises Refusal."""
     _require_operator(by)
     text = _reason(outcome, most=500)

@@ -28,13 +28,13 @@ ERROR_LOG_CHARACTERS = 64 * 1024
 
 def record_progress(progress: Progress, now: datetime) -> bool:
     """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
-    held = _held(progress.evaluation_id, progress.lease)
+    leased = _leased(progress.evaluation_id, progress.lease)
     # First contact starts the clock that the page shows; filtering on LEASED keeps later progress from resetting it.
-    held.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
-    held.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
+    leased.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
+    leased.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
     # The sweep may take the lease away at this moment; filtering on lease and state makes one of the two win.
     return bool(
-        held.update(
+        leased.update(
             stage_detail=progress.detail[:300],
             stage_fraction=progress.fraction,
             lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
@@ -51,7 +51,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
     report = delivery.report
     with transaction.atomic():
         evaluation = (
-            _held(report.evaluation_id, delivery.lease)
+            _leased(report.evaluation_id, delivery.lease)
             .select_for_update(of=("self",))
             .select_related("submission__source", "node")
             .first()
@@ -88,7 +88,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     return _finish(evaluation, delivery, now)
 
 
-def _held(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
+def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
     """The evaluation, while `lease` is good for it."""
     try:
         key = uuid.UUID(evaluation_id)
@@ -153,5 +153,5 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     )
     if moved:
         evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     return bool(moved)

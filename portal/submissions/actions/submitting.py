@@ -164,7 +164,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
                 status=409,
             )
         evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
@@ -432,5 +432,5 @@ def _queue(
     )
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
-    evaluation_queued.tell(EvaluationQueued(evaluation=evaluation))
+    evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
     return evaluation

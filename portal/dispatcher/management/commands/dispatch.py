@@ -13,7 +13,7 @@ from django.utils import timezone
 from portal import metrics
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
-from portal.dispatcher.serving import end_unserved, note_served_profiles
+from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 from portal.notices.sending import due_turns, take_turn
@@ -65,7 +65,7 @@ class Command(BaseCommand):
                 sweep(timezone.now())
                 renew_revisions()
                 release_built(timezone.now())
-                note_served_profiles(timezone.now())
+                look_at_nodes(timezone.now())
                 end_unserved(timezone.now())
                 since_sweep = 0.0
             with metrics.dispatcher_look_seconds.time():
