@@ -21,7 +21,7 @@ class Hook(Generic[Event]):
 
     def connect(self, receiver: Callable[[Event], None], *, uid: str) -> None:
         """Have `receiver` called with every event; connecting again under the same `uid` changes nothing."""
-        # Not weak: nobody but this hook refers to the adapter.
+        # Not weak: only this hook refers to the adapter.
         self._signal.connect(lambda event, **_: receiver(event), weak=False, dispatch_uid=uid)
 
     def disconnect(self, *, uid: str) -> None:

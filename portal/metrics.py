@@ -136,5 +136,5 @@ def serve() -> None:
     try:
         start_http_server(port(), addr=host or "0.0.0.0", registry=registry())  # noqa: S104 - the operator says where
     except OSError:
-        # Whoever judges goes on judging; that nobody can see it is what the operator has to hear of.
+        # Judging must go on. The operator only has to learn that the metrics are not served.
         logger.exception("metrics cannot be served at PKB_METRICS_LISTEN=%s", settings.METRICS_LISTEN)

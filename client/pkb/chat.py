@@ -33,7 +33,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model said, and how long it took."""
+    """The model's answer, and how long it took."""
 
     text: str
     finish_reason: str

@@ -1,4 +1,4 @@
-"""The `pkb` command: groups, and the one place where an error becomes a message and an exit status."""
+"""The `pkb` command: groups, and the conversion of errors into a message and an exit status."""
 
 import sys
 

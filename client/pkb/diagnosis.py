@@ -8,7 +8,7 @@ _HOSTS_CLOCK = 2
 """From this rule on the judge's clock takes the times; before, the ranks' own did."""
 
 MOST_CHARACTERS = 12_000
-"""A compiler can say more than a model can use; what lies in the middle of a longer text is left out."""
+"""A compiler's output can be longer than a model can use; the middle of a longer text is left out."""
 
 
 def diagnosis(evaluation: Evaluation, *, most_characters: int = MOST_CHARACTERS) -> str:
@@ -133,7 +133,7 @@ def _times(report: Report) -> Iterator[str]:
 
 
 def _beside_times(size: SizeTiming) -> Iterator[str]:
-    """What was taken off, and what the published harness would have measured."""
+    """The overhead subtracted, and what the published harness would have measured."""
     if size.candidate_empty_us is not None and size.empty_us is not None:
         yield f"  less {size.candidate_empty_us:.1f} and {size.empty_us:.1f} us of an empty call"
     if size.looped_us is not None and size.baseline_looped_us is not None:
@@ -142,7 +142,7 @@ def _beside_times(size: SizeTiming) -> Iterator[str]:
 
 
 def _inside(splits: Splits) -> Iterator[str]:
-    """Where the time of a recorded call went: a claim of the ranks that ranks nothing."""
+    """How the time of a recorded call is divided: self-reported by the ranks, without effect on the ranking."""
     yield f"\nInside one recorded call at size {splits.size} (us of each rank):"
     yield splits.submission.advice
     for title, split in (("submission", splits.submission), ("reference", splits.reference)):

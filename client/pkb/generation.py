@@ -21,7 +21,7 @@ from .runs import NewRun
 
 
 class Listener(Protocol):
-    """Who is told how a generation goes."""
+    """Receives the progress of a generation."""
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         """A step was judged."""
@@ -34,7 +34,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a generation came to."""
+    """The result of a generation."""
 
     run: str | None
     page: str | None
@@ -48,7 +48,7 @@ class Summary:
 
 
 class OverBudget(PkbError):
-    """The money is spent; what was begun is in the journal."""
+    """The budget is spent; the journal has the steps so far."""
 
 
 class _Metered:
@@ -67,10 +67,10 @@ class _Metered:
 
 
 def opened(journal: Journal[Event], settings: Settings) -> Settings:
-    """The settings under which the journal goes on, written into it if it is new.
+    """The settings of the journal, written into it if it is new.
 
     Raises:
-        UsageError: it was begun with others.
+        UsageError: it was created with others.
     """
     begun = next((entry for entry in journal.entries if isinstance(entry, Settings)), None)
     if begun is None:
@@ -199,7 +199,7 @@ def _in_threads(
 
 
 class _Recorder:
-    """The log, and somebody who hears of each judged step."""
+    """Writes every step to the log and reports judged steps to the listener."""
 
     def __init__(self, log: Log, listener: Listener) -> None:
         self._log = log

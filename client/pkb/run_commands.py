@@ -102,7 +102,7 @@ def upload_attempts(context: Context, *, run_id: str, path: Path) -> ExitCode:
 
 
 def _say_refused(uploaded: Uploaded, path: Path) -> None:
-    """What the site did not take, and what to do."""
+    """The lines that the site refused, and the remedy."""
     refused = uploaded.refused
     for result in refused[:_FEW]:
         output.say(f"{result.key}: {result.status}{_reasons(result)}")
@@ -196,7 +196,7 @@ def import_tree(
 
     PATH is solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> with <number>_<name>_<backend>.py in it. What
     the names and texts say is shown first and the run is made after a yes; what an option says counts instead. The
-    exit status is 3 where a file matched no problem or something has to be said first.
+    exit status is 3 if a file matched no problem or a field is missing.
     """
     chosen = {name: value for name, value in fields.items() if value is not None}
     if problems:
@@ -219,7 +219,7 @@ def import_tree(
 
 
 def _is_confirmed(context: Context) -> bool:
-    """Whether somebody at a terminal says yes; where nobody can, how to say it."""
+    """Whether the user at a terminal confirms; without a terminal, how to confirm."""
     if sys.stdin.isatty() and not context.as_json:
         return click.confirm("Create this run?", err=True)
     output.say("No run was created; add --yes to create it.")

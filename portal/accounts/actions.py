@@ -25,7 +25,7 @@ def sign_up(*, username: str, password: str, email: str = "", code: str = "") ->
     """Create an account that can sign in at once; `code` is an operator's invitation, where the site asks for one.
 
     Raises:
-        Refusal: nobody signs up here (403), the code opens nothing, the name is malformed or taken (409), or the
+        Refusal: sign-up is closed (403), the code is invalid, the name is malformed or taken (409), or the
             password is too weak.
     """
     sign_up_codes.check(code)
@@ -46,7 +46,7 @@ def own_author() -> User:
     """The account whose entries are this site's own; nobody can sign in with it.
 
     Raises:
-        Refusal: somebody has signed up by its name (409).
+        Refusal: an account of this name exists (409).
     """
     author, is_new = User.objects.get_or_create(username=OWN_AUTHOR)
     if is_new:
@@ -64,7 +64,7 @@ def own_author() -> User:
 
 
 def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> None:
-    """Close an account, or open it again: it signs in nowhere, its tokens open nothing, its entries leave the boards.
+    """Close an account, or open it again. A closed one cannot sign in or use tokens, and its entries leave the boards.
 
     Its owner reads the `reason` where they try to sign in, and in what the API answers to their tokens.
 
@@ -93,7 +93,7 @@ def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> No
 
 
 def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days: int) -> tuple[ApiToken, str]:
-    """Create a token; returns its row and the secret, which nobody can read again.
+    """Create a token; returns its row and the secret, which is not stored.
 
     Raises:
         Refusal: the name is empty, a scope is unknown, the lifetime is out of range, or there are too many tokens.

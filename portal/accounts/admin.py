@@ -107,7 +107,7 @@ class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(LogEntry)
 class OperatorsLogAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What operators did: who, what, on what, when and why. Nobody adds, changes or removes a line."""
+    """What operators did: who, what, on what, when and why. Lines cannot be added, changed or removed."""
 
     list_display = ("action_time", "user", "content_type", "object_repr", "action_flag", "said")
     list_select_related = ("user", "content_type")

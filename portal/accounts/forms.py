@@ -25,7 +25,7 @@ class RefusableForm(forms.Form):
     status = 422
 
     def refuse(self, refusal: Refusal) -> None:
-        """Put the refusal beside the field it is about."""
+        """Show the refusal at the field it is about."""
         self.status = refusal.status
         self.add_error(refusal.field if refusal.field in self.fields else None, f"{refusal.message} {refusal.remedy}")
 
@@ -90,7 +90,7 @@ class SignUpForm(RefusableForm):
 
 
 class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
-    """The public name of somebody who comes from an account elsewhere, and their invitation."""
+    """The public name of a person who signs up through another site, and their invitation."""
 
     fields: dict[str, forms.Field]
 
@@ -112,7 +112,7 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
         return cleaned
 
     def save(self, request: HttpRequest) -> User:
-        """The new account; raises Refusal where somebody else was faster with the name or the code."""
+        """The new account; raises Refusal if another request took the name or the code first."""
         with transaction.atomic():
             user: User = super().save(request)
             sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
@@ -157,7 +157,7 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
 
 
 class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no types
-    """allauth's form in our words; a passkey signs in alone unless somebody wants it to be a second factor only."""
+    """allauth's form with our texts; a passkey signs in without a password unless it shall only be a second factor."""
 
     fields: dict[str, forms.Field]
 

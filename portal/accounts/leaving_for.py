@@ -33,7 +33,7 @@ def leaving_for(view: View) -> View:
 
 
 def returning_from(view: View) -> View:
-    """A provider's answer; a provider that is not configured has none, one that cannot be reached is said so."""
+    """A provider's response. A provider that is not configured has none; one that cannot be reached is an error."""
 
     @never_cache
     @wraps(view)

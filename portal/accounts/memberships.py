@@ -11,10 +11,10 @@ from portal.accounts.organisations import require_owner
 from portal.refusals import Refusal
 
 MAX_OPEN = 50
-"""Open invitations of one organisation: each stands on somebody's page."""
+"""The most open invitations of one organisation: each appears on somebody's page."""
 MAX_MEMBERS = 200
 ASK_AGAIN_AFTER = timedelta(days=7)
-"""How long nobody is invited again to what they have declined."""
+"""How long a person who declined cannot be invited again."""
 
 
 def open_invitations(user: User) -> QuerySet[Invitation]:
@@ -53,7 +53,7 @@ def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
 
 
 def invite(organisation: Organisation, *, username: str, role: str, by: User) -> Invitation:
-    """Ask somebody to belong to the organisation; inviting them again changes the role that is offered.
+    """Invite an account to the organisation; a second invitation changes the role that is offered.
 
     Raises:
         Refusal: `by` is no owner (403), there is no such account (404) or role, they belong to it already, declined
@@ -103,8 +103,8 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
     """Make a member an owner or an owner a member.
 
     Raises:
-        Refusal: `by` is no owner (403), nobody of that name belongs to it (404), or nobody would own it or stand for
-            its GPU time (409).
+        Refusal: `by` is no owner (403), it has no member of that name (404), or it would have no owner or no sponsor
+            of its GPU time (409).
     """
     require_owner(by, organisation)
     _check_role(role)
@@ -119,7 +119,7 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
 
 
 def remove_member(organisation: Organisation, *, username: str, by: User) -> None:
-    """End somebody's membership: one's own, which is leaving, or as an owner anybody's.
+    """End a membership: one's own (leaving), or as an owner anybody's.
 
     What they made stays with the organisation. Raises Refusal as `change_role`.
     """
@@ -133,9 +133,9 @@ def remove_member(organisation: Organisation, *, username: str, by: User) -> Non
 
 
 def _pass_on(organisation: Organisation, leaving: Membership, *, by: User) -> None:
-    """See that somebody else owns the organisation, and sponsors it where the one who stops owning it did.
+    """Ensure that the organisation keeps an owner, and a sponsor if the leaving owner was its sponsor.
 
-    What that one has offered to others is withdrawn: nobody comes back through an invitation to an account of theirs.
+    The leaving owner's invitations are withdrawn, so that they cannot return through an account of theirs.
     """
     if leaving.role != Role.OWNER:
         return
@@ -149,9 +149,9 @@ def _pass_on(organisation: Organisation, leaving: Membership, *, by: User) -> No
 
 
 def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *, by: User) -> None:
-    """Let another owner stand for the organisation's GPU time: who removes its sponsor, or has accepted to be an owner.
+    """Make an owner the sponsor of the GPU time: the one who removes the sponsor, or one who accepted the role.
 
-    Members whom somebody else made an owner have not been asked, and those who stay would use up their allowance.
+    Members whom others made owners have not agreed to have their allowance used.
     """
     accepted = Invitation.objects.filter(
         organisation=organisation, invited=OuterRef("user"), state=InvitationState.ACCEPTED, role=Role.OWNER

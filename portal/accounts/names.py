@@ -1,4 +1,4 @@
-"""Which public names an account may have: they stand in tables, addresses and folders, and must not pass for others."""
+"""Valid public names of accounts: they appear in tables, addresses and folders, and must not look like others."""
 
 import re
 
@@ -13,7 +13,7 @@ _RESERVED = frozenset(
     moderator mod nobody none null official operator owner parallelkernelbench privacy reference root search security
     settings site staff static support system team terms undefined user webmaster well-known you""".split()
 )
-"""Names that readers would take for the site's own, or for nobody's."""
+"""Reserved names: readers would think that they belong to the site or to nobody."""
 _RESERVED_LOOKS = frozenset(look_of(name) for name in _RESERVED)
 _SIGNS = re.compile(r"[@.+_-]{2}")
 
@@ -22,7 +22,7 @@ def check_name(username: str) -> None:
     """Refuse a name that makes no address, is the site's own, is taken, or looks like one that is.
 
     Raises:
-        Refusal: what is wrong with it (422), or that somebody has it or one that looks the same (409).
+        Refusal: what is wrong with it (422), or that another account has it or one that looks the same (409).
     """
     problem = _fault(username)
     if problem is not None:
@@ -41,7 +41,7 @@ def check_name(username: str) -> None:
 
 
 def name_taken(username: str) -> Refusal:
-    """Somebody has this name (409)."""
+    """Another account has this name (409)."""
     return Refusal(
         field="username",
         value=username,

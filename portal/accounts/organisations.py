@@ -47,7 +47,7 @@ def role_in(user: User, organisation: Organisation) -> str:
 
 
 def require_owner(user: User, organisation: Organisation) -> None:
-    """Refuse (403) whoever does not own the organisation."""
+    """Refuse (403) users who do not own the organisation."""
     if not user.is_staff and role_in(user, organisation) != Role.OWNER:
         raise Refusal(
             field="organisation",
@@ -100,7 +100,7 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
 def homes_of(user: User) -> QuerySet[Organisation]:
     """The organisations that `user` founded or has made a run in.
 
-    Where somebody merely accepted an invitation a run must not go, for others to read it, unless it is named.
+    A run goes into an organisation whose invitation the user merely accepted only if it is named: its members read it.
     """
     founder = Membership.objects.filter(organisation=OuterRef("pk")).order_by("pk").values("user")[:1]
     # When the founder leaves, the first of those whom they invited becomes the oldest member.

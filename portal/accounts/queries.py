@@ -7,7 +7,7 @@ from portal.accounts.models import ApiToken, User
 from portal.refusals import Refusal
 
 Viewer = User | AnonymousUser
-"""Whoever looks at a page: signed in or not."""
+"""The viewer of a page: signed in or not."""
 
 
 def own_tokens(user: User) -> QuerySet[ApiToken]:

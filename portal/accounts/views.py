@@ -32,7 +32,7 @@ from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
-    """What sign-in and sign-up pages offer beside a password."""
+    """The alternatives to a password on sign-in and sign-up pages."""
     providers = get_adapter().list_providers(request)
     return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
 

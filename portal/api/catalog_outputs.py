@@ -1,4 +1,4 @@
-"""What the API says of problems, profiles, boards, nodes and the caller."""
+"""The API's outputs about problems, profiles, boards, nodes and the caller."""
 
 from typing import Any
 
@@ -117,7 +117,7 @@ class ProblemBrief(serializers.Serializer[Problem]):
 
 
 class ProblemDetail(ProblemBrief):
-    """A problem with all that one needs to solve it."""
+    """A problem with everything needed to solve it."""
 
     origin = serializers.CharField(allow_null=True, help_text="The system that the workload comes from, or null.")
     signature = serializers.CharField()
@@ -211,7 +211,7 @@ class BoardRowOutput(serializers.Serializer[Any]):
 
 
 class EarlierEntryOutput(serializers.Serializer[Any]):
-    """An entry whose score came about by an earlier rule: it has no place and compares with none of today's."""
+    """An entry scored by an earlier rule: it has no place and is not comparable with entries by the current rule."""
 
     author = serializers.CharField()
     backend = serializers.ChoiceField(choices=values_of(Backend))
@@ -230,7 +230,7 @@ class EarlierEntryOutput(serializers.Serializer[Any]):
 
 
 class QuarantinedEntryOutput(serializers.Serializer[Any]):
-    """An entry that operators took off the board: it has no place, and its page stays."""
+    """An entry that operators removed from the board: it has no place, and its page stays."""
 
     author = serializers.CharField()
     submission_id = serializers.UUIDField()
@@ -265,7 +265,7 @@ class BoardOutput(serializers.Serializer[Any]):
 
 
 class SlotOutput(serializers.Serializer[Any]):
-    """A place where one evaluation is judged at a time."""
+    """A slot judges one evaluation at a time."""
 
     index = serializers.IntegerField()
     profile = serializers.CharField()
@@ -327,7 +327,7 @@ class PriceOutput(serializers.Serializer[Any]):
 
 
 class LimitOutput(serializers.Serializer[Any]):
-    """One limit, what of it is used, and what is left."""
+    """One limit, with use and remainder."""
 
     profile = serializers.CharField(allow_blank=True, help_text="Empty: all profiles together.")
     limit_gpu_s = serializers.FloatField(allow_null=True, help_text="In any 24 hours; null: no limit.")
@@ -344,7 +344,7 @@ class LimitOutput(serializers.Serializer[Any]):
 
 
 class ForecastOutput(serializers.Serializer[Any]):
-    """What one more evaluation on a profile would cost, and what is left for it: before anything is spent."""
+    """The cost of one more evaluation on a profile, and what is left of the allowance."""
 
     profile = serializers.CharField(source="price.profile")
     price = PriceOutput()

@@ -188,7 +188,7 @@ class MyAllowance(Endpoint):
 
     @operation("readAllowance", "Read a submission's cost, and what is left of the allowance", Listed(ForecastOutput))
     def list(self, request: Request) -> list[Forecast]:
-        """For every profile what one more own evaluation costs at most, what is left of this day, and when it renews.
+        """For every profile: the largest cost of one more own evaluation, what is left today, and when it renews.
 
         Runs of models draw on their organisation's allowance, which is read there (`readQuota`).
         """

@@ -57,7 +57,7 @@ class JSONParser(parsers.BaseParser):
         media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
         parser_context: _Context = None,
     ) -> Any:
-        """The decoded body; raises ParseError with the place of the first mistake."""
+        """The decoded body; raises ParseError with the location of the first error."""
         _check_size(parser_context)
         try:
             return json.loads(stream.read().decode("utf-8"), parse_constant=_no_constant)

@@ -184,7 +184,7 @@ def _headers_of(error: Exception) -> dict[str, str]:
 
 @singledispatch
 def describe(_error: Exception, _request: Any) -> ProblemDetails:
-    """The error in the words of the API; anything unforeseen is our fault and says nothing of the inside."""
+    """The error as problem+json. An unexpected one is our fault, and its response reveals no internals."""
     return ProblemDetails(status=500, detail="The site failed. The failure was logged. Try again later.")
 
 

@@ -1,4 +1,4 @@
-"""What the API says of models, runs, organisations and prompts."""
+"""The API's outputs about models, runs, organisations and prompts."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ class FastOutput(EstimateOutput):
 
 
 class FiguresOutput(serializers.Serializer[RunFigures]):
-    """What a run came to over all problems."""
+    """A run's figures over all problems."""
 
     problems = serializers.IntegerField()
     attempted = serializers.IntegerField()

@@ -82,7 +82,7 @@ class Prompts(Endpoint):
 
     @operation("readPrompt", "Read a problem's task prompt", One(PromptOutput), query=run_inputs.PromptQuery)
     def retrieve(self, _request: Request, slug: str) -> Prompt:
-        """What a model is told: reference, signature, sizes, hardware, rules, a worked example of another problem."""
+        """The prompt for a model: reference, signature, sizes, hardware, rules, a worked example of another problem."""
         return prompt_for(slug, **self.query())
 
 
@@ -202,7 +202,7 @@ class Attempts(_Runs):
         refuses=(409,),
     )
     def create(self, request: Request, run_id: uuid.UUID) -> Attempt:
-        """Store one attempt and queue its judgement; the same key with the same source gives the same attempt."""
+        """Store one attempt and queue its evaluation; the same key with the same source returns the same attempt."""
         run = queries.get_run(viewer(request), run_id)
         self.body()
         # Read twice: the serializer names every wrong field at once, the upload's own rules are the same for bulk.

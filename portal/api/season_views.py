@@ -149,5 +149,5 @@ class SubmissionSeason(serializers.Serializer[Any]):
 
     @extend_schema_field(URI)
     def get_page(self, entry: Any) -> str:
-        """Where the season stands."""
+        """The season's phase."""
         return PageField("/seasons/{0}/").to_representation(entry.season)

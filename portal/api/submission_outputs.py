@@ -1,4 +1,4 @@
-"""What the API says of submissions and their evaluations."""
+"""The API's outputs about submissions and their evaluations."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from portal.submissions.queries import quarantine_of
 
 
 class EvaluationBrief(serializers.Serializer[Evaluation]):
-    """One judging of a submission on a profile."""
+    """One evaluation of a submission on a profile."""
 
     id = serializers.UUIDField()
     url = serializers.SerializerMethodField()
@@ -67,7 +67,7 @@ class StageOutput(serializers.Serializer[Evaluation]):
 
 
 class PlaceOutput(serializers.Serializer[Any]):
-    """Where a queued evaluation stands."""
+    """The queue position of an evaluation."""
 
     ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
     total = serializers.IntegerField(help_text="Evaluations that wait on its profile.")
@@ -78,7 +78,7 @@ class PlaceOutput(serializers.Serializer[Any]):
 
 
 class VerdictFactsOutput(serializers.Serializer[Any]):
-    """What the site says of a verdict, on its pages too."""
+    """Explanation and advice for a verdict, as on the pages."""
 
     title = serializers.CharField()
     explanation = serializers.CharField(help_text="What happened.")
@@ -102,7 +102,7 @@ class RankSplitOutput(serializers.Serializer[Any]):
 
 
 class SplitOutput(serializers.Serializer[Any]):
-    """Where the time of a recorded call went. A claim of the ranks, so that it enters no score."""
+    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score."""
 
     advice = serializers.CharField(help_text="The largest gap to the floor, as advice in one sentence.")
     largest_gap = serializers.ChoiceField(choices=values_of(Gap))
@@ -126,7 +126,7 @@ class SplitsOutput(serializers.Serializer[Any]):
 
 
 class EvaluationDetail(EvaluationBrief):
-    """An evaluation with its stage or place while it lasts, and its report afterwards. Takes a LiveView as context."""
+    """An evaluation with its stage or queue position while it lasts, then its report. Takes a LiveView as context."""
 
     node = serializers.SerializerMethodField(help_text="The node that judges it, or null.")
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
@@ -190,7 +190,7 @@ class EvaluationDetail(EvaluationBrief):
 
 
 class QuarantineOutput(serializers.Serializer[Any]):
-    """Why an entry stands on no board."""
+    """Why an entry is on no board."""
 
     reason = serializers.CharField()
     at = serializers.DateTimeField(help_text="Since when.")

@@ -177,7 +177,7 @@ class SingleSubmission(SubmissionEndpoint):
 
     @operation("readSubmission", "Read a submission", Conditional(SubmissionDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
-        """A submission with the stage, place or report of its newest evaluation. Poll it with If-None-Match."""
+        """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
         submission = queries.get_submission(viewer(request), submission_id)
         require_readable(request, submission)
         live = queries.live_view(queries.load_evaluations(submission))
@@ -195,7 +195,7 @@ class SingleSubmission(SubmissionEndpoint):
 
     @operation("cancelSubmission", "Cancel a submission's newest evaluation", One(SubmissionDetail), refuses=(409,))
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
-        """End the newest evaluation before it has ended by itself; the node that works on it stops."""
+        """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
         submission = queries.get_submission(user, submission_id)
         actions.cancel_evaluation(queries.load_evaluations(submission), by=user)
@@ -229,7 +229,7 @@ class Evaluations(SubmissionEndpoint):
 
     @operation("readEvaluation", "Read an evaluation", Conditional(EvaluationDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
-        """One judging of a submission, with its stage, place or report."""
+        """One evaluation of a submission, with its stage, queue position or report."""
         evaluation = queries.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404

@@ -19,7 +19,7 @@ _RETRIED = [verdict.value for verdict, facts in FACTS.items() if facts.is_retrie
 # What a report's JSON says, as text: a lookup on the key itself would compare JSON with JSON.
 _SAID = Cast(KT("content__verdict"), CharField())
 STUCK_AFTER = timedelta(minutes=5)
-"""So long after its end a lease may still stand in the database: site, broker and nodes may all have been away."""
+"""How long after its end a lease may stay in the database: site, broker and nodes may all have been down."""
 
 
 def _ids(rows: QuerySet[Evaluation] | QuerySet[Submission]) -> Iterator[str]:

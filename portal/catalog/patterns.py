@@ -1,4 +1,4 @@
-"""Every communication pattern as a small picture: what four ranks hold before and after, piece by piece."""
+"""Every communication pattern as a small picture: the data of four ranks before and after, piece by piece."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _UNEQUAL = ((18, 34, 26, 22), (30, 18, 22, 34), (22, 26, 34, 18), (34, 22, 18, 3
 """Widths of the pieces of an all-to-all-v: what each rank sends to each."""
 
 Row = tuple[str, ...]
-"""What one rank holds: a piece per column, an empty string where there is none."""
+"""The data of one rank: a piece per column, an empty string where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Piece:
 
     @property
     def middle(self) -> float:
-        """Where its name stands."""
+        """The centre of its name."""
         return self.x + self.width / 2
 
 

@@ -15,7 +15,7 @@ _LOOKS = (
     ("code-function", "dash"),
     ("text-muted", "dot"),
 )
-"""Tone and dash of each line: two lines differ in both, so colour alone never tells them apart."""
+"""Tone and dash of each line: two lines differ in both, so they never differ by colour alone."""
 
 
 def progress_chart(

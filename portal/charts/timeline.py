@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One stream or thread; `label` stands left of it, short on phones."""
+    """One stream or thread; `label` is to its left, short on phones."""
 
     label: str
     marks: Sequence[Mark]
@@ -124,7 +124,7 @@ class Share:
 
 
 def bar(shares: Sequence[Share]) -> str:
-    """The shares beside each other, together as wide as the place; figures beside it say the same to screen readers."""
+    """The shares side by side over the full width; figures next to it say the same to screen readers."""
     total = sum(share.value for share in shares)
     at, parts = 0.0, []
     for share in shares:

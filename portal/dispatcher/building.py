@@ -24,8 +24,8 @@ from portal.submissions.models import Evaluation, State
 logger = logging.getLogger(__name__)
 
 BUILT_PER_SLOT = 8
-"""So many evaluations of a priority, or a higher one, wait compiled for each slot of a node. A judgement takes a slot
-some 10 s, so that these bridge a minute of compiling; what is above them waits where every node can take it."""
+"""At most this many evaluations of a priority or a higher one wait compiled for each slot of a node. Judging takes some
+10 s, so they bridge a minute of compiling. Further evaluations stay in the queue, where every node can take them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def _give_next(pool: _BuilderPool, builder: int, now: datetime, send: messages.S
 
 
 def _has_room(pool: _BuilderPool, evaluation: Evaluation) -> bool:
-    """Whether the node may have one more compiled. What goes behind the evaluation does not keep it from that."""
+    """Whether the node may compile one more. Evaluations later in the queue do not count."""
     goes_before = Q(priority__gt=evaluation.priority) | Q(priority=evaluation.priority, turn__lte=evaluation.turn)
     ahead = pool.node.evaluations.filter(goes_before, state__in=(State.BUILDING, State.BUILT), profile=pool.profile)
     return ahead.count() < BUILT_PER_SLOT * pool.slots

@@ -109,7 +109,7 @@ def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _published(slug: str) -> dict[str, Any]:
-    """How fast the published reference of the same problem ran beside ours; empty where nobody measured it."""
+    """The speed of the published reference of the same problem relative to ours; empty if not measured."""
     table = published_against_ours()
     ratio = table.ratios.get(slug) if table is not None else None
     if table is None or ratio is None:

@@ -1,4 +1,4 @@
-"""What Prometheus is told of queue, leases, nodes, broker and outboxes: read when it asks, and kept for a few seconds.
+"""Metrics of queue, leases, nodes, broker and outboxes: read when Prometheus asks, and cached for a few seconds.
 
 Every statement reads what is unfinished, by an index, or tables as small as the number of nodes: what a site judged
 before costs nothing.
@@ -85,7 +85,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
         .annotate(count=Count("*"), oldest=Min("queued_at"))
     )
     oldest: dict[tuple[str, str], float] = {}
-    # Zeros too: a line that ends where a queue is empty cannot be told from a site that says nothing.
+    # Zeros too: otherwise an empty queue would look like a site without metrics.
     counts = {(name, kind, State.QUEUED.value): 0 for name in profiles() for kind in _KINDS}
     for profile, kind, state, count, since in rows:
         counts[profile, kind, state] = count

@@ -26,7 +26,7 @@ MOST_SLOTS = 64
 
 
 def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
-    """Let a machine called `name` take work; returns its key, which nobody can read again.
+    """Register a node called `name`; returns its key, which is not stored.
 
     With an `owner` it is a guest: it judges for that owner's boards alone, and only the profiles named.
 
@@ -69,7 +69,7 @@ def replace_key(name: str) -> str:
 
 
 def revoke_node(name: str, *, now: datetime) -> Node:
-    """Believe a node nothing any more; what it holds is taken back by `portal.dispatcher.revoking`.
+    """Void a node's key. `portal.dispatcher.revoking` takes back its evaluations.
 
     Raises:
         Refusal: there is no such node, or it was revoked before (404).
@@ -114,7 +114,7 @@ def has_key(node: Node, key: str) -> bool:
 
 
 def authenticated(status: NodeStatus) -> Node | None:
-    """The node that a heartbeat says it comes from; None, and a warning logged, where its key is not that one's."""
+    """The node that sent a heartbeat; None, with a warning in the log, if the key is not that node's."""
     node = Node.objects.filter(name=status.node).first()
     # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
     known = node.key_digest if node is not None else _digest("")
@@ -125,7 +125,7 @@ def authenticated(status: NodeStatus) -> Node | None:
 
 
 def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
-    """Note that `node` was heard at `now`, what it offers, and the state of its slots; runs in a transaction."""
+    """Store a heartbeat of `node` at `now`: what it offers and the state of its slots; runs in a transaction."""
     Node.objects.filter(pk=node.pk).update(
         seen_at=now,
         sandbox=status.sandbox.value,
@@ -149,7 +149,7 @@ def _record_slots(node: Node, status: NodeStatus) -> None:
 
 
 def _may_offer(node: Node, profile: str) -> bool:
-    """Whether a node may judge a profile: what it claims beyond what an operator named is logged and left out."""
+    """Whether a node may judge a profile. One that the operator did not name is logged and left out."""
     is_allowed = profile in node.profiles or (node.owner_id is None and not node.profiles)
     if not is_allowed:
         logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])

@@ -19,7 +19,7 @@ def offline_before(now: datetime) -> datetime:
 
 
 def is_any_heartbeat_recent(now: datetime) -> bool:
-    """Whether any node, enabled or not, was heard from lately."""
+    """Whether any node, enabled or not, sent a heartbeat lately."""
     return Node.objects.filter(seen_at__gte=offline_before(now)).exists()
 
 
@@ -32,7 +32,7 @@ def online_slots(
 
 
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
-    """The slots of enabled nodes that were heard from lately, guests too; without those in quarantine or stopped."""
+    """The slots of enabled nodes with recent heartbeats, guests included; without quarantined or stopped ones."""
     slots = Slot.objects.select_related("node").filter(
         node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=offline_before(now or timezone.now())
     )
@@ -41,7 +41,7 @@ def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """One node as the status page shows it; `running` counts the evaluations that hold one of its slots."""
+    """One node as the status page shows it; `running` counts the evaluations in its slots."""
 
     name: str
     is_online: bool

@@ -15,7 +15,7 @@ from portal.webhooks.posting import address_of
 
 MAX_CHANNELS = 5
 TESTS_PER_HOUR = 10
-"""Each is a request to an address that may be somebody else's."""
+"""Each is a request to an address that may belong to a third party."""
 
 
 def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Channel:
@@ -34,7 +34,7 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Cha
     else:
         address_of(url)
     with transaction.atomic():
-        # The account's row is locked: two requests at once cannot both take the last place.
+        # The account's row is locked: two concurrent requests cannot both add the last channel.
         User.objects.select_for_update().only("pk").get(pk=user.pk)
         kept = user.channels.filter(removed_at=None)
         if kept.filter(form=form, url=url).exists():
@@ -48,7 +48,7 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Cha
 
 
 def set_kinds(channel: Channel, *, kinds: Iterable[str]) -> None:
-    """Switch on exactly these kinds; what waits of the others is not told any more. Raises Refusal."""
+    """Switch on exactly these kinds; pending notices of the others are not sent. Raises Refusal."""
     chosen = _known(kinds)
     with transaction.atomic():
         Channel.objects.filter(pk=channel.pk, removed_at=None).update(kinds=chosen)
@@ -79,7 +79,7 @@ def try_channel(channel: Channel) -> Message:
 
 
 def remove_channel(channel: Channel) -> None:
-    """Tell a channel nothing any more."""
+    """Stop sending to a channel."""
     Channel.objects.filter(pk=channel.pk, removed_at=None).update(removed_at=timezone.now())
     channel.notices.filter(message=None).delete()
     waiting = channel.messages.filter(state=MessageState.WAITING)

@@ -29,6 +29,6 @@ def get_channel(user: User, channel_id: int) -> Channel:
 
 
 def log_of(user: User) -> list[Message]:
-    """The last messages to a person's channels, each with the number of its notices as `told`."""
+    """The last messages to a person's channels, each with `notice_count`."""
     sent = Message.objects.filter(channel__user=user).select_related("channel")
-    return list(sent.annotate(told=Count("notices")).order_by("-created_at")[:LOG_SHOWN])
+    return list(sent.annotate(notice_count=Count("notices")).order_by("-created_at")[:LOG_SHOWN])

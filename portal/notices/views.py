@@ -1,4 +1,4 @@
-"""The page on which a person says what they want to hear of, and where."""
+"""The page on which a person chooses notices and channels."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ class OrganisationForm(RefusableForm):
 
 
 class InviteForm(RefusableForm):
-    """Somebody who shall belong to an organisation."""
+    """An account to invite to an organisation."""
 
     username = forms.CharField(label="Account", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
     role = forms.ChoiceField(
@@ -55,7 +55,7 @@ class InviteForm(RefusableForm):
 
 
 class WebhookForm(RefusableForm):
-    """An address that is told of events."""
+    """An address that receives events."""
 
     url = forms.CharField(
         label="Address",

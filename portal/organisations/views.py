@@ -79,7 +79,7 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
 @require_POST
 @login_required
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask somebody to belong to it."""
+    """Invite an account."""
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
     invitation = form.invite(chosen, by=signed_in(request)) if form.is_valid() else None
@@ -198,7 +198,7 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
 @require_POST
 @login_required
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Tell an address nothing any more."""
+    """Stop sending events to an address."""
     actions.remove_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook was removed. Its log stays.")
     return redirect("organisations:organisation", slug)

@@ -11,7 +11,7 @@ from portal.refusals import Refusal
 
 
 class LeaveForm(RefusableForm):
-    """What becomes of the entries, and the name once more so that nobody leaves by a slip."""
+    """The fate of the entries, and the name once more to prevent accidental deletion."""
 
     entries = forms.ChoiceField(
         label="Your entries on the boards and your public sources",

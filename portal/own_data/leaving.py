@@ -28,7 +28,7 @@ REMOVED = SourceBundle(files=(SourceFile(path="solution.py", text="# Removed: th
 
 
 class Entries(StrEnum):
-    """What becomes of the public entries of somebody who leaves."""
+    """The fate of the public entries of a user who leaves."""
 
     KEEP = "keep"
     ANONYMISE = "anonymise"
@@ -117,7 +117,7 @@ def _close_ways_in(user: User) -> None:
 
 
 def _empty(chosen: QuerySet[Submission]) -> None:
-    """Take out of submissions all that their author wrote and all that was said of it; the rows stay, for the books."""
+    """Remove from submissions what their author wrote and all reports on it; the rows record the GPU time."""
     ids = list(chosen.values_list("pk", flat=True))
     theirs = Submission.objects.filter(pk__in=ids)
     sources = list(theirs.values_list("source_id", flat=True))

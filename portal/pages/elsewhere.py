@@ -57,7 +57,7 @@ def _kept(response: HttpResponse) -> HttpResponse:
 
 @require_safe
 def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
-    """Somebody's place on a board as an SVG badge; an author without an entry has one that says so."""
+    """An author's place on a board as an SVG badge, or “no entry”."""
     problem, profile = get_problem(slug), _board_profile(request, slug)
     board = queries.board(slug, profile=profile.name, limit=_BADGE_ROWS)
     own = next((row for row in board if row.author == username), None)

@@ -72,7 +72,7 @@ class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the st
         return f"{reverse('ranking:problem-records', args=[item.problem])}?profile={item.profile}"
 
     def item_guid(self, item: Record) -> str:
-        """The same for as long as the evaluation lives, even when records are derived anew."""
+        """The same for as long as the evaluation lives, even when records are recomputed."""
         evaluation: uuid.UUID = item.evaluation_id
         return f"urn:uuid:{evaluation}"
 
@@ -142,7 +142,7 @@ class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
         return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
 
     def item_link(self, item: Standing) -> str:
-        """The board that it stands on."""
+        """The board of the entry."""
         return f"{reverse('ranking:board', args=[item.problem])}?profile={item.profile}"
 
     def item_guid(self, item: Standing) -> str:

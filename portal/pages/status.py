@@ -13,7 +13,7 @@ from portal.submissions.use import use_of_nodes
 
 @require_safe
 def status(request: HttpRequest) -> HttpResponse:
-    """Nodes with their slots, queues by profile, and where the reader's own work stands."""
+    """Nodes with their slots, queues by profile, and the reader's own work in progress."""
     context = {
         "nodes": node_views(),
         "queues": queue_lengths(),

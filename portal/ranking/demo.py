@@ -470,7 +470,7 @@ def _insert(model: type[models.Model], columns: list[str], rows: list[dict[str, 
 
 
 def _reset_sequences() -> None:
-    """Let automatic numbers go on behind those that were written."""
+    """Continue automatic numbers after those that were written."""
     tables = [User, Standing, SizeStanding, Board, Record, PersonStanding]
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), tables):

@@ -28,7 +28,7 @@ class PublishedKernel:
 
 PROBLEMS = 87
 SETTING = "4 H100, 100 randomised runs per problem, against the public references"
-"""Where the published figures were measured, as far as the sources say."""
+"""Where the published figures were measured, as the sources say it."""
 
 _TALK = "Talk by S. Arora"
 _BLOG = "Together AI blog, through third-party digests"

@@ -52,7 +52,7 @@ FOLDER = registry.CATALOG.parent / "entries"
 NOTE = "written by hand by this site's authors"
 _NAMESPACE = uuid.UUID("6f1c0a52-7f0e-5d0f-9f5a-0d6f5a1c9b11")
 _ROUNDED = 5e-4
-"""How far a summary, which keeps four decimals, may lie from what its own blocks give."""
+"""How far a summary, which keeps four decimals, may differ from the result of its own blocks."""
 
 
 class NotRecorded(Exception):
@@ -80,7 +80,7 @@ class _Link(Message, frozen=True, kw_only=True):
 
 
 class _Judgement(Message, frozen=True, kw_only=True):
-    """One judgement of a summary."""
+    """One evaluation of a summary."""
 
     problem: str
     profile: str
@@ -160,7 +160,7 @@ def _sighting(text: str) -> Sighting:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A report that ships with the problems, and where it lies."""
+    """A report that ships with the problems, and its path."""
 
     path: Path
     report: EvaluationReport
@@ -179,7 +179,7 @@ class Recorded:
 
     @property
     def evaluation_id(self) -> uuid.UUID:
-        """The same for the same judgement, so that it is taken once."""
+        """The same key for the same evaluation, so that it is imported once."""
         report = self.report
         parts = (report.problem, report.profile, report.source_digest, report.finished_at)
         return uuid.uuid5(_NAMESPACE, "/".join(parts))
@@ -204,10 +204,10 @@ def shipped(folder: Path) -> Iterator[Recorded]:
 
 
 def check(report: EvaluationReport, source: SourceBundle) -> None:
-    """Hold a report against its source and against what it recorded.
+    """Check a report against its source and against its own record of calls.
 
     Raises:
-        NotRecorded: it is of another source, is no accepted ranked judgement, or says what its record does not give.
+        NotRecorded: it is of another source, is not an accepted ranked evaluation, or contradicts its record.
     """
     if report.source_digest != source.digest:
         raise NotRecorded("the source has changed since the evaluation")
@@ -227,9 +227,9 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of the reports: new ones, those that were there, and why others were not taken.
+    """The result of an import: new reports, known ones, and why others were refused.
 
-    `older` of the new ones were judged at an older revision of their problem: they stand on no present board.
+    `older` of the new ones were judged at an older revision of their problem: they are on no current board.
     """
 
     added: int

@@ -1,4 +1,4 @@
-"""What happens to runs by itself: an evaluation of an attempt ends. Feeds tell of it, and `events_written`.
+"""Events of runs: an evaluation of an attempt ends. They are stored for the feeds and sent by `events_written`.
 
 Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
 which they become visible, and a feed's cursor passes none by.
@@ -21,7 +21,7 @@ from portal.submissions.models import Evaluation, State
 
 
 def take_end(ended: EvaluationEnded) -> None:
-    """Take the end of an attempt's evaluation: renew the attempt's result, tell of it.
+    """Record the end of an attempt's evaluation: update the attempt's result and store an event.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.

@@ -39,7 +39,7 @@ class _OrganisationForm(RefusableForm):
 
 
 class RunForm(_OrganisationForm):
-    """What a vendor says of a new run."""
+    """A vendor's declaration of a new run."""
 
     model = forms.CharField(label="Model", max_length=80)
     version = forms.CharField(label="Version", max_length=40, required=False)

@@ -104,7 +104,7 @@ def tree_name(folder: str) -> TreeName | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileMatcher:
-    """Which problem a file is for. `chosen` holds what the uploader says of files by their names, and goes first."""
+    """Which problem a file is for. `chosen` has the uploader's choices by file name, and overrides the rest."""
 
     chosen: Mapping[str, str] = field(default_factory=dict)
 

@@ -36,7 +36,7 @@ from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
 CURVES = 5
-"""How many curves one plot holds before nobody can tell them apart."""
+"""The most curves in one plot that readers can distinguish."""
 REFUSED_SHOWN = 20
 
 
@@ -238,7 +238,7 @@ def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse:
-    """What a run's attempts at one problem came to, sample by sample and step by step."""
+    """The results of a run's attempts at one problem, sample by sample and step by step."""
     run = queries.get_run(request.user, run_id)
     problem = get_problem(slug)
     rows, is_open = pages.attempts_at(run, slug, request.user)
@@ -284,7 +284,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def prompt(request: HttpRequest, slug: str) -> HttpResponse:
-    """What a model is told of a problem."""
+    """The prompt of a problem."""
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     profile = _known(request.GET.get("profile") or choices[-1].name, [choice.name for choice in choices], "profile")

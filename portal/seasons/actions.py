@@ -13,7 +13,7 @@ from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 
 _FIXED = ("profile", "problems", "opens_at", "rejudged_per_problem", "largest_team", "opened_sources")
-"""What nobody changes once a season is open: people have entered under it."""
+"""Fields that cannot change once a season is open: people have entered under them."""
 
 
 def define(definition: Definition, *, now: datetime) -> Season:
@@ -77,9 +77,9 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
 
 
 def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
-    """Have the best teams' entries of every problem judged again, on inputs that nobody has seen; what was queued.
+    """Have the best teams' entries of every problem judged again, on fresh inputs; returns the queued evaluations.
 
-    May be called again: it takes up what a failure of ours has ended, and changes nothing of what is settled.
+    May be called again: it repeats evaluations that a failure of ours ended, and changes no finished result.
 
     Raises:
         Refusal: the season is open or final, or entries are not judged yet (409).
@@ -102,7 +102,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 
 def _to_judge_again(season: Season) -> list[Entry]:
-    """The leaders' entries that have no rejudge, or one that said nothing of them."""
+    """The leaders' entries without a rejudge, or with one that ended without a result."""
     best = queries.nominated(season)
     keys = [
         result.entry

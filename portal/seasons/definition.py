@@ -20,7 +20,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operator says of a season; `portal.seasons.models.Season` explains the fields."""
+    """An operator's definition of a season; `portal.seasons.models.Season` explains the fields."""
 
     slug: _Slug
     title: _Title
@@ -35,7 +35,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def read(text: str) -> Definition:
-    """The definition that a YAML or JSON text holds; raises Refusal."""
+    """The definition in a YAML or JSON text; raises Refusal."""
     try:
         held = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -56,7 +56,7 @@ def made(values: Any) -> Definition:
 
 
 def check(definition: Definition) -> None:
-    """Refuse a season that could not be held."""
+    """Refuse a season that could not take place."""
     _check_profile(definition)
     _check_problems(definition)
     if definition.closes_at <= definition.opens_at:

@@ -17,12 +17,12 @@ def enter(season: Season, user: User, *, organisation: Organisation | None, now:
     """Take part: alone, or with the organisation's team, which its first owner to enter makes.
 
     Raises:
-        Refusal: the season takes nobody any more (409), the user is in a team already (409), does not belong to the
+        Refusal: the season is closed for new teams (409), the user is in a team already (409), does not belong to the
             organisation (404) or is the first of it and no owner (403), or the team is full (409).
     """
     _require_takes_part(season, now)
     with transaction.atomic():
-        # The row of the season is locked: two members at once may not both take a team's last place.
+        # The row of the season is locked: two concurrent requests may not both fill a team's last seat.
         Season.objects.select_for_update().get(pk=season.pk)
         held = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
         if held is not None:
@@ -67,7 +67,7 @@ def _team_of(season: Season, user: User, organisation: Organisation) -> Team:
 
 
 def leave(season: Season, user: User, *, now: datetime) -> None:
-    """Take no part any more, while nothing was entered: afterwards nobody changes teams.
+    """Leave the season, if there is no entry yet: afterwards teams cannot change.
 
     Raises:
         Refusal: the user is in no team (404), has entered something (409), or the season is over (409).

@@ -24,7 +24,7 @@ from portal.seasons.queries import StandingRow
 from problems import registry
 
 DRAWN = 8
-"""Teams in the chart: more lines than that tell nothing apart."""
+"""Teams in the chart: readers cannot distinguish more lines."""
 
 
 @require_safe

@@ -10,7 +10,7 @@ class SubmissionsConfig(AppConfig):
     label = "submissions"
 
     def ready(self) -> None:
-        """Hear of evaluations that end: what they took is charged, and given back when an operator says so."""
+        """Receive evaluations that end: their GPU time is charged, and refunded when an operator decides so."""
         from portal.submissions.allowances import charge_ended, refund  # noqa: PLC0415 - models are there once Django is ready
         from portal.submissions.hooks import evaluation_ended, evaluation_refunded  # noqa: PLC0415 - as above
 

@@ -66,7 +66,7 @@ class SubmissionForm(EvaluateForm):
         self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
 
     def submit(self, author: User, *, problem: str) -> Submission | None:
-        """Store what was sent; None after putting a refusal beside its field.
+        """Store the submission; None after adding a refusal to its field.
 
         The status that belongs to the refusal is kept in `status`.
         """
@@ -91,7 +91,7 @@ class SubmissionForm(EvaluateForm):
     status = 422
 
     def refuse(self, refusal: Refusal) -> None:
-        """Show a refusal beside the field it is about."""
+        """Show a refusal at the field it is about."""
         self.status = refusal.status
         field = "source" if refusal.field == "file" and not self.cleaned_data.get("file") else refusal.field
         about = f"{refusal.value}: " if refusal.value and field == "file" else ""

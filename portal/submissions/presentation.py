@@ -50,7 +50,7 @@ STAGE_LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class StageStep:
-    """One stage of the judging in the page's row of stages."""
+    """One stage of judging in the page's row of stages."""
 
     label: str
     status: str
@@ -81,7 +81,7 @@ _ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
 def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None) -> Facts | None:
-    """What the site says of the verdict; None before there is one. Advice on a pass fits what its report holds."""
+    """Explanation and advice for the verdict; None before there is one. Advice on a pass depends on its report."""
     if not evaluation.verdict:
         return None
     facts = FACTS[Verdict(evaluation.verdict)]
@@ -241,15 +241,15 @@ _OF_THE_JUDGE = ("judge.", "sandbox.")
 
 def _environment(report: EvaluationReport) -> dict[str, Any]:
     """What the node was, and apart from it how the judge was set."""
-    told = [(name, value) for name, value in report.environment.items() if value]
+    facts = [(name, value) for name, value in report.environment.items() if value]
     return {
-        "environment": [pair for pair in told if not pair[0].startswith(_OF_THE_JUDGE)],
-        "judge_settings": [pair for pair in told if pair[0].startswith(_OF_THE_JUDGE)],
+        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
     }
 
 
 def _evidence(report: EvaluationReport) -> dict[str, Any]:
-    """What stands beside times: collectives per rank, GPUs around timed calls, driver faults, bytes on the links."""
+    """Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic."""
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
@@ -285,7 +285,7 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """An evaluation as a roofline shows it, whether or not it stands on a board."""
+    """An evaluation as a roofline shows it, whether or not it is on a board."""
 
     author: str
     backend: str

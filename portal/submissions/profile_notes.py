@@ -70,14 +70,14 @@ def submit_data(problem: Problem, *, profiles: list[Profile], author: User) -> S
     """What the submit page of `problem` needs besides its form; the forecasts are the author's."""
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
-    told = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
-    costs = {forecast.price.profile: forecast for forecast in told}
+    found = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
+    costs = {forecast.price.profile: forecast for forecast in found}
     online = [capability.profile.name for capability in chosen if capability.is_online]
     default = online[-1] if online else chosen[0].profile.name
     return SubmitData(
         capabilities=tuple(chosen),
         default_profile=default,
-        forecasts=tuple(told),
+        forecasts=tuple(found),
         unserved_hours=f"{settings.UNSERVED_HOURS:.0f}",
         default_note=f"{default}: {note(able[default])} {costs[default].words}",
         script={

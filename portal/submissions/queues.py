@@ -75,7 +75,7 @@ def queue_lengths() -> list[Queue]:
 
 
 def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:
-    """The reader's own unfinished evaluations, the oldest first, with their places in the queue."""
+    """The reader's own unfinished evaluations, the oldest first, with their positions in the queue."""
     own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
     unfinished = own.filter(state__in=State.unfinished())
     chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
@@ -83,7 +83,7 @@ def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:
 
 
 def capabilities() -> dict[str, Capability]:
-    """What every profile can judge now, by name: its own backends as far as an online node has them."""
+    """What every profile can judge now, by name: those of its backends that an online node has."""
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
     paused = paused_profiles()

@@ -32,7 +32,7 @@ class Recorded:
 
     @property
     def uncertainty_us(self) -> float:
-        """By how much the place of a rank beside another may be wrong."""
+        """The uncertainty of the alignment of one rank with another."""
         return max(rank.uncertainty_ns for rank in self.call.ranks) / 1000
 
     @property
@@ -76,7 +76,7 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
 
 
 def beside_each_other(old: EvaluationReport | None, new: EvaluationReport | None) -> list[Recorded]:
-    """The calls of two submissions under their own titles, as far as they were recorded on one profile and size."""
+    """The calls of two submissions under their own titles, if they were recorded on one profile and size."""
     calls = [(title, _submission(report)) for title, report in (("Before", old), ("Now", new))]
     if old is not None and new is not None and (old.profile, _size(old)) != (new.profile, _size(new)):
         return []
@@ -150,7 +150,7 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelR
 
 PAGE_PX, PHONE_PX = 1040, 360
 _MOST_MARKS = 1000
-"""So many marks a picture has at most, the longest; the trace has all."""
+"""The most marks of a picture, the longest ones; the trace has all."""
 _TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keyword"}
 _HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
 

@@ -47,7 +47,7 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
     Raises:
         Refusal: as for an archive that holds them; PathRefused where a path is at fault.
     """
-    # As an archive, so that one set of rules decides on what comes in pieces.
+    # As an archive, so that one set of rules applies to both.
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():

@@ -35,7 +35,7 @@ PER_PAGE = 30
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest, slug: str) -> HttpResponse:
-    """The author's desk of a problem: statement, editor and, once something was sent, its verdict.
+    """The author's workbench of a problem: statement, editor and, after submitting, the verdict.
 
     A valid form leads to the submission's own page; sent by htmx, it is answered with the verdict as it comes.
     """
@@ -72,13 +72,13 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
-    """The new submission's live part, which follows its judging by itself."""
+    """The new submission's live part, which updates itself."""
     context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_workbench": True}
     return render(request, "submissions/_workbench_verdict.html", context)
 
 
 def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
-    """The submission that the desk starts from or the reader's last one, with the lines that its verdict is about."""
+    """The submission that the workbench starts from or the reader's last one, with the lines of its verdict."""
     wanted = request.GET.get("from")
     author = signed_in(request)
     last = queries.own_submissions(author, problem=slug).first()
@@ -94,7 +94,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
 @require_POST
 @login_required
 def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
-    """What the text of the editor changes in the reader's last submission to the problem, line by line."""
+    """The differences of the editor's text from the reader's last submission to the problem, line by line."""
     get_problem(slug)
     last = queries.own_submissions(signed_in(request), problem=slug).first()
     if last is None:
@@ -180,7 +180,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
-    """What the page says of the author's previous attempt at the problem; None where there is none to see."""
+    """The author's previous attempt at the problem for the page; None if there is none to see."""
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
@@ -199,7 +199,7 @@ REFERENCE = "reference"
 
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """The submission beside an earlier one of its author, or beside the reference: source and times."""
+    """The submission and an earlier one of its author, or the reference: source and times."""
     submission = queries.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
@@ -277,7 +277,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """One file of a submission as it was handed in, `solution.py` where none is named."""
+    """One file of a submission as it was submitted, `solution.py` by default."""
     submission = queries.get_submission(request.user, submission_id)
     bundle = queries.readable_source(request.user, submission)
     path = request.GET.get("file", SourceBundle.ENTRY)

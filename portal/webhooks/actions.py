@@ -1,6 +1,6 @@
 """Webhooks of an organisation: adding, trying and removing them, and sending again what failed.
 
-`delivering` sends what they are to hear.
+`delivering` sends the events.
 """
 
 import secrets
@@ -19,11 +19,11 @@ from portal.webhooks.posting import address_of
 
 MAX_WEBHOOKS = 10
 SENT_BY_HAND_PER_HOUR = 60
-"""Tests and repetitions of one organisation: each is a request to an address that may be somebody else's."""
+"""Tests and repetitions of one organisation: each is a request to an address that may belong to a third party."""
 
 
 def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], by: User) -> Webhook:
-    """Add an address that is told of events; its `secret` is shown once by the caller.
+    """Add an address that receives events; the caller shows its `secret` once.
 
     Raises:
         Refusal: `by` is no owner (403), the address or an event is none, or there are too many (409).
@@ -92,7 +92,7 @@ def send_again(delivery: WebhookDelivery, *, by: User) -> WebhookDelivery:
 
 
 def remove_webhook(webhook: Webhook, *, by: User) -> None:
-    """Tell an address nothing any more; its log stays. Raises Refusal (403)."""
+    """Stop sending events to an address; its log stays. Raises Refusal (403)."""
     require_owner(by, webhook.organisation)
     now = timezone.now()
     Webhook.objects.filter(pk=webhook.pk, removed_at=None).update(removed_at=now)

@@ -31,7 +31,7 @@ from portal.submissions.models import Evaluation
 from portal.submissions.priorities import BULK_PRIORITY
 
 BATCH = 50
-"""Attempts stored in one transaction: what an upload that is ended halfway leaves behind is a whole number of these."""
+"""Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
 
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: 87 problems with the largest k. A run's page and figures are worked out from all of them."""
@@ -66,8 +66,8 @@ def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
     """Add one attempt; the same key with the same source gives the attempt that is there.
 
     Raises:
-        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or place
-            holds another source (409), or the quota is used up (429).
+        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or the
+            problem, sample and step have another source (409), or the quota is used up (429).
     """
     result = add_lines(run, [Line(number=1, key=attempt.key, attempt=attempt)], by=by, priority=0).results[0]
     if result.refusal is not None:
@@ -131,7 +131,7 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
 
 
 def _existing(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
-    """Key and digest of what the run holds already under the keys of a batch."""
+    """Key and digest of the attempts that the run has already under the keys of a batch."""
     keys = [line.attempt.key for line in batch if line.attempt is not None]
     return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
 
@@ -168,7 +168,7 @@ class _Budget:
 
 
 def _budget(payer: Payer, organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
-    """What quota and allowances leave: the tightest of them, and what that one says when it is used up."""
+    """What quota and allowances leave: the tightest of them, and its refusal when it is used up."""
     if all(faults.values()):
         return _Budget(judgements=None, refusal=None)
     now = timezone.now()
@@ -198,7 +198,7 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
         return _Budget(judgements=None, refusal=None)
     quota = quotas.quota_of(organisation, now=now)
     judgements = int(quota.remaining_gpu_s // each)
-    # Whoever is refused after the last that fits waits for those, which this very upload will have reserved.
+    # Lines after the last one that fits wait for the lines before, which this very upload will have reserved.
     when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
     refusal = Refusal(
         field="quota",
@@ -213,7 +213,7 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
 
 
 class _Sorter:
-    """Tells the lines of a batch apart: refused, repeated, over quota, or fresh."""
+    """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
     def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget, room: int) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]

@@ -41,7 +41,7 @@ _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class RunWishes:
-    """What a vendor says of a run when making it."""
+    """What a vendor declares of a run when creating it."""
 
     model: str
     mode: str
@@ -224,7 +224,7 @@ def _check_amounts(wishes: RunWishes) -> None:
             remedy="Correct it or leave it out.",
         )
     try:
-        # What JSON has no word for, such as the infinity that 1e999 is read as, no database takes.
+        # The database refuses values that JSON does not have, such as the infinity that 1e999 is read as.
         text = json.dumps(wishes.sampling, allow_nan=False)
         _check_depth(wishes.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
@@ -258,7 +258,7 @@ def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
     earlier = Run.objects.select_related("model__organisation").filter(created_by=user, idempotency_key=key).first()
     if earlier is None:
         return None
-    # What is said of the model as a whole, its provider, was perhaps said by an earlier run. Notes may differ.
+    # The provider belongs to the model and may come from an earlier run. Notes may differ.
     held = {
         "organisation": earlier.model.organisation.slug,
         "model": earlier.model.name,

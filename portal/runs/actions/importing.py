@@ -25,7 +25,7 @@ from problems import registry
 
 @dataclass(frozen=True, kw_only=True)
 class TreeChoices:
-    """What the uploader says of the programs; it goes before what names and texts say.
+    """The uploader's options; they override what names and texts say.
 
     Attributes:
         problems: `FILE=SLUG` for each file whose name does not say its problem, separated by commas.
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Understood:
-    """What an import would do. `lacking` holds what still has to be said before it can."""
+    """What an import would do. `lacking` names the fields that it still needs."""
 
     name: TreeName
     wishes: RunWishes
@@ -251,7 +251,7 @@ def _refused(wishes: RunWishes) -> Iterator[Refusal]:
 
 
 def _online() -> str:
-    """Which profiles can be judged right now, as a sentence; empty where no node is heard."""
+    """Which profiles can be judged right now, as a sentence; empty if no node is online."""
     names = sorted(set(online_slots().values_list("profile", flat=True)))
     return f" Nodes are online for {', '.join(names)}." if names else ""
 

@@ -11,7 +11,7 @@ from portal.submissions.hooks import QuarantineChanged, quarantine_changed
 from portal.submissions.models import Flag, Quarantine, Submission
 
 FLAGS_PER_DAY = 10
-"""So many entries one reader flags in 24 hours: each takes an operator's attention."""
+"""The most entries that one reader may flag in 24 hours: each takes an operator's attention."""
 REASON_CHARACTERS = 1000
 
 
@@ -26,7 +26,7 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
     if submission.is_attempt:
         raise _conflict(submission, "This is an attempt of a model's run.", "Quarantine its run.")
     with transaction.atomic():
-        # Whoever ends an evaluation of it locks the same row before its standing is renewed.
+        # The code that ends an evaluation of it locks the same row before it updates the standing.
         Submission.objects.select_for_update().get(pk=submission.pk)
         if submission.quarantines.filter(lifted_at=None).exists():
             raise _conflict(
@@ -38,7 +38,7 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
-    """Let an entry stand on its boards again; the story of its quarantine stays on its page.
+    """Restore an entry to its boards; the history of its quarantine stays on its page.
 
     Raises:
         Refusal: `by` is no operator (403), there is no reason, or it is in no quarantine (409).
@@ -56,7 +56,7 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
 
 
 def flag(submission: Submission, *, reason: str, by: User) -> Flag:
-    """Tell the operators that something is wrong with an entry that `by` may see.
+    """Flag an entry that `by` may see for the operators.
 
     Raises:
         Refusal: there is no reason, the entry is the reader's own or flagged by them already (409), or they have
@@ -79,7 +79,7 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
 
 
 def resolve_flags(submission: Submission, *, outcome: str, by: User) -> int:
-    """Say what came of every open flag on an entry; returns how many there were. Raises Refusal."""
+    """Resolve every open flag on an entry with an answer; returns their number. Raises Refusal."""
     _require_operator(by)
     text = _reason(outcome, most=500)
     return Flag.objects.filter(submission=submission, settled_at=None).update(

@@ -1,4 +1,4 @@
-"""What nodes tell: progress, and reports at the end. A message that arrives twice, late or from the wrong node
+"""Messages of nodes: progress, and reports at the end. A message that arrives twice, late or from the wrong node
 changes nothing.
 """  # noqa: D205
 
@@ -45,7 +45,7 @@ def record_progress(progress: Progress, now: datetime) -> bool:
 def record_delivery(delivery: Delivery, now: datetime) -> bool:
     """Record the report that a node delivers under its lease; returns whether it counted.
 
-    Keeps the report, ends the evaluation or queues it again after a failure of ours, and tells `evaluation_ended`, all
+    Stores the report, ends the evaluation or queues it again after a failure of ours, and sends `evaluation_ended`, all
     in one transaction.
     """
     report = delivery.report
@@ -68,7 +68,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     """What `record_delivery` does once the lease is known to be good."""
     report = delivery.report
     if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
-        # The node was told to stop before it was done: no report on a try, and none of the tries is used up.
+        # The node was asked to stop before it was done: no report on a try, and none of the tries is used up.
         detail = f"Given back by {delivery.node}: {report.message}"
         return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
     Report.objects.create(

@@ -132,7 +132,7 @@ def queue_evaluation(
 
 
 def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
-    """End an evaluation that has not ended; a node that works on it is told to stop.
+    """End an evaluation that has not ended; a node that works on it is asked to stop.
 
     Raises:
         Refusal: it is not theirs (403), or it has ended already (409).
@@ -291,7 +291,7 @@ def _check_open(slug: str) -> None:
 
 
 def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
-    # Judging until the dice fall well would be another benchmark, and a run is published as a whole.
+    # Judging again until the score is good would be another benchmark, and a run is published as a whole.
     if submission.is_attempt:
         raise Refusal(
             field="submission",
@@ -319,7 +319,7 @@ def _check_not_quarantined(author: User, *, problem: str, source: Source) -> Non
 
 def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
-        # What an operator has judged again goes last and is not what the author asked for: it is in nobody's way.
+        # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
         Evaluation.objects.filter(state__in=State.unfinished())
         .exclude(priority=REJUDGE_PRIORITY)
         .filter(

@@ -1,4 +1,4 @@
-"""The dispatcher: gives queued evaluations to free slots and ends leases that nobody keeps alive."""
+"""The dispatcher: gives queued evaluations to free slots and ends expired leases."""
 
 import logging
 import signal

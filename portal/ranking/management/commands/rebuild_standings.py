@@ -1,4 +1,4 @@
-"""Derive every standing anew."""
+"""Recompute every standing."""
 
 from typing import Any
 
