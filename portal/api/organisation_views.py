@@ -85,7 +85,7 @@ class Organisations(_Organisations):
         "changeRole", "Change a member's role", One(OrganisationOutput), body=run_inputs.MemberInput, refuses=(409,)
     )
     def change_role(self, request: Request, slug: str) -> Organisation:
-        """Make a member an owner, or an owner a member; for owners. An account that is not a member is invited instead."""
+        """Make a member an owner, or an owner a member; for owners. Others are invited instead."""
         memberships.change_role(_organisation(request, slug), by=caller(request), **self.body())
         return _organisation(request, slug)
 
