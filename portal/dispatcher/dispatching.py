@@ -58,14 +58,19 @@ def _judgeable_by(slot: Slot) -> QuerySet[Evaluation]:
 
 
 def judgeable_on(node: Node, waiting: QuerySet[Evaluation], *, profile: str) -> QuerySet[Evaluation]:
-    """What of `waiting`, which is for `profile`, can be judged on `node` as it is."""
-    judgeable = waiting.filter(
+    """The evaluations of `waiting` (for `profile`) that `node` can judge now."""
+    return waiting.filter(within_abilities(node, profile=profile))
+
+
+def within_abilities(node: Node, *, profile: str) -> Q:
+    """The condition on evaluations for `profile` that `node` can judge now."""
+    able = Q(
         submission__backend__in=node.backends,
         # A node judges only the revision it was asked for; one that was not updated yet waits for its operator. A
         # revision is a hash over the problem's own files, so it belongs to one problem.
-        problem_revision__in=node.revisions.values(),
+        problem_revision__in=list(node.revisions.values()),
     )
-    return judgeable if _may_judge_ranked(node, profile) else judgeable.exclude(mode=Mode.RANKED)
+    return able if _may_judge_ranked(node, profile) else able & ~Q(mode=Mode.RANKED)
 
 
 def _may_judge_ranked(node: Node, profile: str) -> bool:
@@ -90,6 +95,7 @@ def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
                 lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
                 deadline_at=now + timedelta(seconds=settings.EVALUATION_DEADLINE_SECONDS),
                 started_at=None,
+                unable_since=None,
                 stage="",
                 stage_detail="",
                 stage_fraction=None,

@@ -1,17 +1,19 @@
-"""Which profiles nodes serve, and the end of work that none of them will take."""
+"""Which profiles nodes serve, and the end of work that none of them can judge."""
 
 import logging
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from evaluator.hardware.profiles import profiles
 from portal.catalog.queries import paused_slugs
-from portal.nodes.models import Node
-from portal.nodes.queries import online_slots
+from portal.dispatcher.dispatching import within_abilities
+from portal.nodes.queries import all_online_slots, online_slots
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, ProfileQueue, State
 from portal.submissions.queries import paused_profiles
@@ -20,26 +22,41 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY = timedelta(seconds=60)
 _GAP = timedelta(minutes=10)
-"""After so long without a look nobody knows who served meanwhile: the waiting begins anew."""
+"""After so long without a look nobody knows who was able meanwhile: the waiting begins anew."""
 ENDED_PER_LOOK = 200
 
 
-def note_served_profiles(now: datetime) -> bool:
-    """Note which profiles a slot could take work of at this moment, once a minute; returns whether it did."""
+def look_at_nodes(now: datetime) -> bool:
+    """Once a minute, note which profiles are served and what waits for no node; returns whether it was time."""
     if ProfileQueue.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
         return False
+    waiting = Evaluation.objects.filter(state=State.QUEUED)
+    if ProfileQueue.objects.filter(looked_at__lt=now - _GAP).exists():
+        waiting.exclude(unable_since=None).update(unable_since=None)
     ProfileQueue.objects.bulk_create(
-        (ProfileQueue(profile=name, watched_since=now, looked_at=now) for name in profiles()), ignore_conflicts=True
+        (ProfileQueue(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
     )
-    ProfileQueue.objects.filter(looked_at__lt=now - _GAP).update(watched_since=now)
     served = set(online_slots(now=now).order_by().values_list("profile", flat=True))
     ProfileQueue.objects.filter(profile__in=served).update(served_at=now)
     ProfileQueue.objects.update(looked_at=now)
+    able = _within_somebodys_abilities(now)
+    waiting.filter(able).exclude(unable_since=None).update(unable_since=None)
+    waiting.filter(unable_since=None).exclude(able).update(unable_since=now)
     return True
 
 
+def _within_somebodys_abilities(now: datetime) -> Q:
+    """The condition on evaluations that a node online could judge; a guest judges its owner's alone."""
+    offers = {(slot.node_id, slot.profile): slot.node for slot in all_online_slots(now=now)}
+    conditions = (
+        Q(profile=profile, node_owner=node.owner_id) & within_abilities(node, profile=profile)
+        for (_, profile), node in offers.items()
+    )
+    return reduce(or_, conditions, Q(pk__in=[]))
+
+
 def end_unserved(now: datetime) -> int:
-    """End what has waited for `UNSERVED_HOURS` on a profile that no node has served meanwhile; returns how many.
+    """End what no node online could judge for `UNSERVED_HOURS` on end; returns how many.
 
     What an operator has paused waits on, and hours in which no dispatcher looked count for nobody.
     """
@@ -48,14 +65,11 @@ def end_unserved(now: datetime) -> int:
 
 def _unserved(now: datetime) -> list[UUID]:
     since = now - timedelta(hours=settings.UNSERVED_HOURS)
-    never_since = Q(served_at=None) | Q(served_at__lt=since)
-    silent = ProfileQueue.objects.filter(never_since, watched_since__lt=since).exclude(profile__in=paused_profiles())
-    names = list(silent.values_list("profile", flat=True))
-    is_own = Q(node_owner=None, profile__in=names)
-    heard = Node.objects.filter(owner=OuterRef("node_owner"), seen_at__gte=since)
-    is_guests = Q(node_owner__isnull=False) & ~Exists(heard)
-    waiting = Evaluation.objects.filter(is_own | is_guests, state=State.QUEUED, queued_at__lt=since)
-    open_ones = waiting.exclude(submission__problem__in=paused_slugs())
+    waiting = Evaluation.objects.filter(state=State.QUEUED, unable_since__lt=since)
+    # A guest's owner has no switch of a profile: the operator's is for the site's own nodes.
+    open_ones = waiting.exclude(node_owner=None, profile__in=paused_profiles()).exclude(
+        submission__problem__in=paused_slugs()
+    )
     return list(open_ones.order_by("queued_at").values_list("pk", flat=True)[:ENDED_PER_LOOK])
 
 
@@ -67,11 +81,23 @@ def _end(pk: UUID, now: datetime) -> bool:
         )
         if moved:
             ended = Evaluation.objects.select_related("submission").get(pk=pk)
-            ended.message = (
-                f"No node has served {ended.profile} for {settings.UNSERVED_HOURS:.0f} hours, so this was not judged. "
-                "It has cost nothing. Submit it again when a node of the profile is online, or choose another profile."
-            )
+            ended.message = _message(ended, now)
             ended.save(update_fields=["message"])
-            evaluation_ended.tell(EvaluationEnded(evaluation=ended))
-            logger.info("evaluation %s ended unjudged: no node serves %s", pk, ended.profile)
+            evaluation_ended.send(EvaluationEnded(evaluation=ended))
+            logger.info("evaluation %s ended unjudged: no node can judge it on %s", pk, ended.profile)
     return bool(moved)
+
+
+def _message(ended: Evaluation, now: datetime) -> str:
+    hours = f"{settings.UNSERVED_HOURS:.0f} hours"
+    served = ProfileQueue.objects.filter(profile=ended.profile, served_at__gte=now - _GAP).exists()
+    if served and ended.node_owner_id is None:
+        return (
+            f"For {hours} no node of {ended.profile} could judge a {ended.mode} submission in the backend "
+            f"{ended.submission.backend} to this revision of the problem. It was not judged and cost nothing. "
+            "Submit it again later, or choose another backend or profile."
+        )
+    return (
+        f"No node has served {ended.profile} for {hours}, so this was not judged. It cost nothing. "
+        "Submit it again when a node of the profile is online, or choose another profile."
+    )

@@ -139,9 +139,17 @@ def test_the_same_source_is_refused_with_the_reason(cheat, operator, alice):
         actions.queue_evaluation(cheat, profile=PROFILE, mode="ranked")
 
 
+def test_its_author_sees_it_in_the_list_of_their_own(cheat, operator, alice, client):
+    client.force_login(alice)
+    own = reverse("submissions:mine")
+    assert "in quarantine" not in client.get(own).content.decode()
+    actions.quarantine(cheat, reason=REASON, by=operator)
+    assert "in quarantine" in client.get(own).content.decode()
+
+
 def test_its_author_cannot_hide_the_evidence(cheat, operator, alice, client):
     actions.quarantine(cheat, reason=REASON, by=operator)
-    with pytest.raises(Refusal, match="who reads it stays as it was"):
+    with pytest.raises(Refusal, match="its visibility cannot change"):
         actions.set_visibility(cheat, visibility="private", by=alice)
     assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 200
 
@@ -190,6 +198,20 @@ def test_a_reader_flags_an_entry_and_the_operators_see_it(cheat, bob, operator, 
     assert answer.status_code == 302
     assert names() == [(1, "carol"), (2, "bob")]
     assert Flag.objects.get().settled_by == operator
+
+
+def test_an_entry_whose_source_is_private_is_flagged_from_its_board(cheat, alice, bob, client):
+    actions.set_visibility(cheat, visibility="private", by=alice)
+    client.force_login(bob)
+    form = reverse("submissions:flag", args=[cheat.pk])
+    board = reverse("ranking:board", args=["allreduce"])
+    assert form in client.get(board, {"profile": PROFILE}).content.decode()
+    page = client.get(form).content.decode()
+    assert "An entry of alice for" in page
+    assert "def solution" not in page
+    assert client.post(form, {"reason": "It caches."})["Location"] == board
+    assert "Your flag was sent" in client.get(form).content.decode()
+    assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 404
 
 
 def test_flags_are_limited_and_never_of_ones_own_or_of_what_one_may_not_see(cheat, alice, bob, client):

@@ -5,20 +5,20 @@ from django.utils import timezone
 
 from evaluator.contract import (
     SCORE_RULE,
-    Audit,
-    AuditedWork,
     Canary,
     Collective,
     Delivery,
     DriverFault,
     GpuReading,
+    LinkTraffic,
     RankState,
     Record,
+    RecordedWork,
     SizeRecord,
     Timing,
     Verdict,
-    Wire,
     WorkKind,
+    WorkTotal,
 )
 from evaluator.hardware import profiles
 from portal.submissions import actions
@@ -99,12 +99,12 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
         submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=gated("tiny", "base")
     )
     page = page_of(as_alice, submission)
-    assert cells(page, "What was taken off, and how calls began") == [
-        "Off the submission 64.0 µs 64.0 µs",
-        "Off the reference 61.0 µs 61.0 µs",
+    assert cells(page, "Overhead subtracted, and how calls started") == [
+        "Subtracted from the submission 64.0 µs 64.0 µs",
+        "Subtracted from the reference 61.0 µs 61.0 µs",
         "Forging gains at most 38.0 µs 38.0 µs",
-        "Submission queued whole no no",
-        "Reference queued whole yes yes",
+        "Submission fully queued no no",
+        "Reference fully queued yes yes",
     ]
     assert cells(page, "Back to back") == ["Submission 71.0 µs not run", "Reference 95.0 µs not run"]
     assert cells(page, "Times per size")[0].startswith("tiny 240 calls 1.250 1.210 to 1.290 80.0 µs")
@@ -114,9 +114,9 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
 def test_no_page_shows_a_time_that_a_submissions_own_process_told(as_alice, alice, local):
     submission = scenes.submit(alice)
     told = msgspec.structs.replace(timed_by_host(scenes.timing(sizes=("tiny",))).sizes[0], claimed_us=4321.0)
-    audit = Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
+    audit = RecordedWork(size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
     timing = msgspec.structs.replace(scenes.timing(), sizes=(told,))
-    deliver(submission, local, timing=timing, record=gated("tiny"), audit=audit)
+    deliver(submission, local, timing=timing, record=gated("tiny"), recorded_work=audit)
     page = page_of(as_alice, submission)
     assert "4321" not in page
     assert "4.32" not in page
@@ -128,8 +128,8 @@ def test_ranks_on_processors_have_no_gate(as_alice, alice, local):
     record = msgspec.structs.replace(gated("tiny"), rules=rules)
     deliver(submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=record)
     page = page_of(as_alice, submission)
-    assert len(cells(page, "What was taken off, and how calls began")) == 2
-    assert "queued whole" not in page
+    assert len(cells(page, "Overhead subtracted, and how calls started")) == 2
+    assert "fully queued" not in page
 
 
 def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
@@ -137,7 +137,7 @@ def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
     deliver(submission, local, timing=scenes.timing(rule=SCORE_RULE - 1))
     page = page_of(as_alice, submission)
     assert "Timed by the earlier rule" in page
-    assert "What was taken off" not in page
+    assert "Overhead subtracted" not in page
 
 
 def test_sizes_with_different_numbers_of_blocks_are_shown_whole(as_alice, alice, local):
@@ -160,22 +160,24 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         floor_us=None,
         calls=(),
         gpus=(reading,),
-        wire=Wire(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
+        links=LinkTraffic(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
     )
     deliver(
         submission,
         local,
         canaries=(Canary(at="2026-11-21T02:00:00Z", is_full=True), Canary(at="2026-11-21T02:01:00Z", is_full=False)),
         record=Record(rules=profiles.get("cpux2").timing_rules(), sizes=(size,)),
-        audit=Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)),
+        recorded_work=RecordedWork(
+            size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)
+        ),
     )
     page = page_of(as_alice, submission)
-    assert "The node proved 2 times around this evaluation" in page
+    assert "The node tested its own arithmetic and communication 2 times around this evaluation" in page
     assert cells(page, "GPUs before and after the timed calls") == [
         "tiny 1 before 1980 MHz 3201 MHz 301 W 41 °C sw_power_cap"
     ]
-    assert cells(page, "Bytes on the links") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
-    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not told 1"]
+    assert cells(page, "Link traffic") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
+    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not reported 1"]
 
 
 def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alice, local):
@@ -184,7 +186,7 @@ def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alic
     other = SizeRecord(size="large", payload_bytes=1, floor_us=None, calls=())
     rules = profiles.get("cpux2").timing_rules()
     deliver(submission, local, record=Record(rules=rules, sizes=(known, other)))
-    assert "At base the reference met each call's contents once" in page_of(as_alice, submission)
+    assert "At base the reference ran once on each call's inputs" in page_of(as_alice, submission)
 
 
 def test_a_report_without_such_evidence_shows_no_empty_tables(as_alice, alice, local):
@@ -202,7 +204,7 @@ def test_what_the_driver_reported_stands_beside_the_verdict_and_silence_is_not_a
     astray = DriverFault(gpu=1, xid=31, count=2, noticed_at="2026-11-21T12:00:00.000+00:00")
     canary = Canary(at="2026-11-21T12:00:01Z", is_full=True)
     page = shown(driver_faults=(astray,))
-    assert "GPU 1: Xid 31 (a memory access outside of what is mapped), 2 times" in page
+    assert "GPU 1: Xid 31 (a memory access outside mapped memory), 2 times" in page
     assert "12:00:00.000" in page
     assert "driver reported no fault" in shown(driver_faults=(), canaries=(canary,))
     assert "driver reported" not in shown(driver_faults=None, canaries=(canary,))
@@ -212,5 +214,5 @@ def test_what_a_person_should_look_at_is_on_the_page(as_alice, alice, local):
     submission = scenes.submit(alice)
     deliver(submission, local, alarms=("the reference ran 1.3 times as long beside this submission",))
     page = page_of(as_alice, submission)
-    assert "For a person to look at" in page
+    assert "For an operator to review" in page
     assert "the reference ran 1.3 times as long beside this submission" in page

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from django.urls import reverse
 
-from evaluator.contract import CallTimeline, Primitive, Sighting, SizeResult, SpanKind, Timeline, Witness
+from evaluator.contract import CallTimeline, Detection, EvidenceSource, Primitive, SizeResult, SpanKind, Timeline
 from portal.submissions import timelines
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
@@ -52,7 +52,7 @@ def test_the_page_shows_where_the_time_went_on_every_rank(as_alice, recorded):
         "Submission, rank 1 105 µs 30.0 µs 30.0 µs 40.0 µs 0 µs 0 µs 5.00 µs 43 %",
     ]
     assert "Rank 1 moves data for 70 us of 105 us" in page
-    assert "nothing here enters a score or a verdict" in page
+    assert "so it affects neither score nor verdict" in page
     # Every span is drawn twice, for wide pages and for phones, and says what it is.
     assert page.count("Memcpy PtoP (Device -&gt; Device): 60.00 us from 30.00 us, 6,000,000 bytes (wire)") == 2
 
@@ -144,16 +144,16 @@ def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alic
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=many))
     page = page_of(as_alice, submission)
-    assert "400 short spans are in the trace alone" in page
+    assert "400 short spans are only in the trace" in page
     assert page.count("<rect x=") <= 2 * 1000 + 10
 
 
 def test_kernels_that_reach_peers_are_told_apart_where_something_shows_that_they_can(as_alice, alice, local):
     own = call([(SpanKind.KERNEL, OWN, 0, 50)], [(SpanKind.KERNEL, OWN, 0, 50)])
-    seen = Sighting(primitive=Primitive.SM_LOAD_STORE, witness=Witness.COMPILED, detail="LD.E.STRONG.SYS")
+    seen = Detection(primitive=Primitive.SM_LOAD_STORE, evidence=EvidenceSource.COMPILED, detail="LD.E.STRONG.SYS")
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=own), primitives=(seen,))
-    assert "is in kernels that reach peers themselves for 50 us of 50 us" in page_of(as_alice, submission)
+    assert "is in kernels that access peers directly for 50 us of 50 us" in page_of(as_alice, submission)
 
 
 def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):

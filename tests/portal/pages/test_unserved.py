@@ -1,4 +1,4 @@
-"""Work for a profile that no node serves: said beforehand, ended after a day, and free."""
+"""Work that no node online can judge: said beforehand and while it waits, ended after a day, and free."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from evaluator.hardware.profiles import profiles
-from portal.dispatcher.serving import end_unserved, note_served_profiles
+from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.submissions.models import Evaluation, GpuUse, ProfileQueue, ProfileSwitch, State
 from tests.portal.factories import evaluation_of, submit
 
@@ -15,50 +15,91 @@ ALONE = "h200x8-nomc"
 
 
 @pytest.fixture
-def watched(node, now):
-    """The dispatcher has looked for two days; nobody ever served `ALONE`."""
-    note_served_profiles(now)
-    ProfileQueue.objects.update(watched_since=now - timedelta(days=2))
+def day_later(now, node):
+    """The dispatcher looks every nine minutes for 25 hours, the node online all the time; the moment after it."""
+
+    def look_on():
+        moment = now
+        while moment < now + timedelta(hours=25):
+            type(node).objects.filter(pk=node.pk).update(seen_at=moment)
+            look_at_nodes(moment)
+            moment += timedelta(minutes=9)
+        return moment
+
+    return look_on
 
 
-def waiting_since(author, moment, **changes):
-    evaluation = evaluation_of(submit(author, **changes))
-    Evaluation.objects.filter(pk=evaluation.pk).update(queued_at=moment)
-    return evaluation
+def waiting(author, **changes):
+    return evaluation_of(submit(author, **changes))
 
 
-def test_what_no_node_took_in_a_day_ends_with_its_reason_and_costs_nothing(alice, watched, now, client):
-    evaluation = waiting_since(alice, now - timedelta(hours=25), profile=ALONE)
-    assert end_unserved(now) == 1
+def text_of(client, evaluation):
+    return client.get(reverse("submissions:detail", args=[evaluation.submission_id])).content.decode()
+
+
+def test_what_no_node_serves_for_a_day_ends_with_its_reason_and_costs_nothing(alice, day_later, client):
+    evaluation = waiting(alice, profile=ALONE)
+    later = day_later()
+    assert end_unserved(later) == 1
     evaluation.refresh_from_db()
-    assert (evaluation.state, evaluation.verdict, evaluation.finished_at) == (State.UNSERVED, "", now)
+    assert (evaluation.state, evaluation.verdict, evaluation.finished_at) == (State.UNSERVED, "", later)
     assert "No node has served h200x8-nomc for 24 hours" in evaluation.message
     assert GpuUse.objects.get().used_gpu_s == 0
     client.force_login(alice)
-    page = client.get(reverse("submissions:detail", args=[evaluation.submission_id])).content.decode()
+    page = text_of(client, evaluation)
     assert "Not judged: no node" in page
-    assert "It has cost nothing." in page
+    assert "It cost nothing." in page
 
 
-def test_what_waits_for_less_or_for_a_served_or_paused_profile_waits_on(alice, watched, now):
-    waiting_since(alice, now - timedelta(hours=23), profile=ALONE)
-    waiting_since(alice, now - timedelta(hours=25), profile="cpux2")
+@pytest.mark.parametrize("lacks", [{"backends": []}, {"revisions": {}}])
+def test_what_the_nodes_of_its_profile_cannot_judge_ends_too(alice, node, day_later, client, lacks):
+    type(node).objects.update(**lacks)
+    evaluation = waiting(alice)
+    look_at_nodes(node.seen_at)
+    client.force_login(alice)
+    assert "No node that is online for cpux2 can judge it" in text_of(client, evaluation)
+    assert end_unserved(day_later()) == 1
+    evaluation.refresh_from_db()
+    assert "no node of cpux2 could judge a ranked submission in the backend pytorch" in evaluation.message
+
+
+def test_a_node_that_could_have_judged_it_meanwhile_begins_the_day_anew(alice, node, now, day_later):
+    evaluation = waiting(alice, profile=ALONE)
+    later = day_later()
+    type(node).objects.filter(pk=node.pk).update(seen_at=later)
+    node.slots.update(profile=ALONE)
+    look_at_nodes(later)
+    evaluation.refresh_from_db()
+    assert (evaluation.unable_since, end_unserved(later)) == (None, 0)
+
+
+def test_what_can_be_judged_or_is_paused_waits_on(alice, day_later):
+    waiting(alice)
     ProfileSwitch.objects.create(profile="h100x4", is_paused=True)
-    waiting_since(alice, now - timedelta(hours=25), profile="h100x4")
-    assert end_unserved(now) == 0
+    waiting(alice, profile="h100x4")
+    assert end_unserved(day_later()) == 0
 
 
-def test_a_dispatcher_that_was_away_ends_nothing_on_its_return(alice, watched, now):
-    waiting_since(alice, now - timedelta(hours=25), profile=ALONE)
-    back = now + timedelta(hours=1)
-    note_served_profiles(back)
+def test_what_has_waited_for_less_than_a_day_waits_on(alice, day_later):
+    later = day_later()
+    waiting(alice, profile=ALONE)
+    look_at_nodes(later + timedelta(minutes=2))
+    assert end_unserved(later + timedelta(hours=23)) == 0
+
+
+def test_a_dispatcher_that_was_away_ends_nothing_on_its_return(alice, day_later):
+    waiting(alice, profile=ALONE)
+    back = day_later() + timedelta(hours=1)
+    look_at_nodes(back)
     assert end_unserved(back) == 0
     assert ProfileQueue.objects.count() == len(profiles())
+    assert Evaluation.objects.get().unable_since == back
 
 
-def test_it_is_said_beforehand(alice, watched, client):
+def test_it_is_said_beforehand(alice, node, now, client):
+    look_at_nodes(now)
     client.force_login(alice)
     page = client.get(reverse("submissions:new", args=["allreduce"])).content.decode()
     assert "none is known to have served it" in page
     assert "ends unjudged and without cost if no node takes it within 24 hours" in page
-    assert "What it may cost, and what you have left" in page
+    assert "GPU time: what an evaluation costs and what you have left" in page

@@ -1,4 +1,4 @@
-"""The dispatcher: gives queued evaluations to free slots and ends leases that nobody keeps alive."""
+"""The dispatcher: gives queued evaluations to free slots and ends expired leases."""
 
 import logging
 import signal
@@ -13,7 +13,7 @@ from django.utils import timezone
 from portal import metrics
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
-from portal.dispatcher.serving import end_unserved, note_served_profiles
+from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 from portal.notices.sending import due_turns, take_turn
@@ -29,11 +29,13 @@ EXPORT_END_S = 5.0
 class Command(BaseCommand):
     """`manage.py dispatch`: runs until SIGTERM; several may run at once."""
 
-    help = "Send queued evaluations to free slots until told to end. Several may run at once."
+    help = "Send queued evaluations to free slots until stopped. Several dispatchers may run at the same time."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """How often to look."""
-        parser.add_argument("--interval", type=float, default=0.3, help="seconds between two looks (default 0.3)")
+        parser.add_argument(
+            "--interval", type=float, default=0.3, help="seconds between two looks at the queue (default 0.3)"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Look, send, wait."""
@@ -63,7 +65,7 @@ class Command(BaseCommand):
                 sweep(timezone.now())
                 renew_revisions()
                 release_built(timezone.now())
-                note_served_profiles(timezone.now())
+                look_at_nodes(timezone.now())
                 end_unserved(timezone.now())
                 since_sweep = 0.0
             with metrics.dispatcher_look_seconds.time():
@@ -71,6 +73,6 @@ class Command(BaseCommand):
                 build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
-            logger.warning("the database does not answer: %s", error)
+            logger.warning("the database does not respond: %s", error)
             metrics.dispatcher_errors.inc()
         return since_sweep
