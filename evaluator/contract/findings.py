@@ -6,7 +6,7 @@ from evaluator.contract.message import Message
 
 
 class Verdict(StrEnum):
-    """The one-word outcome of an evaluation (docs/judge.md explains each)."""
+    """The one-word outcome of an evaluation (docs/judge/verdicts.md explains each)."""
 
     PASSED = "PASSED"
     WRONG_RESULT = "WRONG_RESULT"

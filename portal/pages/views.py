@@ -19,6 +19,7 @@ from portal.catalog import rooflines
 from portal.catalog.measurements import baselines, best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.exports.files import citation
+from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems
@@ -42,7 +43,7 @@ Allow: /
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """What PKB is, how to take part, the fastest kernels, and where all of them stand under one roofline."""
+    """What PKB is, how to take part, the fastest kernels, and all of them under one roofline."""
     titles = {problem.slug: problem.title for problem in registry.problems()}
     counts = board_counts()
     profile = profiles()[most_used(counts)]
@@ -72,7 +73,7 @@ def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
 
 
 def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
-    """Every problem on the profile, else, where nobody stands there by the present rule, on the best measured one."""
+    """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
     name = profile.name if has_places else best_measured_profile([p.name for p in gpu_profiles()])
     shown = profiles()[name]
@@ -98,13 +99,14 @@ def docs(request: HttpRequest) -> HttpResponse:
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
         "citation": citation(timezone.now()),
+        "sections": manual.sections(),
     }
     return render(request, "docs/index.html", context)
 
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """Problems, models and people by what the reader types."""
+    """Problems, models, people and pages of the manual by what the reader types."""
     text = request.GET.get("q", "").replace("\0", "")[:MAX_TEXT]
     context = {"text": text, "found": search(text, viewer=request.user)}
     return render(request, "search.html", context)
@@ -112,7 +114,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def robots(_request: HttpRequest) -> HttpResponse:
-    """What crawlers need not read: private pages, and the endless pages behind the first of a board."""
+    """What crawlers need not read: private pages, and the many pages after the first of a board."""
     return HttpResponse(ROBOTS, content_type="text/plain")
 
 
@@ -137,5 +139,5 @@ def readyz(_request: HttpRequest) -> HttpResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503)
     return HttpResponse("ready\n", content_type="text/plain")

@@ -203,7 +203,7 @@ def test_what_compiles_gets_no_further_than_its_own_folder(
 
 
 def test_every_row_has_its_program_and_its_twin() -> None:
-    """But 25, 35, 38, 39, 41 and from 49 on, whose tests are elsewhere, and 37, which is none (docs/cheats.md)."""
+    """But 25, 35, 38, 39, 41 and from 49 on, tested elsewhere, and 37, which is none (docs/judge/cheats.md)."""
     elsewhere = {25, 35, 37, 38, 39, 41}
     rows = {f"r{row:02}" for row in range(1, 49) if row not in elsewhere} | {f"m{row}" for row in range(1, 10)}
     for is_twin in (False, True):
