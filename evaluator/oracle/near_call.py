@@ -1,4 +1,4 @@
-"""Contents that differ from an earlier call's in a few elements only: what keys on samples meets its own cache."""
+"""Inputs that differ from an earlier call's in a few elements: a cache keyed on samples returns stale output."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -11,15 +11,15 @@ from problems.values import Call
 _CHANGED = 8
 _LOOKED_AT = 4096
 _LEAST = 8 * _CHANGED
-"""Draws of fewer elements stay the base's: they may be factors or lengths that change everything."""
+"""Draws with fewer elements stay the base's: they may be factors or lengths that change everything."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearCall(Call):
-    """A call drawn as call number `base`, but for a few elements of every tensor, which are those of its own number.
+    """A call drawn as call number `base`, except for a few elements of every tensor, which come from its own number.
 
-    The changed elements are the largest changes among secret places. Draws that are no values of single elements
+    The changed elements are the largest changes among secret indices. Draws that are not values of single elements
     (permutations, bare generators) are the base's.
     """
 
@@ -61,11 +61,11 @@ class NearCall(Call):
             return old
         generator = fresh_call.generator(f"{name}: changed elements", shared=options.get("shared", False))
         flat_old, flat_new = old.contiguous().view(-1), new.contiguous().view(-1)
-        places = torch.randint(
+        indices = torch.randint(
             old.numel(), (min(old.numel(), _LOOKED_AT),), generator=generator, device=old.device, dtype=torch.int64
         )
-        change = (flat_new[places].float() - flat_old[places].float()).abs()
-        chosen = places[change.argsort(descending=True, stable=True)[:_CHANGED]]
+        change = (flat_new[indices].float() - flat_old[indices].float()).abs()
+        chosen = indices[change.argsort(descending=True, stable=True)[:_CHANGED]]
         bits = _BITS[old.element_size()]
         flat_old.view(bits)[chosen] = flat_new.view(bits)[chosen]
         return flat_old.view(old.shape)

@@ -9,22 +9,22 @@ import pytest
 from evaluator.contract import SourceBundle, SourceFile, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.host import Judge
-from evaluator.host.process.aside import Aside, AsideLimitExceeded
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from tests.evaluator.judging_help import request_for, request_for_text
 
 
 @pytest.fixture
-def aside():
+def helper():
     with Spawner() as spawner:
-        started = Aside(spawner, memory_bytes=1024**3)
+        started = HelperProcess(spawner, memory_bytes=1024**3)
         yield started
         started.close()
 
 
-def read(aside: Aside) -> SourceReading:
-    return SourceReading.from_json(aside.call(READ_SOURCE, request_for("correct").to_json(), seconds=60))
+def read(helper: HelperProcess) -> SourceReading:
+    return SourceReading.from_json(helper.call(READ_SOURCE, request_for("correct").to_json(), seconds=60))
 
 
 @pytest.mark.parametrize(
@@ -36,31 +36,31 @@ def read(aside: Aside) -> SourceReading:
         ("builtins:eval", "'x' * 70_000_000", "answer"),
     ],
 )
-def test_what_goes_over_a_limit_is_ended_and_the_next_reading_works(aside, function, text, words):
-    assert read(aside).findings == ()
+def test_what_goes_over_a_limit_is_ended_and_the_next_reading_works(helper, function, text, words):
+    assert read(helper).findings == ()
     seconds = 0.5 if function == "time:sleep" else 30
-    with pytest.raises(AsideLimitExceeded, match=words):
-        aside.call(function, text, seconds=seconds)
-    assert read(aside).findings == ()
+    with pytest.raises(HelperLimitExceeded, match=words):
+        helper.call(function, text, seconds=seconds)
+    assert read(helper).findings == ()
 
 
-def test_while_it_works_this_process_goes_on(aside):
+def test_while_it_works_this_process_goes_on(helper):
     """A regular expression that goes back and forth holds its interpreter's lock for as long as it runs."""
-    read(aside)
+    read(helper)
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(aside.call, "builtins:eval", "__import__('re').match('(a*)*b', 'a' * 40)", seconds=3)
+        reading = pool.submit(helper.call, "builtins:eval", "__import__('re').match('(a*)*b', 'a' * 40)", seconds=3)
         beats = 0
         while not reading.done():
             beats += 1
             time.sleep(0.01)
         assert beats > 10
-        with pytest.raises(AsideLimitExceeded):
+        with pytest.raises(HelperLimitExceeded):
             reading.result()
 
 
-def test_what_it_raises_is_our_error(aside):
+def test_what_it_raises_is_our_error(helper):
     with pytest.raises(EvaluatorError, match="ZeroDivisionError"):
-        aside.call("builtins:eval", "1 / 0", seconds=30)
+        helper.call("builtins:eval", "1 / 0", seconds=30)
 
 
 def test_a_source_that_takes_too_much_to_read_is_over_a_limit_and_the_next_is_judged(judge: Judge):

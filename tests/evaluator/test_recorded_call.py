@@ -1,4 +1,4 @@
-"""Records of an audited call and bytes on the links: reading what strangers wrote, what follows, and the CPU path."""
+"""Records of a recorded call and bytes on the links: reading what strangers wrote, what follows, and the CPU path."""
 
 import dataclasses
 import os
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.arena import profiler, trace_events
-from evaluator.arena.profile_rows import AUDIT_BYTES, MOST_ROWS, AuditError, Row, RowKind, pack, unpack
-from evaluator.contract import AuditedWork, Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind
+from evaluator.arena.profile_rows import MOST_ROWS, ROWS_BYTES, Row, RowKind, RowsError, pack, unpack
+from evaluator.contract import Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind, WorkTotal
 from evaluator.host import Judge
 from evaluator.host.machine import nvlink
-from evaluator.host.measure import profiled_call
-from evaluator.judging import link_traffic, profiled_work
+from evaluator.host.measure import recorded_call
+from evaluator.judging import link_traffic, recorded_work
 from evaluator.presentation import report_text
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
@@ -37,8 +37,8 @@ def nobody() -> None:
     """There is nobody to wait for."""
 
 
-def work(name: str, count: int = 1, kind: WorkKind = WorkKind.KERNEL, us: float = 1.0) -> AuditedWork:
-    return AuditedWork(kind=kind, name=name, count=count, us=us)
+def work(name: str, count: int = 1, kind: WorkKind = WorkKind.KERNEL, us: float = 1.0) -> WorkTotal:
+    return WorkTotal(kind=kind, name=name, count=count, us=us)
 
 
 class TestFile:
@@ -52,34 +52,34 @@ class TestFile:
         rows = [Row(kind=RowKind.KERNEL, name=f"kernel {i}", count=1, nanoseconds=i) for i in range(MOST_ROWS + 7)]
         content = pack(rows)
         found, dropped, _ = unpack(content)
-        assert len(content) <= AUDIT_BYTES
+        assert len(content) <= ROWS_BYTES
         assert (len(found), dropped) == (MOST_ROWS, 7)
         assert min(row.nanoseconds for row in found) == 7
 
     @given(st.binary(max_size=600))
     def test_anything_else_is_refused(self, content):
-        with pytest.raises(AuditError):
+        with pytest.raises(RowsError):
             unpack(content)
 
     @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, rows, data):
         content = bytearray(pack(rows))
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index] = data.draw(st.integers(0, 255))
         try:
-            found, _, _ = unpack(bytes(content[: data.draw(st.integers(place, len(content)))]))
-        except AuditError:
+            found, _, _ = unpack(bytes(content[: data.draw(st.integers(index, len(content)))]))
+        except RowsError:
             return
         assert len(found) <= MOST_ROWS
 
     def test_what_ranks_wrote_becomes_one_table_without_control_characters(self):
         one = Row(kind=RowKind.KERNEL, name="gather\x1b[2J", count=2, nanoseconds=3000)
         two = Row(kind=RowKind.KERNEL, name="gather\x1b[2J", count=4, nanoseconds=1000)
-        files = [profiled_call.create() for _ in range(3)]
+        files = [recorded_call.create() for _ in range(3)]
         try:
             os.pwrite(files[0], pack([one]), 0)
             os.pwrite(files[1], pack([two], note="cut"), 0)
-            table = profiled_call.read_rows(files, size="base")
+            table = recorded_call.read_rows(files, size="base")
         finally:
             for file in files:
                 os.close(file)
@@ -106,10 +106,10 @@ class TestNames:
         ],
     )
     def test_a_name_shows_its_primitive(self, name, kind, primitive):
-        (seen,) = profiled_work.sightings([work(name, 3, kind)])
+        (seen,) = recorded_work.detections([work(name, 3, kind)])
         assert seen.primitive is primitive
         assert seen.detail.startswith(name[:80])
-        assert seen.detail.endswith("3 such in the audited call")
+        assert seen.detail.endswith("3 of this kind in the recorded call")
 
     @pytest.mark.parametrize(
         "name",
@@ -122,10 +122,10 @@ class TestNames:
     )
     def test_other_names_show_none(self, name):
         kind = WorkKind.COPY if name.startswith("Memcpy") else WorkKind.KERNEL
-        assert profiled_work.sightings([work(name, kind=kind)]) == ()
+        assert recorded_work.detections([work(name, kind=kind)]) == ()
 
     def test_a_collective_that_went_past_torch_is_found(self):
-        finding = profiled_work.hidden_collectives([work(BARRIER, 2)], backend=Backend.CUDA)
+        finding = recorded_work.hidden_collectives([work(BARRIER, 2)], backend=Backend.CUDA)
         assert finding is not None
         assert finding.verdict is Verdict.FORBIDDEN
         assert "2 kernels" in finding.message
@@ -133,11 +133,11 @@ class TestNames:
 
     def test_a_barrier_that_torch_was_asked_for_is_none(self):
         asked = work("c10d::barrier", 2, WorkKind.OPERATOR)
-        assert profiled_work.hidden_collectives([work(BARRIER, 2), asked], backend=Backend.CUDA) is None
-        assert profiled_work.hidden_collectives([work(BARRIER, 3), asked], backend=Backend.CUDA) is not None
+        assert recorded_work.hidden_collectives([work(BARRIER, 2), asked], backend=Backend.CUDA) is None
+        assert recorded_work.hidden_collectives([work(BARRIER, 3), asked], backend=Backend.CUDA) is not None
 
     def test_the_open_class_may_use_them(self):
-        assert profiled_work.hidden_collectives([work(BARRIER, 2)], backend=Backend.PYTORCH) is None
+        assert recorded_work.hidden_collectives([work(BARRIER, 2)], backend=Backend.PYTORCH) is None
 
 
 class TestWire:
@@ -192,18 +192,18 @@ class TestRecorder:
         ]
 
     def test_the_operators_of_a_call_are_recorded_and_its_value_returned(self):
-        file = profiled_call.create()
+        file = recorded_call.create()
         call = profiler.recorded(lambda x: x + 1, descriptor=file, device=CPU, line_up=nobody)
         assert call(torch.ones(2)).tolist() == [2.0, 2.0]
-        assert unpack(os.pread(file, AUDIT_BYTES, 0)) == ([], 0, "")
+        assert unpack(os.pread(file, ROWS_BYTES, 0)) == ([], 0, "")
         os.close(file)
 
     def test_a_call_that_takes_the_profiler_for_itself_goes_on(self):
-        file, other = profiled_call.create(), profiled_call.create()
+        file, other = recorded_call.create(), recorded_call.create()
         inner = profiler.recorded(lambda x: x + 1, descriptor=other, device=CPU, line_up=nobody)
         outer = profiler.recorded(inner, descriptor=file, device=CPU, line_up=nobody)
         assert outer(torch.ones(2)).tolist() == [2.0, 2.0]
-        assert unpack(os.pread(file, AUDIT_BYTES, 0))[2].startswith("the submission used the profiler itself")
+        assert unpack(os.pread(file, ROWS_BYTES, 0))[2].startswith("the submission used the profiler itself")
         os.close(file)
         os.close(other)
 
@@ -218,20 +218,20 @@ def judge(tmp_path_factory):
 def test_a_judgement_says_which_collectives_ran_and_that_cpu_ranks_have_no_links(judge):
     report = judge.evaluate(request_for("correct"))
     assert report.verdict is Verdict.PASSED, report.message
-    assert report.audit is not None
-    assert report.audit.note == ""
-    assert "gloo:all_reduce" in {each.name for each in report.audit.works}
+    assert report.recorded_work is not None
+    assert report.recorded_work.note == ""
+    assert "gloo:all_reduce" in {each.name for each in report.recorded_work.works}
     assert report.ranks[0].log == ""
-    assert {each.ranks for each in report.audit.works} == {2}
+    assert {each.ranks for each in report.recorded_work.works} == {2}
     (size,) = report.record.sizes
-    assert size.calls[-1].kind is CallKind.AUDITED
+    assert size.calls[-1].kind is CallKind.RECORDED
     assert size.calls[-1].is_checked
-    assert size.wire.note.startswith("not offered")
-    assert size.wire.least_bytes > 0
+    assert size.links.note.startswith("not offered")
+    assert size.links.least_bytes > 0
     assert EvaluationReport.from_json(report.to_json()) == report
-    told = report_text(report)
-    assert "links at tiny: not offered: CPU ranks have no NVLink" in told
-    assert "1 x operator gloo:all_reduce" in told
+    text = report_text(report)
+    assert "links at tiny: not offered: CPU ranks have no NVLink" in text
+    assert "1 x operator gloo:all_reduce" in text
 
 
 def test_a_submission_that_profiles_itself_is_not_blamed(judge):
@@ -242,8 +242,8 @@ def test_a_submission_that_profiles_itself_is_not_blamed(judge):
     )
     report = judge.evaluate(request_for_text(text))
     assert report.verdict is Verdict.PASSED, report.message
-    assert report.audit is not None
-    assert "used the profiler itself" in report.audit.note
+    assert report.recorded_work is not None
+    assert "used the profiler itself" in report.recorded_work.note
 
 
 def test_a_wrong_answer_in_the_recorded_call_counts(judge):
@@ -264,8 +264,8 @@ def test_a_submission_that_dies_in_the_recorded_call_is_not_blamed_and_leaves_no
     )
     report = judge.evaluate(request_for_text(text))
     assert report.verdict is Verdict.PASSED, report.message
-    assert "did not come through the recorded call" in report.audit.note
-    assert report.audit.works == ()
+    assert "did not finish the recorded call" in report.recorded_work.note
+    assert report.recorded_work.works == ()
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 

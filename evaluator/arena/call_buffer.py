@@ -1,4 +1,4 @@
-"""The call that lies in a rank's memory, and how it gets there. The same code for submission and reference."""
+"""The call buffer: memory through which a rank gets inputs and gives outputs, for submission and reference."""
 
 import mmap
 import os
@@ -12,14 +12,14 @@ from evaluator.arena.loaded_call import LoadedCall, read_call, store_outputs
 from evaluator.arena.structure import Area, Unpacker, read_head
 
 
-class CallSlot:
-    """Takes one call after the other; every method closes the descriptors that it is given.
+class CallBuffer:
+    """Holds one call after the other; every method closes the descriptors that it gets.
 
-    On a GPU inputs and outputs lie in device memory that is shared with the judge, inputs sealed until the call begins;
-    on a CPU rank in files, and the inputs come when the call begins.
+    On a GPU inputs and outputs lie in device memory that is shared with the judge, and inputs are sealed until the call
+    begins. On a CPU rank they lie in files, and the inputs come when the call begins.
 
     Args:
-        device: where the call's tensors are to be.
+        device: the device of the call's tensors.
         group_of: the process group of some ranks; asked for every group of a call, in the order of the call's list.
     """
 
@@ -33,13 +33,13 @@ class CallSlot:
 
     @property
     def call(self) -> LoadedCall:
-        """The call that came last; raises RuntimeError before there is one."""
+        """The last call; raises RuntimeError before there is one."""
         if self._call is None:
             raise RuntimeError("the host asked for a call before it was loaded")
         return self._call
 
     def load(self, descriptors: Sequence[int]) -> None:
-        """Take a call's files: on a GPU its inputs', its outputs' and new device memory, else its outputs' alone."""
+        """Take a call's files: on a GPU those of inputs, outputs and new device memory, else that of the outputs."""
         if self._call is not None:
             self._call.returned.clear()
         if self._device.type == "cuda":
@@ -66,7 +66,7 @@ class CallSlot:
         output.close()
 
     def close(self) -> None:
-        """Forget the call, and give device memory back."""
+        """Forget the call, and release device memory."""
         self._call = None
         for area in (self._inputs, self._outputs):
             if area is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.gate import flat_bytes
 from evaluator.arena.structure import Packer, as_bytes
 from evaluator.host.measure import outputs
@@ -49,27 +49,27 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def laid_out(slot: CallSlot, values: Arguments, *, slug: str = "allreduce", reuse: bool = False) -> None:
+def laid_out(buffer: CallBuffer, values: Arguments, *, slug: str = "allreduce", reuse: bool = False) -> None:
     """What the host does for one call of a CPU rank: a file for the outputs, then one with the inputs."""
     packer = packed(values)
-    slot.load([outputs.create(1 << 22)])
-    slot.take_inputs(call_memory.prepare_inputs(registry.get(slug), values, groups=packer.groups).file, reuse=reuse)
+    buffer.load([outputs.create(1 << 22)])
+    buffer.take_inputs(call_memory.prepare_inputs(registry.get(slug), values, groups=packer.groups).file, reuse=reuse)
 
 
 @pytest.fixture
-def slot() -> CallSlot:
-    return CallSlot(torch.device("cpu"), group_of=group_of)
+def buffer() -> CallBuffer:
+    return CallBuffer(torch.device("cpu"), group_of=group_of)
 
 
 @pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
-def test_what_a_rank_reads_is_what_was_drawn(slug: str, slot: CallSlot) -> None:
+def test_what_a_rank_reads_is_what_was_drawn(slug: str, buffer: CallBuffer) -> None:
     problem = registry.get(slug)
     if problem.refuses_world_size(WORLD_SIZE) is not None:
         pytest.skip("not on four ranks")
     values = drawn(slug)
     flats = [flat.clone() for _, flat in packed(values).tensors]
-    laid_out(slot, values, slug=slug)
-    call = slot.call
+    laid_out(buffer, values, slug=slug)
+    call = buffer.call
     assert len(call.arguments) == len(values)
     assert len(call.tensors) == len(flats)
     for tensor, flat in zip(call.tensors, flats, strict=True):
@@ -78,49 +78,49 @@ def test_what_a_rank_reads_is_what_was_drawn(slug: str, slot: CallSlot) -> None:
     assert call.first_change() == -1
 
 
-def test_a_cpu_rank_has_no_call_before_its_inputs_come(slot: CallSlot) -> None:
+def test_a_cpu_rank_has_no_call_before_its_inputs_come(buffer: CallBuffer) -> None:
     """They come with GO: what a submission has to do while the clock runs, the reference does too."""
-    slot.load([outputs.create(1 << 22)])
+    buffer.load([outputs.create(1 << 22)])
     with pytest.raises(RuntimeError, match="before it was loaded"):
-        _ = slot.call
+        _ = buffer.call
 
 
-def test_inputs_are_written_into_the_tensors_of_the_call_before_where_that_is_asked_for(slot: CallSlot) -> None:
-    laid_out(slot, drawn("allreduce"))
-    before = [tensor.data_ptr() for tensor in slot.call.tensors]
-    laid_out(slot, drawn("allreduce", index=1), reuse=True)
-    assert [tensor.data_ptr() for tensor in slot.call.tensors] == before
-    assert torch.equal(slot.call.tensors[0], next(iter(drawn("allreduce", index=1).values())))
+def test_inputs_are_written_into_the_tensors_of_the_call_before_where_that_is_asked_for(buffer: CallBuffer) -> None:
+    laid_out(buffer, drawn("allreduce"))
+    before = [tensor.data_ptr() for tensor in buffer.call.tensors]
+    laid_out(buffer, drawn("allreduce", index=1), reuse=True)
+    assert [tensor.data_ptr() for tensor in buffer.call.tensors] == before
+    assert torch.equal(buffer.call.tensors[0], next(iter(drawn("allreduce", index=1).values())))
 
 
-def test_an_empty_call_gives_back_as_much_as_the_reference_did_and_computes_nothing(slot: CallSlot) -> None:
-    laid_out(slot, drawn("allreduce"))
+def test_an_empty_call_gives_back_as_much_as_the_reference_did_and_computes_nothing(buffer: CallBuffer) -> None:
+    laid_out(buffer, drawn("allreduce"))
     likenesses = [Likeness.of(torch.zeros(3, 5, dtype=torch.float16)), Likeness.of(torch.zeros(7))]
-    call = empty_call(slot.call, likenesses)
+    call = empty_call(buffer.call, likenesses)
     returned = call.collect(torch.ones(1))
     assert [(tuple(each.shape), each.dtype) for each in returned] == [((3, 5), torch.float16), ((7,), torch.float32)]
     assert call.tensors
     assert call.first_change() == -1
 
 
-def test_what_was_returned_is_stored_once_more_as_it_is_now(slot: CallSlot) -> None:
-    laid_out(slot, drawn("allreduce"))
+def test_what_was_returned_is_stored_once_more_as_it_is_now(buffer: CallBuffer) -> None:
+    laid_out(buffer, drawn("allreduce"))
     late = torch.zeros(4)
-    slot.call.returned = [late]
+    buffer.call.returned = [late]
     late += 3
     file = outputs.create(1 << 22)
-    slot.store_again(os.dup(file))
+    buffer.store_again(os.dup(file))
     (entry,) = outputs.read_header(file)
     raw = os.pread(file, 16, entry["start"])
     os.close(file)
     assert torch.frombuffer(bytearray(raw), dtype=torch.float32).tolist() == [3.0] * 4
 
 
-def test_call_after_call_leaves_no_file_open(slot: CallSlot) -> None:
-    laid_out(slot, drawn("allreduce"))
+def test_call_after_call_leaves_no_file_open(buffer: CallBuffer) -> None:
+    laid_out(buffer, drawn("allreduce"))
     opened = open_descriptors()
     for index in range(5):
-        laid_out(slot, drawn("allreduce", index=index))
+        laid_out(buffer, drawn("allreduce", index=index))
     assert open_descriptors() == opened
 
 

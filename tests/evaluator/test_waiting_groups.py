@@ -1,4 +1,4 @@
-"""Gangs that are kept for the next evaluation and the evaluation that runs meanwhile."""
+"""Worker groups that are kept for the next evaluation and the evaluation that runs meanwhile."""
 
 import dataclasses
 import os
@@ -13,16 +13,16 @@ from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 
 
-def test_nothing_is_timed_while_a_gang_for_later_still_starts(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=2)
+def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
     has_started: list[bool] = []
     with Judge(settings) as judge:
 
         def look(stage: Stage, _words: str, _fraction: float | None) -> None:
             if stage is Stage.TIMING:
-                has_started.extend(gang.is_ready for gang in judge._waiting.groups)  # noqa: SLF001 - who else would know
+                has_started.extend(group.is_ready for group in judge._waiting.groups)  # noqa: SLF001 - who else would know
 
-        # Takes one of two gangs, and its end starts another, which the next evaluation does not take.
+        # Takes one of two worker groups, and its end starts another, which the next evaluation does not take.
         assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
         report = judge.evaluate(request_for("correct", mode=Mode.BENCHMARK), progress=look)
     assert report.verdict is Verdict.PASSED, report.message
@@ -31,7 +31,7 @@ def test_nothing_is_timed_while_a_gang_for_later_still_starts(tmp_path: Path) ->
 
 
 def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluation(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25, blocks=2)
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
     with Judge(settings) as judge:
         assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
         waiting = judge._waiting.groups[0]  # noqa: SLF001 - its rank is to end behind the judge's back
@@ -44,7 +44,7 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     assert report.verdict is Verdict.PASSED, report.message
 
 
-def test_a_gang_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
+def test_a_group_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
     """What an evaluation that is measured has beside it: one process, which imports and then sleeps."""
     with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
         waiting = WaitingGroups(judge._start_group, wanted=1, age_s=600.0)  # noqa: SLF001
@@ -63,7 +63,7 @@ def test_a_gang_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_pa
             waiting.close()
 
 
-def test_a_gang_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
+def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
     with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
         waiting = WaitingGroups(judge._start_group, wanted=2, age_s=600.0)  # noqa: SLF001
         waiting.prepare()

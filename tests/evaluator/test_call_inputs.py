@@ -1,4 +1,4 @@
-"""Contents that differ in a few elements, fingerprints, poison, and where special calls lie."""
+"""Inputs that differ in a few elements, fingerprints, poison, and the indices of special calls."""
 
 import dataclasses
 from itertools import islice
@@ -9,11 +9,11 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
-from evaluator.oracle.contents import NearCall
+from evaluator.oracle.near_call import NearCall
 from problems.values import Call
 from tests.evaluator.conftest import SETTINGS
 
@@ -73,9 +73,9 @@ def test_poison_is_nan_in_every_format_and_its_share_is_told():
     assert traces.unwritten_shares(header, area, number) == [0.75]
 
 
-def conduct() -> Conduct:
-    return Conduct(
-        vigilance=profiles.get("cpux2").vigilance,
+def policy() -> CallPolicy:
+    return CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
         settings=SETTINGS,
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
@@ -85,7 +85,7 @@ def conduct() -> Conduct:
 
 
 def test_special_calls_lie_in_other_places_every_time_and_never_first():
-    kinds = [check_kinds(5, conduct=conduct()) for _ in range(40)]
+    kinds = [check_kinds(5, policy=policy()) for _ in range(40)]
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
     assert len({tuple(each) for each in kinds}) > 3
@@ -93,17 +93,17 @@ def test_special_calls_lie_in_other_places_every_time_and_never_first():
 
 def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
     """Where special calls lie in the first blocks of a series, and which."""
-    series = timed_calls(block_calls=block_calls, checks=8, conduct=conduct())
+    series = timed_calls(block_calls=block_calls, checks=8, policy=policy())
     planned = enumerate(islice(series, blocks * block_calls))
-    return {place: call.special for place, call in planned if call.special is not None}
+    return {index: call.special for index, call in planned if call.special is not None}
 
 
 def test_special_calls_lie_between_timed_ones_in_secret_places():
     plans = [specials(blocks=12, block_calls=6) for _ in range(40)]
     assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
-    assert not any(place % 6 == 0 for plan in plans for place in plan), "none comes before a block's first call"
+    assert not any(index % 6 == 0 for plan in plans for index in plan), "none comes before a block's first call"
     assert len({tuple(plan) for plan in plans}) == 40
-    assert len({place // 6 for place in plans[0]}) == 8, "no block has two"
+    assert len({index // 6 for index in plans[0]}) == 8, "no block has two"
 
 
 def test_blocks_of_one_call_have_special_calls_too():
@@ -111,7 +111,7 @@ def test_blocks_of_one_call_have_special_calls_too():
 
 
 def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
-    calls = list(islice(timed_calls(block_calls=6, checks=8, conduct=conduct()), 3 * 72))
+    calls = list(islice(timed_calls(block_calls=6, checks=8, policy=policy()), 3 * 72))
     parts = [calls[start : start + 72] for start in range(0, len(calls), 72)]
     assert [sum(call.is_checked for call in part) for part in parts] == [8, 8, 8]
     assert [sum(call.special is not None for call in part) for part in parts] == [8, 8, 8]
@@ -119,12 +119,12 @@ def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
 
 
 def test_more_checks_than_calls_check_every_call():
-    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, conduct=conduct()), 24))
+    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, policy=policy()), 24))
 
 
 def test_nothing_is_checked_or_special_between_timed_calls_where_that_is_switched_off():
-    off = dataclasses.replace(conduct(), settings=dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
-    planned = list(islice(timed_calls(block_calls=6, checks=8, conduct=off), 72))
+    off = dataclasses.replace(policy(), settings=dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
+    planned = list(islice(timed_calls(block_calls=6, checks=8, policy=off), 72))
     assert not any(call.is_checked or call.special for call in planned)
 
 

@@ -1,9 +1,9 @@
-"""What the records of an audited call say: primitives, and library collectives that nobody admitted."""
+"""What a recorded call shows: primitives, and library collectives that torch.distributed did not start."""
 
 import re
 from collections.abc import Sequence
 
-from evaluator.contract import AuditedWork, Backend, Finding, Primitive, Sighting, Verdict, Witness, WorkKind
+from evaluator.contract import Backend, Detection, EvidenceSource, Finding, Primitive, Verdict, WorkKind, WorkTotal
 
 _LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
 """Kernels of NCCL's own collectives: ncclDevKernel_AllReduce_..., ncclSymkDevKernel_..., ncclKernel_... before."""
@@ -15,27 +15,29 @@ _SIGNS: tuple[tuple[Primitive, WorkKind, re.Pattern[str]], ...] = (
     (Primitive.SM_LOAD_STORE, WorkKind.KERNEL, re.compile(r"\bc10d::symmetric_memory::(?!barrier|multimem)\w+_kernel")),
     (Primitive.COPY_ENGINE, WorkKind.COPY, re.compile(r"\bMemcpy PtoP|\bMemcpy Peer", re.IGNORECASE)),
 )
-"""What the names show: libraries' kernels and copies. Loads, stores and bulk copies inside others have no name here."""
+"""Names of libraries' kernels and copies. Loads, stores and bulk copies inside other kernels have no name here."""
 
 
-def sightings(works: Sequence[AuditedWork]) -> tuple[Sighting, ...]:
-    """The primitives that the records show; one sighting each, naming the work that took longest and how often."""
+def detections(works: Sequence[WorkTotal]) -> tuple[Detection, ...]:
+    """One detection for each primitive that the records show: the work that took longest, and how many there were."""
     found = []
     for primitive, kind, sign in _SIGNS:
         shown = [work for work in works if work.kind is kind and sign.search(work.name)]
         if shown:
             first = max(shown, key=lambda work: work.us)
             count = sum(work.count for work in shown)
-            times = f", {count} such in the audited call" if count > 1 else ""
-            found.append(Sighting(primitive=primitive, witness=Witness.PROFILER, detail=f"{_short(first.name)}{times}"))
+            times = f", {count} of this kind in the recorded call" if count > 1 else ""
+            found.append(
+                Detection(primitive=primitive, evidence=EvidenceSource.PROFILER, detail=f"{_short(first.name)}{times}")
+            )
     return tuple(found)
 
 
-def hidden_collectives(works: Sequence[AuditedWork], *, backend: Backend) -> Finding | None:
-    """Kernels of library collectives beyond those that torch.distributed was asked for, where they are not allowed.
+def hidden_collectives(works: Sequence[WorkTotal], *, backend: Backend) -> Finding | None:
+    """A finding where more kernels of library collectives ran than torch.distributed started; None for backend pytorch.
 
-    What torch.distributed moves is counted elsewhere, and barriers and handles are allowed: each of its operators
-    accounts for one kernel. The rest was started by something that went past it.
+    Each operator of torch.distributed accounts for one kernel: barriers and handles are allowed, and what it moves is
+    counted elsewhere. Something else started the other kernels.
     """
     if backend is Backend.PYTORCH:
         return None
@@ -47,7 +49,7 @@ def hidden_collectives(works: Sequence[AuditedWork], *, backend: Backend) -> Fin
     first = max(kernels, key=lambda work: work.us)
     message = (
         f"{_short(first.name)} ran inside solution: {started} kernels of library collectives, of which "
-        f"torch.distributed started {asked}; only backend pytorch may use them for the problem's data"
+        f"torch.distributed started {asked}. Only backend pytorch may use them for the problem's data"
     )
     return Finding(verdict=Verdict.FORBIDDEN, message=message)
 

@@ -1,6 +1,6 @@
-"""Work that a stranger's bytes may make long or large, done in a child process that can be ended.
+"""Work on untrusted bytes that may take long or much memory, done in a child process that can be ended.
 
-What runs there is ours; what it reads is not. While it works this process goes on: heartbeats of all slots are sent.
+The code there is ours, the data is not. Meanwhile this process continues and sends the heartbeats of all slots.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _LONGEST_ANSWER = 64 * 1024**2
 _PR_SET_PDEATHSIG = 1
 
 
-class AsideLimitExceeded(Exception):
-    """The work took more time or memory than it may; the text names the limit."""
+class HelperLimitExceeded(Exception):
+    """The work exceeded its time or memory; the text names the limit."""
 
 
-class Aside:
-    """A child that works through one function call at a time; started when it is first needed, replaced when ended.
+class HelperProcess:
+    """A child process that makes one function call at a time; started when first needed, replaced when ended.
 
     Args:
         spawner: starts the child, which ends with this process.
@@ -50,7 +50,7 @@ class Aside:
         """What `function`, named as `module:name`, returns for `text`.
 
         Raises:
-            AsideLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
+            HelperLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
             EvaluatorError: it raised, or the child does not start.
         """
         if self._child is None or self._child.poll() is not None:
@@ -89,7 +89,7 @@ class Aside:
             os.close(reading)
             os.close(writing)
         if self._read(1, deadline=time.monotonic() + _START_S) != b"r":
-            raise EvaluatorError("the process that reads sources does not start")
+            raise EvaluatorError("the helper process does not start")
 
     def _answer(self, function: str, text: str, *, seconds: float) -> str:
         deadline = time.monotonic() + seconds
@@ -97,14 +97,14 @@ class Aside:
             self._write(_packed(0, json.dumps([function, text]).encode()), deadline=deadline)
             kind, length = _LENGTH.unpack(self._read(_LENGTH.size, deadline=deadline))
             if length > _LONGEST_ANSWER:
-                raise AsideLimitExceeded(f"its answer has more than {_LONGEST_ANSWER:,} bytes")
+                raise HelperLimitExceeded(f"its answer has more than {_LONGEST_ANSWER:,} bytes")
             answer = self._read(length, deadline=deadline).decode("utf-8", "replace")
         except TimeoutError as error:
-            raise AsideLimitExceeded(f"it took longer than {seconds:g} s") from error
+            raise HelperLimitExceeded(f"it took longer than {seconds:g} s") from error
         except (EOFError, BrokenPipeError) as error:
-            raise AsideLimitExceeded("the process that read it ended, or used too much memory") from error
+            raise HelperLimitExceeded("the process that read it ended, or used too much memory") from error
         if kind == _RAN_OUT:
-            raise AsideLimitExceeded(f"it took more than {self._memory_bytes:,} bytes of memory")
+            raise HelperLimitExceeded(f"it took more than {self._memory_bytes:,} bytes of memory")
         if kind == _RAISED:
             raise EvaluatorError(answer)
         return answer
@@ -141,8 +141,8 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 
 
 def main() -> None:
-    """Be the child: one request after the other until the parent closes its end."""
-    import ctypes  # noqa: PLC0415 - in the child alone
+    """The child's loop: one request after the other until the parent closes its end."""
+    import ctypes  # noqa: PLC0415 - only in the child
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     reading, writing, memory_bytes = map(int, sys.argv[1:])

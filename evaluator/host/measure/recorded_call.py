@@ -1,4 +1,4 @@
-"""The recorded call: what its ranks left in their files, as one table and as a timeline. Untrusted throughout."""
+"""Reads the ranks' files of the recorded call, as a table and as a timeline. All of it is untrusted."""
 
 import fcntl
 import os
@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evaluator.arena import recorded_spans
-from evaluator.arena.profile_rows import AUDIT_BYTES, AuditError, Row, RowKind, unpack
+from evaluator.arena.profile_rows import ROWS_BYTES, Row, RowKind, RowsError, unpack
 from evaluator.arena.recorded_spans import RECORDING_BYTES, SPANS_BYTES, Recording, RecordingError
 from evaluator.contract import (
-    Audit,
-    AuditedWork,
     CallTimeline,
     RankTimeline,
+    RecordedWork,
     Span,
     SpanKind,
     WorkKind,
     WorkName,
+    WorkTotal,
 )
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48
-"""So many names go into a report, those that took longest."""
+"""How many names go into a report: those that took longest."""
 
 MOST_SPANS = 1500
-"""So many spans of a rank go into a report, the longest."""
+"""How many spans of a rank go into a report: the longest."""
 
 _SPAN_KINDS = {kind: SpanKind[kind.name] for kind in recorded_spans.SpanKind}
 _KINDS = {
@@ -39,21 +39,21 @@ _KINDS = {
 
 def create() -> int:
     """A memory file for one rank's recording that nobody can resize; returns its descriptor."""
-    descriptor = os.memfd_create("audit", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("recording", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(descriptor, RECORDING_BYTES)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 
-def read_rows(descriptors: Sequence[int], *, size: str) -> Audit:
-    """What the ranks' files hold, the same names of all ranks together; the note says what could not be read."""
+def read_rows(descriptors: Sequence[int], *, size: str) -> RecordedWork:
+    """The work in the ranks' files, summed by name; the note says what could not be read."""
     found: dict[tuple[WorkKind, str], list[Row]] = {}
     notes: dict[str, None] = {}
     dropped = 0
     for descriptor in descriptors:
         try:
-            rows, cut, note = unpack(os.pread(descriptor, AUDIT_BYTES, 0))
-        except AuditError as error:
+            rows, cut, note = unpack(os.pread(descriptor, ROWS_BYTES, 0))
+        except RowsError as error:
             rows, cut, note = [], 0, f"a rank left no records: {error}"
         dropped = max(dropped, cut)
         if note:
@@ -64,11 +64,11 @@ def read_rows(descriptors: Sequence[int], *, size: str) -> Audit:
         (_work(kind, name, rows) for (kind, name), rows in found.items()), key=lambda work: work.us, reverse=True
     )
     dropped += max(0, len(works) - MOST_WORKS)
-    return Audit(size=size, works=tuple(works[:MOST_WORKS]), dropped=dropped, note="; ".join(notes))
+    return RecordedWork(size=size, works=tuple(works[:MOST_WORKS]), dropped=dropped, note="; ".join(notes))
 
 
-def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> AuditedWork:
-    return AuditedWork(
+def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> WorkTotal:
+    return WorkTotal(
         kind=kind,
         name=name,
         count=max(row.count for row in rows),
@@ -80,25 +80,25 @@ def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> AuditedWork:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """From when until when the ranks were in the call, in ns of CLOCK_MONOTONIC: what lies outside is no part of it."""
+    """Beginning and end of the call in ns of CLOCK_MONOTONIC. Spans outside do not belong to it."""
 
     opens_ns: int
     closes_ns: int
 
     def holds(self, start_ns: int, ns: int) -> bool:
-        """Whether a span may be true."""
+        """Whether a span lies inside the window."""
         return self.opens_ns <= start_ns and start_ns + ns <= self.closes_ns
 
 
 @contextmanager
 def window() -> Iterator[Callable[[], Window]]:
-    """What runs inside is the call; the function yielded says then from when until when."""
+    """What runs inside is the call; the yielded function returns its window."""
     opens_ns = time.monotonic_ns()
     yield lambda: Window(opens_ns=opens_ns, closes_ns=time.monotonic_ns())
 
 
 def read_timeline(descriptors: Sequence[int], *, window: Window) -> CallTimeline:
-    """When what ran on each rank, as far as its file holds spans that may be true; the others' notes say why not."""
+    """The timeline of every rank; a note says why a rank has none."""
     read = [_recording(descriptor, window) for descriptor in descriptors]
     begins = [one.begin_ns for one in read if isinstance(one, Recording)]
     first_ns = min(begins, default=window.opens_ns)
@@ -112,11 +112,11 @@ def read_timeline(descriptors: Sequence[int], *, window: Window) -> CallTimeline
 
 def _recording(descriptor: int, window: Window) -> Recording | str:
     try:
-        found = recorded_spans.unpack(os.pread(descriptor, SPANS_BYTES, AUDIT_BYTES))
+        found = recorded_spans.unpack(os.pread(descriptor, SPANS_BYTES, ROWS_BYTES))
     except RecordingError as error:
         return f"the rank left no timeline: {error}"
     if not (window.opens_ns <= found.begin_ns <= found.end_ns <= window.closes_ns):
-        return "the rank's call lies outside the time that the host's clock saw"
+        return "the rank's call lies outside the host's window"
     return found
 
 
@@ -131,7 +131,7 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
             name=names.setdefault(_work_name(found.names[span.name]), len(names)),
             start_ns=span.start_ns - first_ns,
             ns=span.ns,
-            # Beyond this JSON's numbers are not exact everywhere, and no device has as much.
+            # JSON numbers beyond this are not exact everywhere, and no device has as much memory.
             bytes=min(span.bytes, 2**53),
             flow=span.flow,
         )

@@ -13,7 +13,7 @@ _SETTLED_S = 60.0
 """A folder this young may belong to a judge that has not locked it yet."""
 
 
-class Workplace:
+class WorkDirectory:
     """A private folder that is locked as long as its owner lives."""
 
     def __init__(self, base: Path | None) -> None:
@@ -39,7 +39,7 @@ def sweep(root: Path) -> None:
             if time.time() - lock.stat().st_mtime > _SETTLED_S and _is_free(lock):
                 shutil.rmtree(lock.parent, ignore_errors=True)
         except OSError:
-            continue  # somebody else's, or just gone
+            continue  # another user's, or already removed
 
 
 def _is_free(lock: Path) -> bool:

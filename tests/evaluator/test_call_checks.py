@@ -1,4 +1,4 @@
-"""What is held against a submission after one call, out of what ranks, host and oracle say of it."""
+"""Checks after a call, from what ranks, host and oracle report of it."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from evaluator.arena.protocol import Report, ReportKind
 from evaluator.contract import Backend, Finding, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.clock.call_clock import CallTime
-from evaluator.host.measure.objections import Conduct, Exchange, Objections
+from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
@@ -17,26 +17,26 @@ MARKS = ("aa", "bb")
 INPUTS = [PreparedInputs(file=-1, areas=(), areas_number=-1, tensors=("x", "weight"), size=8) for _ in range(2)]
 
 
-def objections(
+def checks(
     *,
     backend: Backend = Backend.CUDA,
     mode: Mode = Mode.RANKED,
     warned: list[Finding] | None = None,
     off: Check | None = None,
-) -> Objections:
-    conduct = Conduct(
-        vigilance=profiles.get("cpux2").vigilance,
+) -> CallChecks:
+    policy = CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
         settings=dataclasses.replace(SETTINGS, without=frozenset({off} if off else ())),
         backend=backend,
         mode=mode,
         deadline=0.0,
         cancelled=lambda: False,
     )
-    return Objections(conduct, size="tiny", warn=(warned if warned is not None else []).append)
+    return CallChecks(policy, size="tiny", warn=(warned if warned is not None else []).append)
 
 
 def exchange(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)) -> Exchange:
-    """Call 5 of two ranks, that both claim to have taken no time."""
+    """Call 5 of two ranks, which both report that it took no time."""
     reports = [
         Report(kind=ReportKind.DONE, call=5, detail=detail, moved=count)
         for detail, count in zip(details, moved, strict=True)
@@ -54,20 +54,20 @@ def traces(
     return Traces(marks=marks, are_sealed=are_sealed, are_late=are_late)
 
 
-def told(findings: list[Finding]) -> list[tuple[Verdict, int | None]]:
+def verdicts_and_ranks(findings: list[Finding]) -> list[tuple[Verdict, int | None]]:
     assert all(finding.size == "tiny" for finding in findings)
     return [(finding.verdict, finding.rank) for finding in findings]
 
 
 def test_an_honest_call_meets_none() -> None:
-    against = objections()
+    against = checks()
     assert against.claimed(exchange(), INPUTS) == []
     assert against.altered(exchange(), traces()) == []
     assert against.changed(Comparison(checks=[], traces=traces(), digests=(), changed=(None, None))) == []
 
 
 def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None:
-    assert objections().altered(exchange(), traces(marks=(None, "bb"))) == []
+    assert checks().altered(exchange(), traces(marks=(None, "bb"))) == []
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None
             traces(marks=("cc", "bb"), are_sealed=(True, True)),
             [(Verdict.TAMPERED, 0), (Verdict.TAMPERED, 1), (Verdict.INCOMPLETE_OUTPUT, 0)],
         ),
-        # Who does not know the fingerprint but has had it told right has not had the outputs yet.
+        # A correct fingerprint with other outputs in memory: the rank did not have the outputs yet.
         (traces(marks=(None, None), are_late=(True, True)), [(Verdict.INCOMPLETE_OUTPUT, rank) for rank in range(2)]),
     ],
 )
 def test_what_was_otherwise_when_the_end_was_told(seen: Traces, expected: list[tuple[Verdict, int]]) -> None:
-    assert told(objections().altered(exchange(), seen)) == expected
+    assert verdicts_and_ranks(checks().altered(exchange(), seen)) == expected
 
 
 def test_a_changed_input_is_named() -> None:
-    (by_rank,) = objections().claimed(exchange(details=(-1, 1)), INPUTS)
-    (by_oracle,) = objections().changed(Comparison(checks=[], traces=traces(), digests=(), changed=("x", None)))
+    (by_rank,) = checks().claimed(exchange(details=(-1, 1)), INPUTS)
+    (by_oracle,) = checks().changed(Comparison(checks=[], traces=traces(), digests=(), changed=("x", None)))
     assert (by_rank.verdict, by_rank.rank) == (Verdict.INPUT_MUTATED, 1)
     assert "'weight'" in by_rank.message
     assert (by_oracle.verdict, by_oracle.rank) == (Verdict.INPUT_MUTATED, 0)
@@ -98,19 +98,19 @@ def test_a_changed_input_is_named() -> None:
 
 
 def test_an_input_that_is_none_is_not_believed() -> None:
-    assert objections().claimed(exchange(details=(2, 10**6)), INPUTS) == []
+    assert checks().claimed(exchange(details=(2, 10**6)), INPUTS) == []
 
 
 def test_library_collectives_are_refused_in_ranked_mode_and_warned_of_elsewhere() -> None:
-    assert told(objections().claimed(exchange(moved=(0, 3)), INPUTS)) == [(Verdict.FORBIDDEN, 1)]
+    assert verdicts_and_ranks(checks().claimed(exchange(moved=(0, 3)), INPUTS)) == [(Verdict.FORBIDDEN, 1)]
     warned: list[Finding] = []
-    assert objections(mode=Mode.CHECK, warned=warned).claimed(exchange(moved=(2, 3)), INPUTS) == []
-    assert told(warned) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
-    assert objections(backend=Backend.PYTORCH).claimed(exchange(moved=(2, 3)), INPUTS) == []
+    assert checks(mode=Mode.CHECK, warned=warned).claimed(exchange(moved=(2, 3)), INPUTS) == []
+    assert verdicts_and_ranks(warned) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
+    assert checks(backend=Backend.PYTORCH).claimed(exchange(moved=(2, 3)), INPUTS) == []
 
 
 def test_what_is_switched_off_is_not_held_against_anybody() -> None:
     changed = Comparison(checks=[], traces=traces(), digests=(), changed=("x", None))
-    assert objections(off=Check.INPUTS).claimed(exchange(details=(0, 0)), INPUTS) == []
-    assert objections(off=Check.INPUTS).changed(changed) == []
-    assert objections(off=Check.COLLECTIVES).claimed(exchange(moved=(1, 1)), INPUTS) == []
+    assert checks(off=Check.INPUTS).claimed(exchange(details=(0, 0)), INPUTS) == []
+    assert checks(off=Check.INPUTS).changed(changed) == []
+    assert checks(off=Check.COLLECTIVES).claimed(exchange(moved=(1, 1)), INPUTS) == []
