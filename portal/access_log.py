@@ -1,4 +1,4 @@
-"""What the web server writes about each request: the status that the site gave, also where nobody was left to hear it.
+"""The web server's log line of each request: the status that the site gave, even if the client had disconnected.
 
 gunicorn notes 500 for every request whose visitor leaves before the answer, so that a reader of the log takes people
 who close a page for failures of the site.

@@ -51,9 +51,9 @@ class Handler(ASGIHandler):
         try:
             await super().__call__(scope, receive, send)
         except _BodyTooLarge:
-            await _refuse(send, status=413, text="The body is larger than anything that is taken here.\n")
+            await _refuse(send, status=413, text="The body is larger than the site accepts.\n")
         except _BodyUnfinished:
-            await _refuse(send, status=408, text="The body did not come to its end. Send the request again.\n")
+            await _refuse(send, status=408, text="The body is incomplete. Send the request again.\n")
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """The response, once there is a thread for it: the whole request has been read by now."""

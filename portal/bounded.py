@@ -8,9 +8,9 @@ from django.db.models import QuerySet
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """A paginator that counts so many rows and no more: pages beyond them are not offered.
+    """A paginator that counts a bounded number of rows: pages beyond them are not offered.
 
-    What lies behind is reached by narrowing the list.
+    Filters reach the rows beyond.
     """
 
     most = 3000

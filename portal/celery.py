@@ -1,4 +1,4 @@
-"""The site's Celery application: it hears from nodes on the `portal` queue and sends them work on theirs."""
+"""The site's Celery application: it receives messages of nodes on the `portal` queue and sends them work on theirs."""
 
 import os
 

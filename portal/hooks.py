@@ -1,4 +1,4 @@
-"""How an app tells the apps above it that something happened, without importing them."""
+"""Events that an app sends to the apps above it, without importing them."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,8 +12,8 @@ Event = TypeVar("Event")
 class Hook(Generic[Event]):
     """A typed Django signal: an app declares it, apps above connect in `AppConfig.ready`.
 
-    Receivers run at once, in the transaction of whoever tells, and in no promised order. What one of them raises goes
-    to the teller and takes the whole transaction back.
+    Receivers run at once, in the sender's transaction and in no fixed order. An exception of a receiver reaches the
+    sender and rolls the whole transaction back.
     """
 
     def __init__(self) -> None:
@@ -21,19 +21,19 @@ class Hook(Generic[Event]):
 
     def connect(self, receiver: Callable[[Event], None], *, uid: str) -> None:
         """Have `receiver` called with every event; connecting again under the same `uid` changes nothing."""
-        # Not weak: nobody but this hook refers to the adapter.
+        # Not weak: only this hook refers to the adapter.
         self._signal.connect(lambda event, **_: receiver(event), weak=False, dispatch_uid=uid)
 
     def disconnect(self, *, uid: str) -> None:
-        """Call the receiver that was connected under `uid` no more."""
+        """Stop calling the receiver that was connected under `uid`."""
         self._signal.disconnect(dispatch_uid=uid)
 
-    def tell(self, event: Event) -> None:
+    def send(self, event: Event) -> None:
         """Call every receiver with `event`.
 
         Raises:
-            TransactionManagementError: no transaction is open, so that a failing receiver would leave half behind.
+            TransactionManagementError: no transaction is open. A failing receiver would then leave half a change.
         """
         if not transaction.get_connection().in_atomic_block:
-            raise transaction.TransactionManagementError(f"{event!r} is told outside a transaction")
+            raise transaction.TransactionManagementError(f"{event!r} was sent outside a transaction")
         self._signal.send(sender=type(self), event=event)

@@ -45,27 +45,31 @@ http_request_seconds = Histogram(
 queued = Counter("pkb_evaluations_queued", "Evaluations of people that were put into the queue.", ("profile", "mode"))
 ended = Counter("pkb_evaluations_ended", "Evaluations that ended, by verdict or CANCELLED.", ("profile", "verdict"))
 wait_seconds = Histogram(
-    "pkb_evaluation_wait_seconds", "From the queue to the begin of the judgement.", ("profile",), buckets=_LONG_S
+    "pkb_evaluation_wait_seconds", "Time from queueing to the start of judging.", ("profile",), buckets=_LONG_S
 )
 judging_seconds = Histogram(
-    "pkb_evaluation_judging_seconds", "From the begin of the judgement to its end.", ("profile",), buckets=_LONG_S
+    "pkb_evaluation_judging_seconds", "Time from the start of judging to its end.", ("profile",), buckets=_LONG_S
 )
 rank_seconds = Counter("pkb_rank_seconds", "Ranks times seconds of judging: GPU-seconds on GPU profiles.", ("profile",))
 stage_seconds = Histogram(
-    "pkb_stage_seconds", "Length of the stages of judgements, from reports.", ("profile", "stage"), buckets=_STAGE_S
+    "pkb_stage_seconds", "Duration of the stages of evaluations, from reports.", ("profile", "stage"), buckets=_STAGE_S
 )
 failed_tries = Counter(
-    "pkb_failed_tries", "Tries that ended by our failure: a verdict of ours, or a lease lost.", ("profile", "reason")
+    "pkb_failed_tries",
+    "Tries that ended with a failure of ours: a verdict of ours, or a lost lease.",
+    ("profile", "reason"),
 )
 dispatched = Counter("pkb_dispatched", "Messages to nodes that carry work.", ("kind",))
 refused_messages = Counter(
-    "pkb_refused_messages", "Messages from nodes that changed nothing, by kind and reason.", ("kind", "reason")
+    "pkb_refused_messages", "Ignored messages from nodes, by kind and reason.", ("kind", "reason")
 )
-heartbeats = Counter("pkb_heartbeats", "Heartbeats of nodes that counted.")
+heartbeats = Counter("pkb_heartbeats", "Accepted heartbeats of nodes.")
 dispatcher_look_seconds = Histogram(
-    "pkb_dispatcher_look_seconds", "One look of a dispatcher at the queue.", buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+    "pkb_dispatcher_look_seconds",
+    "Duration of one pass of a dispatcher over the queue.",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30),
 )
-dispatcher_errors = Counter("pkb_dispatcher_database_errors", "Looks of a dispatcher that the database ended.")
+dispatcher_errors = Counter("pkb_dispatcher_database_errors", "Passes of a dispatcher that a database error ended.")
 
 
 class Ended(Protocol):
@@ -132,5 +136,5 @@ def serve() -> None:
     try:
         start_http_server(port(), addr=host or "0.0.0.0", registry=registry())  # noqa: S104 - the operator says where
     except OSError:
-        # Whoever judges goes on judging; that nobody can see it is what the operator has to hear of.
+        # Judging must go on. The operator only has to learn that the metrics are not served.
         logger.exception("metrics cannot be served at PKB_METRICS_LISTEN=%s", settings.METRICS_LISTEN)

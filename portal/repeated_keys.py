@@ -38,8 +38,8 @@ def check_same_request(
         raise Refusal(
             field=field,
             value=key,
-            message=f"This key was used for another {what}, {pk}: {'; '.join(found)}.",
-            remedy=f"Use another key for another {what}, or repeat the first request as it was.",
+            message=f"This key was used for a different {what}, {pk}: {'; '.join(found)}.",
+            remedy=f"Use another key for another {what}, or repeat the first request unchanged.",
             status=409,
         )
 

@@ -15,7 +15,7 @@ from django.db import close_old_connections
 
 
 class RequestThreads:
-    """So many threads for the requests of one event loop; who finds none free waits for one."""
+    """A bounded number of threads for the requests of one event loop; further requests wait for a free one."""
 
     def __init__(self, number: int) -> None:
         # The last one used comes first: under little load a few connections serve all, and stay young.

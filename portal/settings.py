@@ -204,7 +204,7 @@ SECURE_HSTS_SECONDS = 0 if IS_EMBEDDED else 31_536_000
 # Whether sibling domains speak TLS, and whether to be preloaded by browsers, is not this site's to say.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_REFERRER_POLICY = "same-origin"
-# Whom to tell of a hole, as a mailto: or https: address; empty: there is no /.well-known/security.txt.
+# Contact for security reports, a mailto: or https: address; empty: there is no /.well-known/security.txt.
 SECURITY_CONTACT = env.str("PKB_SECURITY_CONTACT", default="")
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "portal.pages.errors.csrf_failure"
@@ -215,7 +215,7 @@ try:
     LOGGING = logs.configuration(LOG_FORMAT)
 except ValueError as _error:
     raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
-# Where this process tells Prometheus its metrics, as host:port; nowhere while it is empty.
+# Where this process serves its metrics to Prometheus, as host:port; nowhere if empty.
 METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
 _port = METRICS_LISTEN.rpartition(":")[2]
 if METRICS_LISTEN and not (_port.isdecimal() and 0 < int(_port) < 65_536):
@@ -265,7 +265,7 @@ REST_FRAMEWORK = {
         "anon": env.str("PKB_API_ANONYMOUS_RATE", default="120/min"),
         "exports": env.str("PKB_API_ANONYMOUS_EXPORT_RATE", default="60/hour"),
     },
-    # How many proxies of ours stand in front; with none, a caller's own X-Forwarded-For must not choose their bucket.
+    # How many proxies of ours are in front; with none, a caller's own X-Forwarded-For must not choose their bucket.
     "NUM_PROXIES": env.int("PKB_NUM_PROXIES", default=0 if IS_EMBEDDED else 1),
     "EXCEPTION_HANDLER": "portal.api.problem_details.handle",
     "DEFAULT_SCHEMA_CLASS": "portal.api.operation_schema.OperationSchema",
@@ -323,7 +323,7 @@ ARTEFACT_ENDPOINT = env.str("PKB_ARTEFACT_ENDPOINT", default="")
 ARTEFACT_REGION = env.str("PKB_ARTEFACT_REGION", default="us-east-1")
 ARTEFACT_ACCESS_KEY = env.str("PKB_ARTEFACT_ACCESS_KEY", default="")
 ARTEFACT_SECRET_KEY = env.str("PKB_ARTEFACT_SECRET_KEY", default="")
-# What nobody asked for lies so long, until `manage.py artefacts sweep`.
+# Objects that were never fetched are kept this long, until `manage.py artefacts sweep`.
 ARTEFACT_DAYS = env.int("PKB_ARTEFACT_DAYS", default=7)
 LEASE_SECONDS = env.int("PKB_LEASE_SECONDS", default=60)
 NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)
@@ -334,7 +334,7 @@ ACCEPT_WEAK_SANDBOX = env.bool("PKB_ACCEPT_WEAK_SANDBOX", default=IS_EMBEDDED)
 SUBMISSION_MAX_BYTES = 512 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
-# Whether the kernels and reports that ship with the problems stand on the boards, marked as recorded elsewhere. Left
+# Whether the kernels and reports that ship with the problems are on the boards, marked as recorded elsewhere. Left
 # empty on a production site, `manage.py recorded` changes nothing; false removes them.
 RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 # How many requests one web process works on at a time; the others wait, and hold a socket alone while they do.
@@ -353,7 +353,7 @@ NEW_ACCOUNT_MAX_QUEUED = env.int("PKB_NEW_ACCOUNT_MAX_QUEUED", default=5)
 UNSERVED_HOURS = env.float("PKB_UNSERVED_HOURS", default=24.0)
 # What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
 GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)
-# What one waiting evaluation holds of it until it is settled: seconds on every GPU of its profile.
+# What one waiting evaluation reserves of it until it is charged: seconds on every GPU of its profile.
 RESERVED_SECONDS = env.float("PKB_RESERVED_SECONDS", default=30.0)
 BULK_MAX_BYTES = 256 * 1024 * 1024
 # Where dispatchers put the files of public data and web processes find them: the same folder for all.

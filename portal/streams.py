@@ -1,4 +1,4 @@
-"""Addresses of event streams. What may be followed stands in the address, signed by the page that may show it.
+"""Addresses of event streams. The address names what may be followed, signed by the page that may show it.
 
 Opening a stream therefore needs neither a session nor a question to the database.
 """
@@ -30,7 +30,7 @@ class Subject:
 
 
 def address(subject: Subject) -> str:
-    """Where `subject` can be followed, by whoever is given the address."""
+    """The address at which `subject` can be followed by anybody who has it."""
     return f"{PREFIX}{signing.dumps([subject.kind.value, subject.identifier], salt=_SALT)}"
 
 

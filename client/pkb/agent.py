@@ -1,4 +1,4 @@
-"""How one sample of one problem comes about: ask, submit, read the diagnosis, revise, and submit the best as ranked."""
+"""How one sample of one problem is made: ask, submit, read the diagnosis, revise, submit the best in mode ranked."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ from .errors import PkbError
 ROUNDS_KEPT = 4
 """Earlier answers that a model sees again, so that twenty steps fit into its context."""
 MOST_REPEATS = 3
-"""How often in a row a program that the judge could not judge is handed in again."""
+"""How often in a row a program that the judge could not judge is submitted again."""
 MOST_TRAJECTORY_BYTES = 60_000
 _NO_PROGRAM = (
     "NO_PROGRAM\nYour answer holds no fenced block of Python that defines solution(...).\n"
@@ -37,7 +37,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge said of a program, in its words."""
+    """The judge's verdict on a program, with the diagnosis."""
 
     verdict: str
     diagnosis: str
@@ -50,18 +50,18 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_the_program(self) -> bool:
-        """Whether the program is answerable for it, and not the judge or whoever cancelled."""
+        """Whether the program is responsible for it, and not the judge or a cancellation."""
         return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED", "UNSERVED"}
 
 
 class NotJudged(PkbError):
-    """The judge failed again and again; what was begun is in the journal."""
+    """The judge failed repeatedly; the journal has the steps so far."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model and what became of it; `verdict` is None until it was judged.
 
-    `is_repeat` where the answer is the one before, handed in again because the judge had failed.
+    `is_repeat` if the answer is the previous one, submitted again because the judge had failed.
     """
 
     answer: Answer
@@ -75,7 +75,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether the judge has said something of the program: only then it counts and is shown to the model."""
+        """Whether the judge has a verdict on the program: only then it counts and is shown to the model."""
         return self.verdict is not None and self.verdict.is_of_the_program
 
 
@@ -121,11 +121,11 @@ class Notes(Protocol):
         ...
 
     def repeated(self, task: Task, step: int) -> None:
-        """The answer of the step before is handed in again."""
+        """The answer of the step before is submitted again."""
         ...
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
-        """The judge has spoken."""
+        """The judge has given its verdict."""
         ...
 
 
@@ -141,7 +141,7 @@ def solve(task: Task, *, prompt: str, plan: Plan, steps: list[Step], model: Mode
     """Carry a sample to its end; returns the number of the step that was ranked.
 
     `steps` are those of an earlier call, and it goes on after them. Every step is noted before the next begins. A
-    failure of the judge costs the model no step: the same program is handed in again.
+    failure of the judge costs the model no step: the same program is submitted again.
 
     Raises:
         NotJudged: the judge failed more than `MOST_REPEATS` times in a row.
@@ -209,7 +209,7 @@ def _speed(step: Step) -> float:
 
 
 def conversation(prompt: str, steps: Sequence[Step]) -> list[Message]:
-    """What the model is asked next: the task, its latest answers, and what the judge said of each."""
+    """What the model is asked next: the task, its latest answers, and the judge's verdict on each."""
     return [Message("user", prompt), *_rounds([step for step in steps if step.is_known][-ROUNDS_KEPT:])]
 
 

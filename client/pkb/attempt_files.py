@@ -37,7 +37,7 @@ def _lines(path: Path) -> Iterator[NewAttempt]:
                 yield decoder.decode(line)
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 raise UsageError(
-                    f"{path}, line {number} is no attempt: {error}. A line is a JSON object "
+                    f"{path}, line {number} is not an attempt: {error}. A line is a JSON object "
                     "with problem and source, and sample and step where there are several."
                 ) from error
 
@@ -48,7 +48,7 @@ def _archive(path: Path) -> Iterator[NewAttempt]:
             names = sorted(name for name in archive.namelist() if not name.endswith("/"))
             yield from _tree(names, archive.read, path)
     except zipfile.BadZipFile as error:
-        raise UsageError(f"{path} is no zip archive ({error}).") from error
+        raise UsageError(f"{path} is not a zip archive ({error}).") from error
 
 
 def _tree(names: Names, read: Reader, origin: Path) -> Iterator[NewAttempt]:
@@ -60,14 +60,14 @@ def _tree(names: Names, read: Reader, origin: Path) -> Iterator[NewAttempt]:
         if above and PurePosixPath(name).suffix in SUFFIXES:
             files[above[-1]].append(name)
     if not files:
-        raise UsageError(f"{origin} holds no SLUG/SAMPLE/{ENTRY}.")
+        raise UsageError(f"{origin} has no SLUG/SAMPLE/{ENTRY}.")
     for root in sorted(files, key=_order):
-        problem, sample, step = _place(root, origin)
+        problem, sample, step = _identity(root, origin)
         texts = {name[len(root) + 1 :]: _text(read(name), name, origin) for name in files[root]}
         yield NewAttempt(problem=problem, sample=sample, step=step, files=texts)
 
 
-def _place(root: str, origin: Path) -> tuple[str, int, int]:
+def _identity(root: str, origin: Path) -> tuple[str, int, int]:
     slug, *numbers = root.split("/")
     if len(numbers) not in {1, 2} or not all(number.isdecimal() for number in numbers):
         raise UsageError(f"{origin}: {root}/{ENTRY} is not at SLUG/SAMPLE/{ENTRY} or SLUG/SAMPLE/STEP/{ENTRY}.")

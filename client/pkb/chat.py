@@ -33,7 +33,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model said, and how long it took."""
+    """The model's answer, and how long it took."""
 
     text: str
     finish_reason: str
@@ -109,7 +109,7 @@ class ChatModel:
         """
         address = httpx.URL(base_url.strip())
         if address.scheme not in {"http", "https"} or not address.host:
-            raise UsageError(f"{base_url!r} is no endpoint's address; write it as http://127.0.0.1:8080/v1.")
+            raise UsageError(f"{base_url!r} is not the address of an endpoint; write it as http://127.0.0.1:8080/v1.")
         self.model = model
         self._sampling = sampling or {}
         self._patience_s = patience_s
@@ -150,7 +150,7 @@ def _answer(response: httpx.Response, *, seconds: float) -> Answer:
         said = msgspec.json.decode(response.content, type=_Completion)
         choice = said.choices[0]
     except (msgspec.DecodeError, msgspec.ValidationError, IndexError) as error:
-        raise Unreachable(f"{response.request.url} answered no chat completion ({error}).") from error
+        raise Unreachable(f"{response.request.url} did not return a chat completion ({error}).") from error
     counted = said.usage or _Usage()
     cached = counted.prompt_tokens_details.cached_tokens if counted.prompt_tokens_details else None
     return Answer(

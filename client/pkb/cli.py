@@ -1,4 +1,4 @@
-"""The `pkb` command: groups, and the one place where an error becomes a message and an exit status."""
+"""The `pkb` command: groups, and the conversion of errors into a message and an exit status."""
 
 import sys
 
@@ -17,8 +17,8 @@ _INTERRUPTED = 130
 def pkb() -> None:
     """Submit to ParallelKernelBench, follow what the judge says, and run models over its problems.
 
-    Exit status: 0 done (and passed, where something was judged), 1 judged and not passed, 2 wrong usage, 3 refused by
-    the site, 4 not reachable. --help after a subcommand says what it takes.
+    Exit status: 0 success (if something was judged, it passed), 1 judged and not passed, 2 wrong usage, 3 refused by
+    the site, 4 site not reachable. Use --help after a subcommand for its options.
     """
 
 

@@ -42,7 +42,7 @@ class Client:
         patience_s: float = 120.0,
         say: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """`patience_s` is how long one call may wait and try again; `say` hears of it.
+        """`patience_s` is how long one call may wait and try again; `say` gets a message of each retry.
 
         Raises:
             UsageError: `site` is no address.

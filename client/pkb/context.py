@@ -36,8 +36,12 @@ def with_context(command: Command) -> Command:
         return command(Context(site=site, token=token, as_json=as_json, patience_s=patience_s), **arguments)
 
     options = (
-        click.option("--site", envvar="PKB_SITE", metavar="URL", help="The site; the one of `pkb login` if left out."),
-        click.option("--token", envvar="PKB_TOKEN", metavar="TOKEN", help="A token; better in PKB_TOKEN or stored."),
+        click.option(
+            "--site", envvar="PKB_SITE", metavar="URL", help="The site's address. Default: that of `pkb login`."
+        ),
+        click.option(
+            "--token", envvar="PKB_TOKEN", metavar="TOKEN", help="A token. Better: set PKB_TOKEN or use `pkb login`."
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
         click.option(
             "--patience",
@@ -46,7 +50,7 @@ def with_context(command: Command) -> Command:
             default=120.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long one call may wait and try again.",
+            help="Seconds for one call, with all its retries.",
         ),
     )
     for option in reversed(options):

@@ -27,7 +27,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def credentials_path() -> Path:
-    """Where the tokens lie: PKB_CONFIG_DIR, or where programs of this system keep their settings."""
+    """The folder of the tokens: PKB_CONFIG_DIR, or the system's folder for settings."""
     folder = os.environ.get("PKB_CONFIG_DIR")
     return (Path(folder) if folder else platformdirs.user_config_path("pkb")) / "credentials.json"
 

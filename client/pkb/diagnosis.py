@@ -8,7 +8,7 @@ _HOSTS_CLOCK = 2
 """From this rule on the judge's clock takes the times; before, the ranks' own did."""
 
 MOST_CHARACTERS = 12_000
-"""A compiler can say more than a model can use; what lies in the middle of a longer text is left out."""
+"""A compiler's output can be longer than a model can use; the middle of a longer text is left out."""
 
 
 def diagnosis(evaluation: Evaluation, *, most_characters: int = MOST_CHARACTERS) -> str:
@@ -28,7 +28,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if report is None:
         return
     if len(report.findings) > 1 or (report.findings and report.verdict != "PASSED"):
-        yield "\nWhat was found:"
+        yield "\nFindings:"
         yield from (f"- {finding.verdict}, {_where(finding)}: {finding.message}" for finding in report.findings)
     if report.verdict != "PASSED":
         yield from _checks(report)
@@ -38,7 +38,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.split:
         yield from _inside(evaluation.split)
     if report.build and not report.build.succeeded:
-        yield f"\nThe compiler's words:\n{report.build.log}"
+        yield f"\nCompiler output:\n{report.build.log}"
 
 
 def headline(evaluation: Evaluation) -> str:
@@ -64,12 +64,12 @@ def _whereabouts(evaluation: Evaluation) -> str:
     place = evaluation.queue
     if place is None:
         return evaluation.state
-    text = f"queued, {place.ahead} ahead of {place.total}"
+    text = f"queued, {place.ahead} ahead, {place.total} in the queue"
     if place.is_paused:
         return f"{text}; judging of this problem is paused"
     if not place.has_node:
         return f"{text}; no node is online for {evaluation.profile}"
-    return text if place.expected_wait_s is None else f"{text}, about {place.expected_wait_s:.0f} s to wait"
+    return text if place.expected_wait_s is None else f"{text}, about {place.expected_wait_s:.0f} s expected wait"
 
 
 def _where(finding: Finding) -> str:
@@ -113,17 +113,17 @@ def _rank(rank: RankState) -> Iterator[str]:
     if rank.error:
         yield f"  error: {rank.error}"
     if rank.stack:
-        yield f"  where it was:\n{_indented(rank.stack)}"
+        yield f"  stack:\n{_indented(rank.stack)}"
     if rank.log:
-        yield f"  what it printed:\n{_indented(rank.log)}"
+        yield f"  printed output:\n{_indented(rank.log)}"
 
 
 def _times(report: Report) -> Iterator[str]:
     if report.timing is None:
         return
     by_earlier_rule = report.timing.rule < _HOSTS_CLOCK
-    about = ", by the ranks' own clocks: not to be compared with times of today" if by_earlier_rule else ""
-    yield f"\nMedian time of a call, the slowest rank counting{about}:"
+    about = ", by the ranks' own clocks: not comparable with times by the current rule" if by_earlier_rule else ""
+    yield f"\nMedian time of a call on its slowest rank{about}:"
     for size in report.timing.sizes:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us
@@ -133,21 +133,21 @@ def _times(report: Report) -> Iterator[str]:
 
 
 def _beside_times(size: SizeTiming) -> Iterator[str]:
-    """What was taken off, and what the published harness would have measured."""
+    """The overhead subtracted, and what the published harness would have measured."""
     if size.candidate_empty_us is not None and size.empty_us is not None:
-        yield f"  less {size.candidate_empty_us:.1f} and {size.empty_us:.1f} us that an empty call takes"
+        yield f"  less {size.candidate_empty_us:.1f} and {size.empty_us:.1f} us of an empty call"
     if size.looped_us is not None and size.baseline_looped_us is not None:
         looped = f"submission {size.looped_us:.1f} us, reference {size.baseline_looped_us:.1f} us"
-        yield f"  back to back on unchanging inputs: {looped}; ranks nothing"
+        yield f"  back to back on unchanging inputs: {looped}; does not affect the ranking"
 
 
 def _inside(splits: Splits) -> Iterator[str]:
-    """Where the time of a recorded call went: a claim of the ranks that ranks nothing."""
+    """How the time of a recorded call is divided: self-reported by the ranks, without effect on the ranking."""
     yield f"\nInside one recorded call at size {splits.size} (us of each rank):"
     yield splits.submission.advice
     for title, split in (("submission", splits.submission), ("reference", splits.reference)):
         for rank in split.ranks if split is not None else ():
-            mixed = f", kernels that reach peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
+            mixed = f", kernels that access peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
             parts = f"compute {rank.compute_us:.1f}, wire {rank.wire_us:.1f}, both at once {rank.both_us:.1f}"
             parts += f", waiting for the last rank {rank.wait_us:.1f}{mixed}, neither {rank.idle_us:.1f}"
             yield f"- {title}, rank {rank.rank}: {rank.call_us:.1f} in all; {parts}"

@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command was called wrongly, or a file is not what it should be."""
     REFUSED = 3
-    """The site or the model's endpoint said no."""
+    """The site or the model's endpoint refused."""
     UNREACHABLE = 4
     """No answer, or none that can be read; trying again may help."""
 
@@ -31,7 +31,7 @@ class UsageError(PkbError):
 
 
 class Unreachable(PkbError):
-    """The other side did not answer, or answered what nobody can read, and trying again did not help."""
+    """The other side did not respond, or sent something unreadable, and retries did not help."""
 
     exit_code = ExitCode.UNREACHABLE
 

@@ -31,43 +31,53 @@ _PATIENCE_S = 3600.0
 @click.argument("slugs", nargs=-1, metavar="[SLUG]...")
 @click.option("--model", required=True, help="The model's name at the endpoint.")
 @click.option("--base-url", envvar="OPENAI_BASE_URL", required=True, help="The endpoint, such as http://127.0.0.1/v1.")
-@click.option("--key-variable", default="OPENAI_API_KEY", show_default=True, help="The variable that holds its key.")
+@click.option(
+    "--key-variable", default="OPENAI_API_KEY", show_default=True, help="The environment variable with its key."
+)
 @click.option("--mode", type=click.Choice(RUN_MODES), default="single_shot", show_default=True)
 @click.option("--samples", type=click.IntRange(min=1), default=1, show_default=True, help="Samples per problem (k).")
-@click.option("--steps", type=click.IntRange(min=2), default=20, show_default=True, help="Most answers per sample.")
+@click.option(
+    "--steps", type=click.IntRange(min=2), default=20, show_default=True, help="Maximum number of answers per sample."
+)
 @click.option(
     "--step-mode",
     type=click.Choice(("check", "benchmark")),
     default="check",
     show_default=True,
-    help="check stops at the first program that passes; benchmark times each and asks for a faster one.",
+    help="check stops at the first program that passes; benchmark times each program and asks for a faster one.",
 )
-@click.option("--profile", envvar="PKB_PROFILE", required=True, help="Where to judge it.")
+@click.option("--profile", envvar="PKB_PROFILE", required=True, help="The profile to judge on.")
 @backend_option
 @click.option("--concurrency", type=click.IntRange(min=1, max=256), default=4, show_default=True)
-@click.option("--sampling", multiple=True, metavar="NAME=VALUE", help="Goes into every request: temperature=0.8.")
+@click.option(
+    "--sampling", multiple=True, metavar="NAME=VALUE", help="A setting for every request, such as temperature=0.8."
+)
 @click.option("--price-in", type=click.FloatRange(min=0), default=0.0, help="US dollars per million input tokens.")
 @click.option("--price-out", type=click.FloatRange(min=0), default=0.0, help="US dollars per million output tokens.")
-@click.option("--price-cached", type=click.FloatRange(min=0), help="The same for input that the endpoint had cached.")
-@click.option("--budget", "budget_usd", type=click.FloatRange(min=0), help="Ask no more once this much is spent.")
+@click.option(
+    "--price-cached",
+    type=click.FloatRange(min=0),
+    help="US dollars per million input tokens that the endpoint had cached.",
+)
+@click.option("--budget", "budget_usd", type=click.FloatRange(min=0), help="Stop when this much is spent.")
 @click.option("--journal", "journal_file", type=click.Path(path_type=Path), help="Default: pkb-MODEL-PROFILE.jsonl.")
-@click.option("--run", "run_id", help="Fill this run instead of a new one.")
-@click.option("--no-run", is_flag=True, help="Submit for yourself instead of for a run of the model.")
-@click.option("--organisation", help="Whose run it is; your own one if left out.")
+@click.option("--run", "run_id", help="Add attempts to this run instead of a new one.")
+@click.option("--no-run", is_flag=True, help="Submit under your own name instead of into a run of the model.")
+@click.option("--organisation", help="The organisation that owns the run. Default: your own.")
 @click.option("--model-version", default="", help="The model's version, for the run.")
-@click.option("--provider", default="", help="Who offers the model, for the run.")
+@click.option("--provider", default="", help="The model's provider, for the run.")
 @click.option("--notes", default="", help="For the run.")
 @with_context
 def generate_command(context: Context, **options: Any) -> ExitCode:
-    """Let a model write programs for the problems SLUG... (all that the profile runs if none is named).
+    """Let a model write programs for the problems SLUG... (default: all problems that the profile runs).
 
-    single_shot and best_of_k submit each answer as ranked. agentic submits each answer in check mode, shows the model
-    the diagnosis that a person would see, and at the end submits the best as ranked. Every step is in the journal: the
-    same command goes on after an interruption and asks nothing twice.
+    single_shot and best_of_k submit each answer in mode ranked. agentic submits each answer in mode check, shows the
+    model the same diagnosis as a person, and at the end submits the best program in mode ranked. The journal records
+    every step: after an interruption the same command resumes and repeats no question.
     """
     chosen = Options(**options)
     if chosen.mode == "single_shot" and chosen.samples > 1:
-        raise UsageError(f"--samples {chosen.samples}: a single shot has one; say --mode best_of_k or agentic.")
+        raise UsageError(f"--samples {chosen.samples}: a single shot has one; use --mode best_of_k or agentic.")
     site = context.client(least_patience_s=_PATIENCE_S)
     with site as pkb, Journal[Event](chosen.journal_path, Event) as journal:
         settings = opened(journal, chosen.settings(pkb.site))
@@ -167,7 +177,7 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
             made=made,
             concurrency=chosen.concurrency,
             budget_usd=chosen.budget_usd,
-            hears=_Shown(bar, shown),
+            listener=_Shown(bar, shown),
         )
 
 
@@ -200,7 +210,7 @@ def _tasks(pkb: Client, slugs: tuple[str, ...], *, profile: str, samples: int) -
     able = [problem.slug for problem in known.values() if profile in problem.profiles and problem.is_open]
     chosen = list(dict.fromkeys(slugs)) or able
     if not chosen:
-        raise UsageError(f"No problem runs on {profile!r}; the site has no such profile, or every problem is paused.")
+        raise UsageError(f"No problem runs on {profile!r}; there is no such profile, or every problem is paused.")
     return [Task(problem=slug, sample=sample) for sample in range(samples) for slug in chosen]
 
 
@@ -214,7 +224,7 @@ def _shown(context: Context, summary: Summary, path: Path) -> ExitCode:
             output.print_text(f"Run {summary.run}: {summary.page}\n`pkb run watch {summary.run}` follows its results.")
     if summary.done == summary.samples:
         return ExitCode.OK
-    output.say(f"The same command goes on from {path}.")
+    output.say(f"Run the same command to resume from {path}.")
     return ExitCode.REFUSED
 
 

@@ -20,8 +20,8 @@ from .results import Run
 from .runs import NewRun
 
 
-class Hears(Protocol):
-    """Who is told how a generation goes."""
+class Listener(Protocol):
+    """Receives the progress of a generation."""
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         """A step was judged."""
@@ -34,7 +34,7 @@ class Hears(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a generation came to."""
+    """The result of a generation."""
 
     run: str | None
     page: str | None
@@ -48,7 +48,7 @@ class Summary:
 
 
 class OverBudget(PkbError):
-    """The money is spent; what was begun is in the journal."""
+    """The budget is spent; the journal has the steps so far."""
 
 
 class _Metered:
@@ -67,10 +67,10 @@ class _Metered:
 
 
 def opened(journal: Journal[Event], settings: Settings) -> Settings:
-    """The settings under which the journal goes on, written into it if it is new.
+    """The settings of the journal, written into it if it is new.
 
     Raises:
-        UsageError: it was begun with others.
+        UsageError: it was created with others.
     """
     begun = next((entry for entry in journal.entries if isinstance(entry, Settings)), None)
     if begun is None:
@@ -84,7 +84,7 @@ def opened(journal: Journal[Event], settings: Settings) -> Settings:
             if name != "key" and theirs[name] != ours[name]
         ]
         raise UsageError(
-            f"{journal.path} was begun with {'; '.join(differing)}. Go on with those, or name another journal."
+            f"{journal.path} was created with {'; '.join(differing)}. Use the same settings, or name another journal."
         )
     return begun
 
@@ -108,9 +108,7 @@ def _fitting(run: Run, settings: Settings) -> Run:
     for name in ("mode", "profile", "backend"):
         theirs, ours = getattr(run, name), getattr(settings, name)
         if theirs != ours:
-            raise UsageError(
-                f"Run {run.id} has {name} {theirs}, not {ours}. Say --{name} {theirs}, or make another run."
-            )
+            raise UsageError(f"Run {run.id} has {name} {theirs}, not {ours}. Use --{name} {theirs}, or another run.")
     return run
 
 
@@ -136,12 +134,12 @@ def generate(
     made: RunMade | None,
     concurrency: int,
     budget_usd: float | None,
-    hears: Hears,
+    listener: Listener,
 ) -> Summary:
     """Carry every task to its end, several at once. What fails is left as it is for the next call."""
     steps, done = log.steps(), log.done()
     metered = _Metered(model, log, budget_usd)
-    notes = _Told(log, hears)
+    notes = _Recorder(log, listener)
 
     def carry(task: Task) -> None:
         prompt, begun = prompts[task.problem].text, steps.get(task, [])
@@ -150,7 +148,7 @@ def generate(
 
     failed: dict[str, PkbError] = {}
     for task, error in _in_threads([task for task in tasks if task not in done], carry, concurrency=concurrency):
-        hears.ended(task, error)
+        listener.ended(task, error)
         if error is not None:
             failed[f"{task.problem}/{task.sample}"] = error
     over_budget = [name for name, error in failed.items() if isinstance(error, OverBudget)]
@@ -200,12 +198,12 @@ def _in_threads(
         yield task, error
 
 
-class _Told:
-    """The log, and somebody who hears of each judged step."""
+class _Recorder:
+    """Writes every step to the log and reports judged steps to the listener."""
 
-    def __init__(self, log: Log, hears: Hears) -> None:
+    def __init__(self, log: Log, listener: Listener) -> None:
         self._log = log
-        self._hears = hears
+        self._listener = listener
 
     def answered(self, task: Task, step: int, answer: Answer) -> None:
         self._log.answered(task, step, answer)
@@ -215,7 +213,7 @@ class _Told:
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         self._log.judged(task, step, verdict)
-        self._hears.judged(task, step, verdict)
+        self._listener.judged(task, step, verdict)
 
 
 def new_key() -> str:

@@ -1,4 +1,4 @@
-"""What the journal of a generation holds, and what it says of every sample."""
+"""The entries of a generation's journal, and the state of every sample that follows from them."""
 
 import threading
 from collections import defaultdict
@@ -66,7 +66,7 @@ class Repeated(msgspec.Struct, frozen=True, kw_only=True, tag="repeated", tag_fi
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field="event"):
-    """The judge has spoken of a step."""
+    """The judge has given its verdict on a step."""
 
     task: Task
     step: int
@@ -108,11 +108,11 @@ class Log:
             self._spent_usd += cost_usd
 
     def repeated(self, task: Task, step: int) -> None:
-        """The answer of the step before is handed in again."""
+        """The answer of the step before is submitted again."""
         self.note(Repeated(task=task, step=step))
 
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
-        """The judge has spoken."""
+        """The judge has given its verdict."""
         self.note(Judged(task=task, step=step, verdict=verdict))
 
     @property

@@ -12,5 +12,5 @@ def identifier(text: str) -> str:
         return str(uuid.UUID(last))
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no identifier; copy it from the page's address or from where pkb said it."
+            f"{text!r} is not an identifier; copy it from the page's address or from the output of pkb."
         ) from error

@@ -38,7 +38,7 @@ class Journal(Generic[Entry]):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self._file.close()
-            raise UsageError(f"Another pkb works on {path}; wait for it or end it.") from error
+            raise UsageError(f"Another pkb process uses {path}; wait for it or end it.") from error
         self.entries = self._read()
 
     def __enter__(self) -> Self:
@@ -73,6 +73,6 @@ class Journal(Generic[Entry]):
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 self._file.close()
                 raise UsageError(
-                    f"{self.path}, line {number} is no record of pkb ({error}). Name another file."
+                    f"{self.path}, line {number} is not a record of pkb ({error}). Name another file."
                 ) from error
         return entries

@@ -14,7 +14,7 @@ from .runs import NewAttempt
 
 @dataclass(frozen=True, kw_only=True)
 class RunJudge:
-    """Judges attempts of a run: they count for the model and appear on nobody's board."""
+    """Judges attempts of a run: they count for the model and appear on no person's board."""
 
     site: Client
     run: str

@@ -10,33 +10,38 @@ import click
 from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
+from .problem_folder import ProblemFolder
 from .submission_commands import MODES, backend_option
-from .workplace import Workplace
 
 
 @click.command("init")
 @click.argument("slug")
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @backend_option
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 @with_context
 def init(context: Context, slug: str, folder: Path | None, *, backend: str, force: bool) -> None:
-    """Write a folder to work on the problem SLUG: starter, statement, reference, a local test, a guide for agents."""
+    """Create a folder for work on the problem SLUG: starter, statement, reference, a local test, a guide for agents."""
     with context.client() as pkb:
         problem = pkb.problem(slug)
-    place = Workplace(folder=folder or Path(slug), backend=backend, replaces=force)
-    paths = place.write(problem)
+    wanted = ProblemFolder(folder=folder or Path(slug), backend=backend, replaces=force)
+    paths = wanted.write(problem)
     if context.as_json:
-        output.print_json({"folder": str(place.folder), "files": [path.name for path in paths]})
+        output.print_json({"folder": str(wanted.folder), "files": [path.name for path in paths]})
         return
-    output.print_text(f"{problem.title}: wrote {', '.join(path.name for path in paths)} to {place.folder}/")
-    output.print_text(f"Next: cd {place.folder}; edit solution.py; pkb submit {slug} solution.py --mode check --watch")
+    output.print_text(f"{problem.title}: wrote {', '.join(path.name for path in paths)} to {wanted.folder}/")
+    output.print_text(f"Next: cd {wanted.folder}; edit solution.py; pkb submit {slug} solution.py --mode check --watch")
 
 
 @click.command("judge")
 @click.argument("slug")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--profile", default="cpux2", show_default=True, help="What to judge it on; this machine has to have it.")
+@click.option(
+    "--profile",
+    default="cpux2",
+    show_default=True,
+    help="The profile to judge on. This machine must have its hardware.",
+)
 @backend_option
 @click.option("--mode", type=click.Choice(MODES), default="check", show_default=True)
 @click.option(
@@ -44,13 +49,13 @@ def init(context: Context, slug: str, folder: Path | None, *, backend: str, forc
     "judge_dir",
     envvar="PKB_JUDGE",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A checkout of the site's repository; else the judge of this Python, if it is installed there.",
+    help="A checkout of the site's repository. Default: the judge installed with this Python.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def judge(
     slug: str, path: Path, *, profile: str, backend: str, mode: str, judge_dir: Path | None, as_json: bool
 ) -> ExitCode:
-    """Have PATH judged for the problem SLUG on this machine, without a site; exit status 0 exactly when it passed."""
+    """Judge PATH for the problem SLUG on this machine, without a site. The exit status is 0 exactly when it passes."""
     judge_dir = judge_dir.resolve() if judge_dir is not None else None
     python = _python_of(judge_dir)
     wishes = ["--profile", profile, "--backend", backend, "--mode", mode, "--allow-unsandboxed"]
@@ -67,7 +72,7 @@ def _python_of(judge_dir: Path | None) -> str:
     if subprocess.run(probe, cwd=judge_dir, capture_output=True, check=False, env=dict(os.environ)).returncode != 0:  # noqa: S603
         where = str(judge_dir) if judge_dir is not None else "this Python"
         raise UsageError(
-            f"There is no judge in {where}. Clone the site's repository, run `make setup` there, and name the folder "
+            f"There is no judge in {where}. Clone the site's repository, run `make setup` there, and give the folder "
             "with --judge or PKB_JUDGE; or use `pkb submit --mode check`."
         )
     return python

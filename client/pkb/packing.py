@@ -24,7 +24,7 @@ def upload_of(path: Path) -> Upload:
         return ENTRY, content
     if path.suffix == ".zip":
         return path.name, content
-    raise UsageError(f"{path} is neither a .py file, a .zip, nor a folder with {ENTRY} in it.")
+    raise UsageError(f"{path} is neither a .py file, a .zip nor a folder with {ENTRY}.")
 
 
 def upload_of_text(source: str) -> Upload:
@@ -34,7 +34,7 @@ def upload_of_text(source: str) -> Upload:
 
 def _zipped(folder: Path) -> bytes:
     if not (folder / ENTRY).is_file():
-        raise UsageError(f"{folder} has no {ENTRY}; a submission starts there.")
+        raise UsageError(f"{folder} has no {ENTRY}; every submission needs it.")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):

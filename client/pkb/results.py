@@ -1,4 +1,4 @@
-"""What the site answers, typed. Fields that a newer site adds are ignored, so an older client goes on working."""
+"""The site's responses, typed. Fields that a newer site adds are ignored, so an older client keeps working."""
 
 from datetime import datetime
 
@@ -39,7 +39,7 @@ class Price(Result, frozen=True, kw_only=True):
 
 
 class Forecast(Result, frozen=True, kw_only=True):
-    """What one more evaluation on a profile would cost, and what is left for it; None where nothing limits it."""
+    """The cost of one more evaluation on a profile, and what is left for it; None if nothing limits it."""
 
     profile: str
     price: Price
@@ -65,7 +65,7 @@ class ProblemBrief(Result, frozen=True, kw_only=True):
 
 
 class Problem(ProblemBrief, frozen=True, kw_only=True):
-    """A problem with all that one needs to solve it."""
+    """A problem with everything needed to solve it."""
 
     signature: str
     statement: str
@@ -119,7 +119,7 @@ class OutputCheck(Result, frozen=True, kw_only=True):
 
 
 class SizeMemory(Result, frozen=True, kw_only=True):
-    """Memory of one GPU in bytes: all of it, and the most that judge and submission were seen to hold."""
+    """Memory of one GPU in bytes: all of it, and and the peak use of judge and submission."""
 
     total_bytes: int
     judge_bytes: int
@@ -149,7 +149,7 @@ class TimeSummary(Result, frozen=True, kw_only=True):
 class SizeTiming(Result, frozen=True, kw_only=True):
     """Submission (`candidate`) and reference (`baseline`) side by side at one size, by the judge's clock.
 
-    Times are less what an empty call takes: `candidate_empty_us` and `empty_us`. A program that forges what surrounds
+    Times are less what an empty call takes: `candidate_empty_us` and `empty_us`. A program that forges the work around
     a call could gain `forgeable_us` at most. `looped_us` and `baseline_looped_us` are calls back to back on unchanging
     inputs, as the published harness times them; they rank nothing. What was timed by rule 1 has none of these.
     """
@@ -170,7 +170,7 @@ class SizeTiming(Result, frozen=True, kw_only=True):
 
 
 class Timing(Result, frozen=True, kw_only=True):
-    """The speedup over the reference with its interval; scores of different rules do not compare."""
+    """The speedup over the reference with its interval; scores of different rules are not comparable."""
 
     score: float
     low: float
@@ -192,7 +192,7 @@ class RankState(Result, frozen=True, kw_only=True):
 
 
 class BuildResult(Result, frozen=True, kw_only=True):
-    """What the compiler said."""
+    """The compiler's output."""
 
     succeeded: bool
     seconds: float
@@ -201,8 +201,8 @@ class BuildResult(Result, frozen=True, kw_only=True):
     log: str = ""
 
 
-class Sighting(Result, frozen=True, kw_only=True):
-    """A hardware path that a submission uses, and what shows it."""
+class Detection(Result, frozen=True, kw_only=True):
+    """A hardware path that a submission uses, and the evidence for it."""
 
     primitive: str
     witness: str
@@ -223,12 +223,12 @@ class Report(Result, frozen=True, kw_only=True):
     timing: Timing | None = None
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
     environment: dict[str, str] = {}
 
 
 class VerdictFacts(Result, frozen=True, kw_only=True):
-    """What the site says of a verdict: its name, what it means, what to try next."""
+    """The explanation of a verdict: its name, what it means, what to try next."""
 
     title: str
     explanation: str
@@ -243,8 +243,8 @@ class Stage(Result, frozen=True, kw_only=True):
     fraction: float | None = None
 
 
-class Place(Result, frozen=True, kw_only=True):
-    """Where a queued evaluation stands."""
+class QueuePosition(Result, frozen=True, kw_only=True):
+    """The queue position of an evaluation."""
 
     ahead: int
     total: int
@@ -254,7 +254,7 @@ class Place(Result, frozen=True, kw_only=True):
 
 
 class RankSplit(Result, frozen=True, kw_only=True):
-    """Where the time of one rank's recorded call went, in microseconds."""
+    """How the time of one rank's recorded call is divided, in microseconds."""
 
     rank: int
     call_us: float
@@ -267,7 +267,7 @@ class RankSplit(Result, frozen=True, kw_only=True):
 
 
 class Split(Result, frozen=True, kw_only=True):
-    """Where the time of a recorded call went, and the largest gap to the floor as a sentence to act on."""
+    """How the time of a recorded call is divided, and the largest gap to the floor as advice in one sentence."""
 
     advice: str
     largest_gap: str
@@ -285,7 +285,7 @@ class Splits(Result, frozen=True, kw_only=True):
 
 
 class EvaluationBrief(Result, frozen=True, kw_only=True):
-    """One judging of a submission on a profile."""
+    """One evaluation of a submission on a profile."""
 
     id: str
     url: str
@@ -315,11 +315,11 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
 
 
 class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
-    """An evaluation with its stage or place while it lasts, and its report afterwards."""
+    """An evaluation with its stage or queue position while it lasts, and its report afterwards."""
 
     node: str | None = None
     stage: Stage | None = None
-    queue: Place | None = None
+    queue: QueuePosition | None = None
     poll_after_s: int | None = None
     facts: VerdictFacts | None = None
     report: Report | None = None
@@ -359,7 +359,7 @@ class SeasonEntry(Result, frozen=True, kw_only=True):
 
 
 class SeasonBrief(Result, frozen=True, kw_only=True):
-    """A season as a list shows it; `example` is not empty where nobody competed."""
+    """A season as a list shows it; `example` is not empty for an example without competitors."""
 
     slug: str
     title: str
@@ -508,7 +508,7 @@ class RunPage(Result, frozen=True, kw_only=True):
 
 
 class Attempt(Result, frozen=True, kw_only=True):
-    """What a model wrote for a problem in one sample and step, and what came of it."""
+    """A model's source for a problem in one sample and step, and its result."""
 
     id: int
     key: str
@@ -617,7 +617,7 @@ class TreeRun(Result, frozen=True, kw_only=True):
 
 
 class Understood(Result, frozen=True, kw_only=True):
-    """What importing a solution tree would do; `lacking` is what has to be said first."""
+    """What importing a solution tree would do; `lacking` names the fields that it still needs."""
 
     run: TreeRun
     backends: dict[str, int]

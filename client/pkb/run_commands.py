@@ -29,31 +29,31 @@ def run() -> None:
 @run.command()
 @click.option("--model", required=True, help="The model's name.")
 @click.option("--version", "model_version", default="", help="The model's version.")
-@click.option("--provider", default="", help="Who offers it.")
-@click.option("--organisation", help="Whose run it is; your own one if left out.")
+@click.option("--provider", default="", help="The model's provider.")
+@click.option("--organisation", help="The organisation that owns the run. Default: your own.")
 @click.option("--mode", type=click.Choice(RUN_MODES), default="single_shot", show_default=True)
-@click.option("--profile", envvar="PKB_PROFILE", required=True, help="Where to judge it.")
+@click.option("--profile", envvar="PKB_PROFILE", required=True, help="The profile to judge on.")
 @backend_option
 @click.option("--k", type=click.IntRange(min=1), default=1, show_default=True, help="Samples per problem.")
 @click.option("--sampling", multiple=True, metavar="NAME=VALUE", help="A sampling setting, such as temperature=0.8.")
-@click.option("--prompt-version", default="", help="The version of the prompt that the model was given.")
-@click.option("--cost-usd", type=click.FloatRange(min=0), help="What the run cost.")
+@click.option("--prompt-version", default="", help="The version of the prompt that the model got.")
+@click.option("--cost-usd", type=click.FloatRange(min=0), help="The cost of the run.")
 @click.option("--notes", default="")
-@click.option("--key", help="An idempotency key: the same key again gives the same run.")
+@click.option("--key", help="An idempotency key. The same key again returns the same run.")
 @with_context
 def create(context: Context, *, model_version: str, sampling: tuple[str, ...], key: str | None, **fields: Any) -> None:
-    """Make a run; it is private until it is published."""
+    """Create a run. It is private until it is published."""
     new = NewRun(version=model_version, sampling=settings_of(sampling), **fields)
     with context.client() as pkb:
         shown(context, pkb.runs.create(new, key=key))
 
 
 @run.command("list")
-@click.option("--model", help="Only of the model with this slug.")
+@click.option("--model", help="Only runs of the model with this slug.")
 @click.option("--state", type=click.Choice(("draft", "published")))
 @with_context
 def list_runs(context: Context, *, model: str | None, state: str | None) -> None:
-    """List published and own runs, the newest first; with --json one per line."""
+    """List published and own runs, newest first; with --json one per line."""
     rows = []
     with context.client() as pkb:
         for entry in pkb.runs.list(model=model, state=state):
@@ -69,7 +69,7 @@ def list_runs(context: Context, *, model: str | None, state: str | None) -> None
 @click.argument("run_id", metavar="RUN")
 @with_context
 def show(context: Context, *, run_id: str) -> None:
-    """Say how RUN stands: its attempts and figures."""
+    """Show RUN: its attempts and figures."""
     with context.client() as pkb:
         shown(context, pkb.runs.get(run_id))
 
@@ -81,7 +81,7 @@ def show(context: Context, *, run_id: str) -> None:
 def upload_attempts(context: Context, *, run_id: str, path: Path) -> ExitCode:
     """Add the attempts in PATH to RUN: a .jsonl file, or solution.py in SLUG/SAMPLE[/STEP], as a folder or .zip.
 
-    A journal beside PATH remembers what the site has; after an interruption the same command goes on from there.
+    A journal next to PATH records what the site has stored. After an interruption the same command resumes.
     """
     with context.client() as pkb, output.progress(is_bytes=True) as bar:
         task = bar.add_task("uploading", total=None)
@@ -102,15 +102,15 @@ def upload_attempts(context: Context, *, run_id: str, path: Path) -> ExitCode:
 
 
 def _say_refused(uploaded: Uploaded, path: Path) -> None:
-    """What the site did not take, and what to do."""
+    """The lines that the site refused, and the remedy."""
     refused = uploaded.refused
     for result in refused[:_FEW]:
         output.say(f"{result.key}: {result.status}{_reasons(result)}")
     if len(refused) > _FEW:
-        output.say(f"... and {len(refused) - _FEW} more; all are in {journal_path(path)} or with --json.")
+        output.say(f"... and {len(refused) - _FEW} more; all are in {journal_path(path)}, or use --json.")
     if any(result.status == "over_quota" for result in refused):
         when = f"in {uploaded.retry_after_s:.0f} s" if uploaded.retry_after_s else "later"
-        output.say(f"What is over quota can be sent {when} by the same command.")
+        output.say(f"Run the same command {when} to send the attempts that are over quota.")
 
 
 def _reasons(result: LineResult) -> str:
@@ -122,7 +122,7 @@ def _reasons(result: LineResult) -> str:
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.")
 @with_context
 def watch(context: Context, *, run_id: str, after: int) -> None:
-    """Say each result of RUN as it comes, until none is missing; with --json one event per line."""
+    """Print each result of RUN as it comes, until none is pending; with --json one event per line."""
     with context.client() as pkb, output.progress() as bar:
         task = bar.add_task("judged", total=None)
         for page in pkb.runs.watch(run_id, after=after):
@@ -146,7 +146,7 @@ def _say_events(context: Context, page: EventPage) -> None:
 @click.option("--sources", type=click.Choice(("public", "private")), default="public", show_default=True)
 @with_context
 def publish(context: Context, *, run_id: str, sources: str) -> None:
-    """Show RUN to everybody, for good; nothing can be added afterwards."""
+    """Publish RUN permanently. Nothing can be added afterwards."""
     with context.client() as pkb:
         shown(context, pkb.runs.publish(run_id, sources=sources))
 
@@ -154,7 +154,7 @@ def publish(context: Context, *, run_id: str, sources: str) -> None:
 @run.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--format", "format_name", type=click.Choice(("csv", "jsonl", "parquet")), default="jsonl")
-@click.option("--output", "path", type=click.Path(path_type=Path), help="The file to write; standard output if not.")
+@click.option("--output", "path", type=click.Path(path_type=Path), help="The file to write. Default: standard output.")
 @with_context
 def export(context: Context, *, run_id: str, format_name: str, path: Path | None) -> None:
     """Write the attempts of RUN with their results, one per row."""
@@ -174,25 +174,29 @@ def export(context: Context, *, run_id: str, format_name: str, path: Path | None
 
 @click.command("import-tree")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--profile", envvar="PKB_PROFILE", help="Where to judge it; needed where the name says no one profile.")
-@click.option("--organisation", help="Whose run it is; your own one if left out.")
+@click.option(
+    "--profile",
+    envvar="PKB_PROFILE",
+    help="The profile to judge on. Required if the folder's name does not give one profile.",
+)
+@click.option("--organisation", help="The organisation that owns the run. Default: your own.")
 @click.option("--model", help="The model's name.")
 @click.option("--version", help="The model's version.")
-@click.option("--provider", help="Who offers it.")
-@click.option("--backend", type=click.Choice(BACKENDS), help="What the model was asked for.")
-@click.option("--program-backend", type=click.Choice(BACKENDS), help="What to judge every program as.")
+@click.option("--provider", help="The model's provider.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="The backend that the model was asked for.")
+@click.option("--program-backend", type=click.Choice(BACKENDS), help="The backend to judge every program as.")
 @click.option("--problem", "problems", multiple=True, metavar="FILE=SLUG", help="The problem of a file.")
 @click.option("--notes", help="Public.")
-@click.option("--yes", is_flag=True, help="Make the run without asking.")
+@click.option("--yes", is_flag=True, help="Create the run without asking.")
 @with_context
 def import_tree(
     context: Context, *, path: Path, problems: tuple[str, ...], yes: bool, **fields: str | None
 ) -> ExitCode:
-    """Make a run of a solution tree: a folder or .zip named like the public harness's output.
+    """Create a run from a solution tree: a folder or .zip named like the public harness's output.
 
     PATH is solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> with <number>_<name>_<backend>.py in it. What
     the names and texts say is shown first and the run is made after a yes; what an option says counts instead. The
-    exit status is 3 where a file matched no problem or something has to be said first.
+    exit status is 3 if a file matched no problem or a field is missing.
     """
     chosen = {name: value for name, value in fields.items() if value is not None}
     if problems:
@@ -215,10 +219,10 @@ def import_tree(
 
 
 def _is_confirmed(context: Context) -> bool:
-    """Whether somebody at a terminal says yes; where nobody can, how to say it."""
+    """Whether the user at a terminal confirms; without a terminal, how to confirm."""
     if sys.stdin.isatty() and not context.as_json:
-        return click.confirm("Make this run?", err=True)
-    output.say("No run was made; add --yes to make it.")
+        return click.confirm("Create this run?", err=True)
+    output.say("No run was created; add --yes to create it.")
     return False
 
 
@@ -235,7 +239,7 @@ def _say_understood(context: Context, understood: Understood) -> None:
     rows += [(missing.path, "", "", missing.reason) for missing in understood.unmatched]
     output.print_table(("file", "problem", "backend", "how"), rows)
     for part in ("model", "version", "provider", "organisation", "profile", "notes"):
-        output.print_text(f"{part}: {getattr(run, part) or 'not said'}")
+        output.print_text(f"{part}: {getattr(run, part) or 'not given'}")
     written = ", ".join(f"{number} {backend}" for backend, number in understood.backends.items())
     output.print_text(f"asked for: {run.backend}; written in: {written}")
     for refused in understood.lacking:
@@ -275,8 +279,8 @@ def endings(figures: Figures) -> dict[str, int]:
     counted = {
         **figures.verdicts,
         "pending": figures.pending,
-        "without a ranked result": figures.unranked,
-        "never made": figures.missing,
+        "no ranked result": figures.unranked,
+        "missing": figures.missing,
     }
     return {ending: number for ending, number in counted.items() if number}
 

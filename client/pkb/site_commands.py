@@ -18,15 +18,15 @@ from .transport import site_address
 @click.argument("address", required=False)
 @with_context
 def login(context: Context, address: str | None) -> None:
-    """Store a token for the site at ADDRESS; it is asked for, or read from standard input."""
+    """Store a token for the site at ADDRESS. The command asks for the token or reads it from standard input."""
     site = site_address(address or context.site or _asked("Site", is_secret=False))
-    token = context.token or _asked(f"Token (made at {site}/accounts/)", is_secret=True)
+    token = context.token or _asked(f"Token (created at {site}/accounts/)", is_secret=True)
     if not token.isascii() or not token.isprintable() or not token:
-        raise UsageError("That is no token. Copy it whole; it starts with pkb_.")
+        raise UsageError("That is not a token. Copy all of it; it starts with pkb_.")
     with Client(site, token=token, patience_s=context.patience_s, say=output.say) as pkb:
         me = pkb.me()
     if site.startswith("http://") and httpx.URL(site).host not in {"127.0.0.1", "localhost", "::1"}:
-        output.say(f"Beware: the token travels to {site} in the clear. Use https:// where the site has it.")
+        output.say(f"Warning: the token is sent to {site} unencrypted. Use https:// if the site has it.")
     path = credentials.store(credentials.load().with_token(site, token))
     if context.as_json:
         output.print_json(me)
@@ -48,22 +48,24 @@ def logout(context: Context) -> None:
 
 
 @click.command()
-@click.option("--organisation", metavar="NAME", help="Of the runs of this organisation instead of your own.")
-@click.option("--profile", help="Only this profile, in sentences.")
+@click.option(
+    "--organisation", metavar="NAME", help="Show the allowance of this organisation's runs instead of your own."
+)
+@click.option("--profile", help="Show only this profile, in sentences.")
 @with_context
 def allowance(context: Context, *, organisation: str | None, profile: str | None) -> None:
-    """Say what one more evaluation costs on each profile, what is left of the day, and when it renews."""
+    """Show the cost of one evaluation on each profile, what is left today, and when it renews."""
     with context.client() as pkb:
         found = pkb.allowance(organisation=organisation)
     chosen = [one for one in found if profile in (None, one.profile)]
     if not chosen:
-        raise UsageError(f"There is no profile {profile}. Known are {', '.join(one.profile for one in found)}.")
+        raise UsageError(f"There is no profile {profile}. Choose one of {', '.join(one.profile for one in found)}.")
     if context.as_json:
         output.print_json(chosen)
     elif profile is not None:
         output.print_text(f"{profile}: {chosen[0].words}")
     else:
-        head = ("profile", "usual GPU-s", "at most", "left", "evaluations that fit", "first comes back")
+        head = ("profile", "usual GPU-s", "at most", "left", "evaluations left", "next renewal")
         output.print_table(head, [_allowance_row(one) for one in chosen])
 
 
@@ -80,7 +82,7 @@ def _allowance_row(one: Forecast) -> tuple[str, ...]:
 @click.argument("slug", required=False)
 @with_context
 def problems(context: Context, slug: str | None) -> None:
-    """List the problems; with SLUG show one, with its statement and reference."""
+    """List the problems, or show the problem SLUG with statement and reference."""
     with context.client() as pkb:
         if slug is not None:
             problem = pkb.problem(slug)
@@ -101,7 +103,7 @@ def problems(context: Context, slug: str | None) -> None:
 @click.argument("slug", required=False)
 @with_context
 def seasons(context: Context, slug: str | None) -> None:
-    """List the seasons; with SLUG show one with its standings."""
+    """List the seasons, or show the season SLUG with its standings."""
     with context.client() as pkb:
         if slug is None:
             _print_seasons(context, pkb.seasons())
@@ -124,7 +126,7 @@ def _print_season(context: Context, season: Season) -> None:
     left = f", {season.seconds_left / 3600:.1f} h left" if season.seconds_left else ""
     output.print_text(f"{season.title}: {season.phase}{left}\n{season.page}")
     if season.example:
-        output.print_text(f"An example: {season.example}")
+        output.print_text(f"Example season: {season.example}")
     rows = [
         (str(each.place) if each.solved else "", each.team, f"{each.score:.3f}", str(each.solved))
         for each in season.standings
@@ -138,7 +140,7 @@ def _print_season(context: Context, season: Season) -> None:
 @backend_option
 @with_context
 def prompt(context: Context, slug: str, *, profile: str | None, backend: str) -> None:
-    """Print the task of the problem SLUG as a model is given it."""
+    """Print the prompt that a model gets for the problem SLUG."""
     with context.client() as pkb:
         came = pkb.prompt(slug, backend=backend, profile=profile or only_profile(pkb))
     if context.as_json:

@@ -14,7 +14,9 @@ from .results import Submission
 BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
 MODES = ("check", "benchmark", "ranked")
 profile_option = click.option(
-    "--profile", envvar="PKB_PROFILE", help="Where to judge it, such as h200x8-nomc; the only one online if left out."
+    "--profile",
+    envvar="PKB_PROFILE",
+    help="The profile to judge on, such as h200x8-nomc. Default: the only one online.",
 )
 backend_option = click.option("--backend", type=click.Choice(BACKENDS), default="pytorch", show_default=True)
 
@@ -26,9 +28,9 @@ backend_option = click.option("--backend", type=click.Choice(BACKENDS), default=
 @backend_option
 @click.option("--mode", type=click.Choice(MODES), default="ranked", show_default=True)
 @click.option("--visibility", type=click.Choice(("private", "public")), default="private", show_default=True)
-@click.option("--note", default="", help="A line for yourself.")
-@click.option("--node-owner", default="", help="An organisation whose own nodes judge it, and so read the source.")
-@click.option("--key", help="An idempotency key: the same key again gives the same submission.")
+@click.option("--note", default="", help="A note that only you see.")
+@click.option("--node-owner", default="", help="An organisation whose guest nodes judge it. It can read the source.")
+@click.option("--key", help="An idempotency key. The same key again returns the same submission.")
 @click.option("--watch", is_flag=True, help="Wait for the verdict; the exit status is 0 exactly when it is PASSED.")
 @with_context
 def submit(
@@ -69,7 +71,7 @@ def submit(
 @click.option("--watch", is_flag=True, help="Wait for the verdict.")
 @with_context
 def status(context: Context, submission_id: str, *, watch: bool) -> ExitCode:
-    """Say how the submission ID stands: its place, its stage, or its verdict with the diagnosis."""
+    """Show the submission ID: its position in the queue, its stage, or its verdict with the diagnosis."""
     with context.client() as pkb:
         submission = followed(pkb, submission_id) if watch else pkb.submission(submission_id)
     return shown(context, submission)
@@ -79,7 +81,7 @@ def status(context: Context, submission_id: str, *, watch: bool) -> ExitCode:
 @click.argument("submission_id", metavar="ID")
 @with_context
 def cancel(context: Context, submission_id: str) -> None:
-    """End the newest evaluation of the submission ID."""
+    """Cancel the newest evaluation of the submission ID."""
     with context.client() as pkb:
         submission = pkb.cancel(submission_id)
     if context.as_json:
@@ -89,12 +91,12 @@ def cancel(context: Context, submission_id: str) -> None:
 
 
 @click.command()
-@click.option("--problem", help="Only for this problem.")
-@click.option("--state", help="Only where the newest evaluation is in this state.")
-@click.option("--verdict", help="Only where the newest evaluation has this verdict.")
+@click.option("--problem", help="Only submissions for this problem.")
+@click.option("--state", help="Only submissions whose newest evaluation is in this state.")
+@click.option("--verdict", help="Only submissions whose newest evaluation has this verdict.")
 @with_context
 def submissions(context: Context, *, problem: str | None, state: str | None, verdict: str | None) -> None:
-    """List one's own submissions, the newest first; with --json one per line."""
+    """List your submissions, newest first; with --json one per line."""
     with context.client() as pkb:
         rows = []
         for entry in pkb.submissions(problem=problem, state=state, verdict=verdict):
@@ -122,7 +124,7 @@ def shown(context: Context, submission: Submission) -> ExitCode:
     else:
         output.print_text(f"{submission.id} {submission.problem}\n{diagnosis(submission.evaluation)}")
         if submission.evaluation.node_owner:
-            output.print_text(f"judged by a machine of {submission.evaluation.node_owner}, not by the site")
+            output.print_text(f"judged by a guest node of {submission.evaluation.node_owner}, not by the site")
         for entry in submission.seasons:
             said = f"counts for {entry.team}" if entry.counts else f"does not count: {entry.message}"
             output.print_text(f"season {entry.season}: {said}")
@@ -136,4 +138,4 @@ def only_profile(pkb: Client) -> str:
     if len(online) == 1:
         return online[0]
     known = f"Online are {', '.join(online)}." if online else "No node is online; `pkb submit --profile` queues anyway."
-    raise UsageError(f"Say with --profile where to judge it. {known}")
+    raise UsageError(f"Choose a profile with --profile. {known}")

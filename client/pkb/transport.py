@@ -161,7 +161,7 @@ def site_address(text: str) -> str:
     """The address of a site without a slash at its end; raises UsageError where it is none."""
     address = httpx.URL(text.strip().rstrip("/")) if text.strip() else httpx.URL("")
     if address.scheme not in {"http", "https"} or not address.host:
-        raise UsageError(f"{text!r} is no site's address; write it as https://pkb.example.org")
+        raise UsageError(f"{text!r} is not the address of a site; write it as https://pkb.example.org")
     return str(address).removesuffix("/api/v1").rstrip("/")
 
 
@@ -171,7 +171,9 @@ def decode(response: httpx.Response, into: type[Decoded]) -> Decoded:
         return msgspec.json.decode(response.content, type=into)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         address = str(response.request.url)
-        raise Unreachable(f"{address} answered what this version of pkb cannot read ({error}). Update pkb.") from error
+        raise Unreachable(
+            f"{address} sent a response that this version of pkb cannot read ({error}). Update pkb."
+        ) from error
 
 
 def refusal_of(response: httpx.Response) -> Refused:
@@ -215,5 +217,5 @@ def _wait_after(failure: Refused, *, tries: int, retried: frozenset[int]) -> flo
 
 def _unanswered(site: str, error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException):
-        return f"{site} did not answer in time."
+        return f"{site} did not respond in time."
     return f"{site} cannot be reached ({error or type(error).__name__})."

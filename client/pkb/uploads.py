@@ -1,4 +1,4 @@
-"""Filling a run from files: one streamed request, and a journal beside the file that remembers what the site has.
+"""Filling a run from files: one streamed request, and a journal next to the file that records what the site has.
 
 Run again after an interruption, only what the site has not confirmed is sent; what it has stored without our hearing
 of it, it answers as `repeated`.
@@ -24,7 +24,7 @@ Hears = Callable[[int], None]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the site said of one attempt."""
+    """The site's result for one attempt."""
 
     run: str
     digest: str
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Uploaded:
-    """What became of every attempt of a file, over all calls."""
+    """The result of every attempt of a file, over all calls."""
 
     results: tuple[LineResult, ...]
     sent: int
@@ -46,12 +46,12 @@ class Uploaded:
 
     @property
     def refused(self) -> tuple[LineResult, ...]:
-        """What the site did not take."""
+        """The attempts that the site refused."""
         return tuple(result for result in self.results if result.status not in _STORED)
 
 
 def journal_path(path: Path) -> Path:
-    """Where the journal of an upload lies."""
+    """The path of an upload's journal."""
     return path.with_name(f"{path.resolve().name}.pkb-journal")
 
 
@@ -60,7 +60,7 @@ def upload(
 ) -> Uploaded:
     """Send every attempt of `path` that the run does not have yet.
 
-    `starting` hears how many bytes will be sent, `moved` how many have been.
+    `starting` gets the number of bytes to send, `moved` the number sent so far.
 
     Raises:
         UsageError: the file is not one, or another upload of it is under way.

@@ -25,7 +25,7 @@ def sign_up(*, username: str, password: str, email: str = "", code: str = "") ->
     """Create an account that can sign in at once; `code` is an operator's invitation, where the site asks for one.
 
     Raises:
-        Refusal: nobody signs up here (403), the code opens nothing, the name is malformed or taken (409), or the
+        Refusal: sign-up is closed (403), the code is invalid, the name is malformed or taken (409), or the
             password is too weak.
     """
     sign_up_codes.check(code)
@@ -46,7 +46,7 @@ def own_author() -> User:
     """The account whose entries are this site's own; nobody can sign in with it.
 
     Raises:
-        Refusal: somebody has signed up by its name (409).
+        Refusal: an account of this name exists (409).
     """
     author, is_new = User.objects.get_or_create(username=OWN_AUTHOR)
     if is_new:
@@ -64,7 +64,7 @@ def own_author() -> User:
 
 
 def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> None:
-    """Close an account, or open it again: it signs in nowhere, its tokens open nothing, its entries leave the boards.
+    """Close an account, or open it again. A closed one cannot sign in or use tokens, and its entries leave the boards.
 
     Its owner reads the `reason` where they try to sign in, and in what the API answers to their tokens.
 
@@ -75,7 +75,7 @@ def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> No
         raise Refusal(
             field="user",
             value=user.username,
-            message="Only an operator closes and opens accounts.",
+            message="Only an operator can close or open accounts.",
             remedy="Ask the operator of this site.",
             status=403,
         )
@@ -93,7 +93,7 @@ def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> No
 
 
 def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days: int) -> tuple[ApiToken, str]:
-    """Create a token; returns its row and the secret, which nobody can read again.
+    """Create a token; returns its row and the secret, which is not stored.
 
     Raises:
         Refusal: the name is empty, a scope is unknown, the lifetime is out of range, or there are too many tokens.
@@ -101,12 +101,17 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
     now = timezone.now()
     chosen = _known_scopes(scopes)
     if not name.strip():
-        raise Refusal(field="name", value=name, message="The token has no name.", remedy="Name what will use it.")
+        raise Refusal(
+            field="name",
+            value=name,
+            message="The name is empty.",
+            remedy="Give the token a name, for example that of the program that uses it.",
+        )
     if not 1 <= lifetime_days <= MAX_LIFETIME_DAYS:
         raise Refusal(
             field="lifetime_days",
             value=str(lifetime_days),
-            message=f"A token lives for 1 to {MAX_LIFETIME_DAYS} days.",
+            message=f"A token can be valid for 1 to {MAX_LIFETIME_DAYS} days.",
             remedy="Choose a number of days in that range.",
         )
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -117,7 +122,7 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
             raise Refusal(
                 field="",
                 value=user.username,
-                message=f"You have {MAX_LIVE_TOKENS} live tokens, which is the most there can be.",
+                message=f"You have {MAX_LIVE_TOKENS} live tokens, which is the limit.",
                 remedy="Revoke one that you no longer use.",
                 status=409,
             )
@@ -148,14 +153,16 @@ def authenticate(secret: str) -> ApiToken:
     now = timezone.now()
     token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
     if token is None:
-        raise _unauthorized("", "The token is unknown.", "Check it for missing characters, or make a new one.")
+        raise _unauthorized(
+            "", "The token is unknown.", "Check it for missing characters, or create a new one on your account page."
+        )
     if token.revoked_at is not None:
-        raise _unauthorized(token.prefix, "The token has been revoked.", "Make a new one on your tokens page.")
+        raise _unauthorized(token.prefix, "The token has been revoked.", "Create a new one on your account page.")
     if not token.is_live(now=now):
         expiry = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
-        raise _unauthorized(token.prefix, f"The token expired at {expiry}.", "Make a new one on your tokens page.")
+        raise _unauthorized(token.prefix, f"The token expired at {expiry}.", "Create a new one on your account page.")
     if not token.user.is_active:
-        reason = f" The operators say: {token.user.closed_because}" if token.user.closed_because else ""
+        reason = f" Reason: {token.user.closed_because}" if token.user.closed_because else ""
         raise _unauthorized(token.prefix, f"The token's account is closed.{reason}", "Ask the operator of this site.")
     # Once a minute is enough for "last used", and spares a write on most requests.
     if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
@@ -180,9 +187,7 @@ def _known_scopes(scopes: Iterable[str]) -> list[str]:
             known = ", ".join(TokenScope.values)
             raise Refusal(field="scopes", value=scope, message="There is no such scope.", remedy=f"Known: {known}.")
     if not chosen:
-        raise Refusal(
-            field="scopes", value="", message="The token may do nothing.", remedy="Choose at least one scope."
-        )
+        raise Refusal(field="scopes", value="", message="The token has no scope.", remedy="Choose at least one scope.")
     return chosen
 
 
@@ -199,4 +204,6 @@ def _validated(user: User, password: str) -> None:
         validate_password(password, user)
     except ValidationError as error:
         message = " ".join(error.messages)
-        raise Refusal(field="password", value="", message=message, remedy="Choose a longer, rarer one.") from error
+        raise Refusal(
+            field="password", value="", message=message, remedy="Choose a longer or less common password."
+        ) from error

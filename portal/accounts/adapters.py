@@ -21,7 +21,7 @@ from portal.accounts.throttle import client_address
 from portal.refusals import Refusal
 
 _NAMES = ("login", "preferred_username", "nickname", "name")
-"""Where providers say what somebody is called there."""
+"""Where providers send a person's name."""
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
@@ -41,7 +41,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         return sign_up_is() is not SignUp.CLOSED
 
     def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
-        """What somebody reads who signs in elsewhere to an account that operators closed."""
+        """The page after signing in elsewhere to an account that operators closed."""
         return render(request, "account/account_inactive.html", {"closed_because": user.closed_because}, status=403)
 
     def get_client_ip(self, request: HttpRequest) -> str:
@@ -50,17 +50,17 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
 
 
 class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth has no types
-    """Of what a provider says about somebody, only who they are there and what they are called is kept.
+    """Of a provider's data about a person only the identifier and the name there are stored.
 
-    No mail address is taken over: accounts are found by the provider's own identifier and by nothing else, so that
-    nobody comes into an account by claiming its owner's address at another provider.
+    No mail address is copied: accounts are found only by the provider's identifier, so that nobody can enter an account
+    with its owner's address at another provider.
     """
 
     def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> User:
         """A new user with at most a proposed name."""
         given = sociallogin.account.extra_data
-        told = {**given.get("id_token", {}), **given.get("userinfo", {}), **given}
-        names = [str(told[key]) for key in _NAMES if told.get(key)]
+        data = {**given.get("id_token", {}), **given.get("userinfo", {}), **given}
+        names = [str(data[key]) for key in _NAMES if data.get(key)]
         sociallogin.account.extra_data = {"name": names[0][:100]} if names else {}
         sociallogin.email_addresses = []
         user: User = super().populate_user(request, sociallogin, {"username": data.get("username") or ""})

@@ -20,7 +20,7 @@ class ReasonForm(forms.Form):
 
     reason = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
-        help_text="The account's owner reads it; it is kept in the account's history as evidence.",
+        help_text="The account's owner reads this reason. It is kept in the account's history.",
     )
 
 
@@ -102,19 +102,19 @@ class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Make the code and show it."""
         row, code = sign_up_codes.make_code(note=obj.note, expires_at=obj.expires_at, by=signed_in(request))
         obj.pk = row.pk
-        messages.warning(request, f"The code is {code}. It is not shown again: copy it now.")
+        messages.warning(request, f"The code is {code}. Copy it now: it is not shown again.")
 
 
 @admin.register(LogEntry)
 class OperatorsLogAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What operators did: who, what, on what, when and why. Nobody adds, changes or removes a line."""
+    """What operators did: who, what, on what, when and why. Lines cannot be added, changed or removed."""
 
     list_display = ("action_time", "user", "content_type", "object_repr", "action_flag", "said")
     list_select_related = ("user", "content_type")
     search_fields = ("user__username", "object_repr", "object_id", "change_message")
     show_full_result_count = False
 
-    @admin.display(description="What and why")
+    @admin.display(description="Action and reason")
     def said(self, entry: LogEntry) -> str:
         """The message in words."""
         return entry.get_change_message()

@@ -25,7 +25,7 @@ class RefusableForm(forms.Form):
     status = 422
 
     def refuse(self, refusal: Refusal) -> None:
-        """Put the refusal beside the field it is about."""
+        """Show the refusal at the field it is about."""
         self.status = refusal.status
         self.add_error(refusal.field if refusal.field in self.fields else None, f"{refusal.message} {refusal.remedy}")
 
@@ -34,7 +34,9 @@ def _name_field() -> forms.CharField:
     return forms.CharField(
         label="Name",
         max_length=MAX_NAME,
-        help_text="Public: it stands on the boards. Letters a to z, digits and @ . + - _, a letter or digit first.",
+        help_text=(
+            "Your public name on the boards. Use letters a to z, digits and @ . + - _; begin with a letter or a digit."
+        ),
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "spellcheck": "false"}),
     )
 
@@ -43,7 +45,7 @@ def _code_field() -> forms.CharField:
     return forms.CharField(
         label="Invitation code",
         max_length=60,
-        help_text="From the operator of this site. It makes one account.",
+        help_text="From the operator of this site. It is valid for one account.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
     )
 
@@ -88,7 +90,7 @@ class SignUpForm(RefusableForm):
 
 
 class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
-    """The public name of somebody who comes from an account elsewhere, and their invitation."""
+    """The public name of a person who signs up through another site, and their invitation."""
 
     fields: dict[str, forms.Field]
 
@@ -110,7 +112,7 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
         return cleaned
 
     def save(self, request: HttpRequest) -> User:
-        """The new account; raises Refusal where somebody else was faster with the name or the code."""
+        """The new account; raises Refusal if another request took the name or the code first."""
         with transaction.atomic():
             user: User = super().save(request)
             sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
@@ -121,8 +123,8 @@ class SignInForm(AuthenticationForm):
     """Name and password, with a message that names neither as the wrong one."""
 
     error_messages = {
-        "invalid_login": "Wrong name or password. Capitals count in passwords.",
-        "inactive": "Operators closed this account%(reason)s. Ask them before you make another one.",
+        "invalid_login": "Wrong name or password. Passwords are case-sensitive.",
+        "inactive": "An operator closed this account%(reason)s. Ask the operator before you create another one.",
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -155,22 +157,24 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
 
 
 class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no types
-    """allauth's form in our words; a passkey signs in alone unless somebody wants it to be a second factor only."""
+    """allauth's form with our texts; a passkey signs in without a password unless it shall only be a second factor."""
 
     fields: dict[str, forms.Field]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["name"].help_text = "What you know it by, for example: phone."
+        self.fields["name"].help_text = "A name for your own list, for example: phone."
         alone = self.fields["passwordless"]
-        alone.label, alone.initial = "Sign in with it alone", True
-        alone.help_text = "No password is asked for then. Your device asks for a finger, a face or its PIN instead."
+        alone.label, alone.initial = "Sign in without a password", True
+        alone.help_text = "Your device then asks for a fingerprint, your face or its PIN instead of a password."
 
 
 class TokenForm(RefusableForm):
     """What a new token is for, what it may do and how long it lives."""
 
-    name = forms.CharField(label="Name", max_length=80, help_text="What will use it, for example: laptop.")
+    name = forms.CharField(
+        label="Name", max_length=80, help_text="The device or program that uses the token, for example: laptop."
+    )
     scopes = forms.MultipleChoiceField(
         label="Scopes",
         choices=TokenScope.choices,

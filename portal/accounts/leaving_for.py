@@ -33,7 +33,7 @@ def leaving_for(view: View) -> View:
 
 
 def returning_from(view: View) -> View:
-    """A provider's answer; a provider that is not configured has none, one that cannot be reached is said so."""
+    """A provider's response. A provider that is not configured has none; one that cannot be reached is an error."""
 
     @never_cache
     @wraps(view)
@@ -53,7 +53,7 @@ def where_mail_is_set_up(view: View) -> View:
                 field="",
                 value="",
                 message="This site sends no mail.",
-                remedy="Ask its operator: they can set a new password for you.",
+                remedy="Ask its operator to set a new password for you.",
                 status=404,
             )
         return view(request, *args, **kwargs)
@@ -70,7 +70,7 @@ def _asked(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpR
         raise Refusal(
             field="provider",
             value="",
-            message="The other site does not answer.",
+            message="The other site does not respond.",
             remedy="Try again in a minute, or sign in another way.",
             status=502,
         ) from error

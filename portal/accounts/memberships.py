@@ -11,10 +11,10 @@ from portal.accounts.organisations import require_owner
 from portal.refusals import Refusal
 
 MAX_OPEN = 50
-"""Open invitations of one organisation: each stands on somebody's page."""
+"""The most open invitations of one organisation: each appears on somebody's page."""
 MAX_MEMBERS = 200
 ASK_AGAIN_AFTER = timedelta(days=7)
-"""How long nobody is invited again to what they have declined."""
+"""How long a person who declined cannot be invited again."""
 
 
 def open_invitations(user: User) -> QuerySet[Invitation]:
@@ -46,14 +46,14 @@ def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
             field="invitation",
             value=str(invitation_id),
             message="There is no such open invitation.",
-            remedy="It may have been answered or withdrawn; ask for a new one.",
+            remedy="It may have been answered or withdrawn. Ask for a new one.",
             status=404,
         )
     return found
 
 
 def invite(organisation: Organisation, *, username: str, role: str, by: User) -> Invitation:
-    """Ask somebody to belong to the organisation; inviting them again changes the role that is offered.
+    """Invite an account to the organisation; a second invitation changes the role that is offered.
 
     Raises:
         Refusal: `by` is no owner (403), there is no such account (404) or role, they belong to it already, declined
@@ -81,7 +81,7 @@ def accept(invitation: Invitation, *, by: User) -> Membership:
         _end(invitation, InvitationState.ACCEPTED, invited=by)
         invitation.refresh_from_db(fields=["role"])  # it may have been offered anew since it was read
         if invitation.organisation.memberships.count() >= MAX_MEMBERS:
-            raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, the most there can be.")
+            raise _conflict(by.username, f"The organisation has {MAX_MEMBERS} members, which is the limit.")
         membership, _ = Membership.objects.get_or_create(
             organisation=invitation.organisation, user=by, defaults={"role": invitation.role}
         )
@@ -103,8 +103,8 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
     """Make a member an owner or an owner a member.
 
     Raises:
-        Refusal: `by` is no owner (403), nobody of that name belongs to it (404), or nobody would own it or stand for
-            its GPU time (409).
+        Refusal: `by` is no owner (403), it has no member of that name (404), or it would have no owner or no sponsor
+            of its GPU time (409).
     """
     require_owner(by, organisation)
     _check_role(role)
@@ -119,7 +119,7 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
 
 
 def remove_member(organisation: Organisation, *, username: str, by: User) -> None:
-    """End somebody's membership: one's own, which is leaving, or as an owner anybody's.
+    """End a membership: one's own (leaving), or as an owner anybody's.
 
     What they made stays with the organisation. Raises Refusal as `change_role`.
     """
@@ -133,9 +133,9 @@ def remove_member(organisation: Organisation, *, username: str, by: User) -> Non
 
 
 def _pass_on(organisation: Organisation, leaving: Membership, *, by: User) -> None:
-    """See that somebody else owns the organisation, and sponsors it where the one who stops owning it did.
+    """Ensure that the organisation keeps an owner, and a sponsor if the leaving owner was its sponsor.
 
-    What that one has offered to others is withdrawn: nobody comes back through an invitation to an account of theirs.
+    The leaving owner's invitations are withdrawn, so that they cannot return through an account of theirs.
     """
     if leaving.role != Role.OWNER:
         return
@@ -149,9 +149,9 @@ def _pass_on(organisation: Organisation, leaving: Membership, *, by: User) -> No
 
 
 def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *, by: User) -> None:
-    """Let another owner stand for the organisation's GPU time: who removes its sponsor, or has accepted to be an owner.
+    """Make an owner the sponsor of the GPU time: the one who removes the sponsor, or one who accepted the role.
 
-    Members whom somebody else made an owner have not been asked, and those who stay would use up their allowance.
+    Members whom others made owners have not agreed to have their allowance used.
     """
     accepted = Invitation.objects.filter(
         organisation=organisation, invited=OuterRef("user"), state=InvitationState.ACCEPTED, role=Role.OWNER
@@ -160,8 +160,8 @@ def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *,
     if heir is None:
         raise _conflict(
             by.username,
-            "No other owner has agreed to stand for the organisation's GPU time.",
-            "Let another owner change your part in it or remove you: whoever does takes it over.",
+            "No other owner has agreed to sponsor the organisation's GPU time.",
+            "Ask another owner to change your role or to remove you. Whoever does becomes the sponsor.",
         )
     organisation.sponsor = heir.user
     organisation.save(update_fields=["sponsor"])
@@ -183,7 +183,7 @@ def _membership(organisation: Organisation, username: str) -> Membership:
         raise Refusal(
             field="username",
             value=username,
-            message="Nobody of this name belongs to the organisation.",
+            message="The organisation has no member of this name.",
             remedy="Check the name, or invite them.",
             status=404,
         )
@@ -206,24 +206,27 @@ def _account(username: str) -> User:
 def _check_role(role: str) -> None:
     if role not in Role.values:
         raise Refusal(
-            field="role", value=role, message="There is no such role.", remedy=f"Known are {', '.join(Role.values)}."
+            field="role",
+            value=role,
+            message="There is no such role.",
+            remedy=f"Choose one of {', '.join(Role.values)}.",
         )
 
 
 def _check_room(organisation: Organisation, user: User) -> None:
     if organisation.memberships.filter(user=user).exists():
-        raise _conflict(user.username, "They belong to the organisation already.", "Change their role instead.")
+        raise _conflict(user.username, "This account is a member already.", "Change their role instead.")
     lately = timezone.now() - ASK_AGAIN_AFTER
     declined = organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately)
     if declined.exists():
         raise _conflict(
             user.username,
-            f"They have declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
-            "Talk to them, and invite them later.",
+            f"This account has declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
+            "Talk to its owner first, and invite the account later.",
         )
     if sent_invitations(organisation).exclude(invited=user).count() >= MAX_OPEN:
-        message = f"The organisation has {MAX_OPEN} open invitations, the most there can be."
-        raise _conflict(user.username, message, "Withdraw one.")
+        message = f"The organisation has {MAX_OPEN} open invitations, which is the limit."
+        raise _conflict(user.username, message, "Withdraw an open invitation.")
 
 
 def _conflict(username: str, message: str, remedy: str = "Ask one of its owners.") -> Refusal:

@@ -14,13 +14,13 @@ _ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "3": "e", "5": "
 
 
 def look_of(username: str) -> str:
-    """What is left of a name for a hurried reader: names with the same look would be mistaken for each other."""
+    """A name reduced to its look: readers would confuse names with the same look."""
     folded = unicodedata.normalize("NFKC", username).casefold().translate(_ALIKE)
     return re.sub(r"[@.+_-]", "", folded).replace("rn", "m").replace("vv", "w")
 
 
 class User(AbstractUser):
-    """A person or robot that submits; `username` is public and stands on the boards.
+    """A person or robot that submits; `username` is public and appears on the boards.
 
     An operator without a second factor is loaded with `is_unproven` set and without an operator's rights, which saving
     such an object leaves as they are in the database.
@@ -132,7 +132,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """Somebody's part in an organisation."""
+    """A membership in an organisation."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
@@ -156,7 +156,7 @@ class InvitationState(models.TextChoices):
 
 
 class Invitation(models.Model):
-    """An owner's wish that somebody belongs to the organisation; nobody belongs to one without having accepted."""
+    """An owner's invitation to the organisation; membership begins when it is accepted."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="invitations")
     invited = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations")
@@ -181,7 +181,7 @@ class Invitation(models.Model):
 
 
 class SignUpCode(models.Model):
-    """An operator's word that whoever brings the code may make one account. Only its SHA-256 is kept."""
+    """An operator's code with which one account can be created. Only its SHA-256 is stored."""
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
     note = models.CharField(max_length=200, help_text="For whom, for example: Jane Doe, Example University.")

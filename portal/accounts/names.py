@@ -1,4 +1,4 @@
-"""Which public names an account may have: they stand in tables, addresses and folders, and must not pass for others."""
+"""Valid public names of accounts: they appear in tables, addresses and folders, and must not look like others."""
 
 import re
 
@@ -13,7 +13,7 @@ _RESERVED = frozenset(
     moderator mod nobody none null official operator owner parallelkernelbench privacy reference root search security
     settings site staff static support system team terms undefined user webmaster well-known you""".split()
 )
-"""Names that readers would take for the site's own, or for nobody's."""
+"""Reserved names: readers would think that they belong to the site or to nobody."""
 _RESERVED_LOOKS = frozenset(look_of(name) for name in _RESERVED)
 _SIGNS = re.compile(r"[@.+_-]{2}")
 
@@ -22,7 +22,7 @@ def check_name(username: str) -> None:
     """Refuse a name that makes no address, is the site's own, is taken, or looks like one that is.
 
     Raises:
-        Refusal: what is wrong with it (422), or that somebody has it or one that looks the same (409).
+        Refusal: what is wrong with it (422), or that another account has it or one that looks the same (409).
     """
     problem = _fault(username)
     if problem is not None:
@@ -34,14 +34,14 @@ def check_name(username: str) -> None:
         raise Refusal(
             field="username",
             value=username,
-            message="This name looks like one that somebody has.",
-            remedy="Choose one that nobody can mistake for another.",
+            message="This name looks like that of another account.",
+            remedy="Choose a name that cannot be confused with another.",
             status=409,
         )
 
 
 def name_taken(username: str) -> Refusal:
-    """Somebody has this name (409)."""
+    """Another account has this name (409)."""
     return Refusal(
         field="username",
         value=username,
@@ -54,13 +54,16 @@ def name_taken(username: str) -> Refusal:
 def _fault(username: str) -> tuple[str, str] | None:
     """What is wrong with the name by itself, and what to do instead."""
     if not MIN_NAME <= len(username) <= MAX_NAME:
-        return f"The name has {len(username)} characters.", f"Use {MIN_NAME} to {MAX_NAME}."
+        return f"The name has {len(username)} characters.", f"Use {MIN_NAME} to {MAX_NAME} characters."
     if not re.fullmatch(r"[A-Za-z0-9@.+_-]+", username) or username.endswith("\n"):
-        return "The name has a character that names cannot have.", "Use letters a to z, digits and @ . + - _."
+        return "The name has a character that is not allowed.", "Use letters a to z, digits and @ . + - _."
     if not (username[0].isalnum() or username[0] == "_"):
-        return "The name begins with a sign.", "Begin it with a letter, a digit or an underscore."
+        return "The name begins with a punctuation mark.", "Begin it with a letter, a digit or an underscore."
     if not (username[-1].isalnum() or username[-1] == "_") or _SIGNS.search(username):
-        return "The name ends with a sign, or has two signs together.", "Put a letter or digit between and after them."
+        return (
+            "The name ends with a punctuation mark, or has two in a row.",
+            "Put a letter or a digit between and after them.",
+        )
     if username.lower() in _RESERVED or look_of(username) in _RESERVED_LOOKS:
-        return "This name is kept for the site itself.", "Choose another one."
+        return "This name is reserved for the site.", "Choose another one."
     return None

@@ -1,4 +1,4 @@
-"""Who acts as an operator: staff who have proven a second factor. Without one they are as everybody else."""
+"""Who acts as an operator: staff who have proven a second factor. Without one they have no operator's rights."""
 
 from allauth.mfa.models import Authenticator
 from django.conf import settings
@@ -14,9 +14,9 @@ def has_second_factor(user: User) -> bool:
 
 
 def as_proven(user: User) -> User:
-    """The same object, of an operator's rights only those that they have proven.
+    """The same object with only the proven operator's rights.
 
-    Called wherever somebody is identified (a session, a token), so that no view or query has to ask.
+    Called wherever a user is identified (a session, a token), so that no view or query has to check.
     """
     is_privileged = user.is_staff or user.is_superuser
     if is_privileged and settings.OPERATORS_NEED_SECOND_FACTOR and not has_second_factor(user):

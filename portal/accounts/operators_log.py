@@ -1,4 +1,4 @@
-"""What operators do outside the admin is written down beside what they do in it: Django's log of the admin.
+"""Operators' actions outside the admin are logged with those in it, in Django's log of the admin.
 
 The log is read in the admin and changed nowhere: who, what, on what, when, and the reason where the form asks for one.
 """
@@ -12,7 +12,7 @@ from portal.accounts.models import User
 
 _READING = ("GET", "HEAD", "OPTIONS", "TRACE")
 _OWN_AFFAIRS = ("/admin/", "/accounts/")
-"""The admin writes its own log; what somebody does to their own account is no operator's act."""
+"""The admin writes its own log; an operator's changes to their own account are not logged."""
 MAX_REASON = 1000
 
 

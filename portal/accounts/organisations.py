@@ -33,7 +33,7 @@ def get_organisation(user: User, slug: str) -> Organisation:
         raise Refusal(
             field="organisation",
             value=slug,
-            message="You belong to no such organisation.",
+            message="You are not a member of an organisation of this name.",
             remedy="Check its short name, or ask one of its owners to invite you.",
             status=404,
         )
@@ -47,12 +47,12 @@ def role_in(user: User, organisation: Organisation) -> str:
 
 
 def require_owner(user: User, organisation: Organisation) -> None:
-    """Refuse (403) whoever does not own the organisation."""
+    """Refuse (403) users who do not own the organisation."""
     if not user.is_staff and role_in(user, organisation) != Role.OWNER:
         raise Refusal(
             field="organisation",
             value=organisation.slug,
-            message="Only an owner of the organisation may do this.",
+            message="Only an owner of the organisation can do this.",
             remedy="Ask one of its owners.",
             status=403,
         )
@@ -68,17 +68,22 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
         raise Refusal(
             field="slug",
             value=slug,
-            message="This is no short name.",
+            message="This is not a valid short name.",
             remedy="Use 1 to 60 lower-case letters, digits and hyphens.",
         )
     if not name.strip() or not name.isprintable():
-        raise Refusal(field="name", value=name, message="The organisation has no readable name.", remedy="Give it one.")
+        raise Refusal(
+            field="name",
+            value=name,
+            message="The name is empty or cannot be displayed.",
+            remedy="Give the organisation a name.",
+        )
     if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
         raise Refusal(
             field="slug",
             value=slug,
-            message=f"You own {MAX_OWNED} organisations, which is the most there can be.",
-            remedy="Use one of them.",
+            message=f"You own {MAX_OWNED} organisations, which is the limit.",
+            remedy="Use an organisation that you own.",
             status=409,
         )
     try:
@@ -95,7 +100,7 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
 def homes_of(user: User) -> QuerySet[Organisation]:
     """The organisations that `user` founded or has made a run in.
 
-    Where somebody merely accepted an invitation a run must not go, for others to read it, unless it is named.
+    A run goes into an organisation whose invitation the user merely accepted only if it is named: its members read it.
     """
     founder = Membership.objects.filter(organisation=OuterRef("pk")).order_by("pk").values("user")[:1]
     # When the founder leaves, the first of those whom they invited becomes the oldest member.

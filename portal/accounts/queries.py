@@ -7,7 +7,7 @@ from portal.accounts.models import ApiToken, User
 from portal.refusals import Refusal
 
 Viewer = User | AnonymousUser
-"""Whoever looks at a page: signed in or not."""
+"""The viewer of a page: signed in or not."""
 
 
 def own_tokens(user: User) -> QuerySet[ApiToken]:
@@ -27,7 +27,7 @@ def get_token(user: User, token_id: int) -> ApiToken:
             field="token",
             value=str(token_id),
             message="You have no such token.",
-            remedy="Choose one from your tokens page.",
+            remedy="Choose one from your account page.",
             status=404,
         )
     return token

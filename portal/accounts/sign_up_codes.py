@@ -13,7 +13,7 @@ from portal.refusals import Refusal
 
 
 class SignUp(StrEnum):
-    """Who may make an account: everybody, who brings a code, or nobody (`PKB_SIGN_UP`)."""
+    """Who may create an account: everybody, holders of a code, or nobody (`PKB_SIGN_UP`)."""
 
     OPEN = "open"
     INVITATION = "invitation"
@@ -26,7 +26,7 @@ def sign_up_is() -> SignUp:
 
 
 def make_code(*, note: str, expires_at: datetime, by: User | None) -> tuple[SignUpCode, str]:
-    """A new code: its row, and the code itself, which nobody can read again."""
+    """A new code: its row, and the code itself, which is not stored."""
     code = secrets.token_urlsafe(15)
     row = SignUpCode.objects.create(digest=_digest(code), note=note[:200], expires_at=expires_at, made_by=by)
     return row, code

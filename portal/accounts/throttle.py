@@ -1,4 +1,4 @@
-"""How often somebody may try a password, and send the other forms that strangers may send.
+"""Limits on password tries, and on the other forms that strangers may send.
 
 Failures are counted per account and address, per address and per account, each within a window that begins with the
 first of them. An account has by far the largest allowance of its own, so that a stranger cannot lock its owner out by
@@ -63,7 +63,7 @@ def note_failure(username: str, address: str) -> None:
 
 
 def forget(username: str, address: str) -> None:
-    """The right password was given: this address and account start anew."""
+    """The right password was given: reset this address and account."""
     (pair, _), *_ = _keys(username, address)
     caches["attempts"].delete(pair)
 
@@ -89,7 +89,7 @@ def limited(name: str, limit: Limit) -> Callable[[View], View]:
 def _take(name: str, limit: Limit, request: HttpRequest) -> None:
     now, cache = time.time(), caches["attempts"]
     keys = [_key(name, "address", _household(client_address(request)))]
-    # At the second factor nobody is signed in yet: allauth's session says whose password was right.
+    # At the second factor the user is not signed in yet: allauth's session says whose password was right.
     pending = request.session.get("account_login") or {}
     account = request.user.pk if isinstance(request.user, User) else pending.get("user_pk")
     if account is not None:
@@ -105,7 +105,7 @@ def _too_many(wait_s: int) -> Refusal:
     return Refusal(
         field="",
         value="",
-        message="This form was sent too often from here.",
+        message="This form was sent too often from your address.",
         remedy=f"Try again in about {max(1, round(wait_s / 60))} minutes.",
         status=429,
         retry_after_s=wait_s,
@@ -113,7 +113,7 @@ def _too_many(wait_s: int) -> Refusal:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Where a request comes from, behind as many proxies as are ours; what a stranger claims is not believed."""
+    """A request's address, behind as many proxies as are ours; other forwarded addresses are ignored."""
     proxies: int = settings.REST_FRAMEWORK["NUM_PROXIES"]
     forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
     if proxies == 0 or not forwarded:

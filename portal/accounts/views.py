@@ -32,7 +32,7 @@ from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
-    """What sign-in and sign-up pages offer beside a password."""
+    """The alternatives to a password on sign-in and sign-up pages."""
     providers = get_adapter().list_providers(request)
     return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
 
@@ -109,7 +109,9 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     form = SignUpForm(request.POST or None)
     user = form.sign_up() if form.is_valid() else None
     if user is not None:
-        messages.success(request, f"Welcome, {user.username}. Choose a problem: its editor opens with a starter.")
+        messages.success(
+            request, f"Welcome, {user.username}. Choose a problem to begin: the editor starts with a program that runs."
+        )
         onwards = Login(user=user, redirect_url=wanted if is_ours else reverse("explorer:problems"))
         response: HttpResponse = perform_password_login(request, {"username": user.username}, onwards)
         return response

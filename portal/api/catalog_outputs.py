@@ -1,4 +1,4 @@
-"""What the API says of problems, profiles, boards, nodes and the caller."""
+"""The API's outputs about problems, profiles, boards, nodes and the caller."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ class CostOutput(serializers.Serializer[Any]):
 
     flops = serializers.DictField(child=serializers.FloatField(), help_text="Operations by kind of arithmetic.")
     memory_bytes = serializers.FloatField(help_text="Device-memory bytes read and written.")
-    wire_bytes = serializers.FloatField(help_text="Least bytes one way over the interconnect.")
-    reference_wire_bytes = serializers.FloatField(help_text="Bytes that the reference sends one way.")
+    wire_bytes = serializers.FloatField(help_text="Minimum bytes in one direction over the interconnect.")
+    reference_wire_bytes = serializers.FloatField(help_text="Bytes that the reference sends in one direction.")
     note = serializers.CharField(allow_blank=True)
 
 
@@ -33,7 +33,7 @@ class SizeOutput(serializers.Serializer[Any]):
 
     name = serializers.ChoiceField(choices=values_of(SizeName))
     world_size = serializers.IntegerField()
-    system = serializers.CharField(help_text="The real workload that the size is taken from, or what it is for.")
+    system = serializers.CharField(help_text="The real workload behind the size, or the purpose of the size.")
     dims = serializers.DictField(child=serializers.IntegerField(), help_text="Value of each dimension symbol.")
     cost = CostOutput()
 
@@ -53,13 +53,15 @@ class ArgumentOutput(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=values_of(ArgumentKind))
-    count = serializers.CharField(allow_null=True, help_text="How many tensors a list has, where the problem fixes it.")
+    count = serializers.CharField(
+        allow_null=True, help_text="The length of a list of tensors, if the problem fixes it."
+    )
     shape = serializers.ListField(
         child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
     )
     dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
-    values = serializers.CharField(help_text="Where its values come from.")
-    replicated = serializers.BooleanField(help_text="Whether every rank receives the same contents.")
+    values = serializers.CharField(help_text="How its values are generated.")
+    replicated = serializers.BooleanField(help_text="Whether every rank receives the same values.")
     mutable = serializers.BooleanField(help_text="Whether a solution may write to it.")
 
 
@@ -75,7 +77,9 @@ class OutputOutput(serializers.Serializer[Any]):
     sharding = serializers.CharField(allow_blank=True)
     argument = serializers.CharField(allow_null=True, help_text="The argument it is written to, or null.")
     layout = serializers.CharField()
-    is_list = serializers.BooleanField(help_text="Whether it is a list of tensors, whose number begins the shape.")
+    is_list = serializers.BooleanField(
+        help_text="Whether it is a list of tensors. The list's length is then the first dimension of the shape."
+    )
     tolerance = ToleranceOutput()
 
 
@@ -91,10 +95,12 @@ class ProblemBrief(serializers.Serializer[Problem]):
     block = serializers.ChoiceField(choices=values_of(Block))
     stage = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Stage)))
     domain = serializers.ChoiceField(choices=values_of(Domain))
-    world_size_rule = serializers.CharField(help_text="Which numbers of ranks it runs on, in words.")
-    profiles = serializers.SerializerMethodField(help_text="The profiles whose world size it runs on.")
-    revision = serializers.SerializerMethodField(help_text="Hash of what decides a judgement; standings belong to it.")
-    is_open = serializers.SerializerMethodField(help_text="Whether it takes submissions now.")
+    world_size_rule = serializers.CharField(help_text="The allowed world sizes, in words.")
+    profiles = serializers.SerializerMethodField(help_text="The profiles with an allowed world size.")
+    revision = serializers.SerializerMethodField(
+        help_text="Hash over everything that affects an evaluation. Standings belong to a revision."
+    )
+    is_open = serializers.SerializerMethodField(help_text="Whether it accepts submissions now.")
     url = AddressField("api:problem", lookup_url_kwarg="slug", lookup_field="slug")
 
     def get_profiles(self, problem: Problem) -> list[str]:
@@ -111,7 +117,7 @@ class ProblemBrief(serializers.Serializer[Problem]):
 
 
 class ProblemDetail(ProblemBrief):
-    """A problem with all that one needs to solve it."""
+    """A problem with everything needed to solve it."""
 
     origin = serializers.CharField(allow_null=True, help_text="The system that the workload comes from, or null.")
     signature = serializers.CharField()
@@ -171,10 +177,10 @@ class ProfileOutput(serializers.Serializer[Profile]):
     backends = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Backend)))
     sizes = serializers.DictField(child=_Words, help_text="The sizes that each mode judges.")
     is_ranked_by_speed = serializers.BooleanField(help_text="False on practice profiles, whose times are indicative.")
-    sandbox = serializers.ChoiceField(choices=values_of(SandboxLevel), help_text="What ranked work demands.")
+    sandbox = serializers.ChoiceField(choices=values_of(SandboxLevel), help_text="The requirements of mode ranked.")
     multicast = serializers.BooleanField(help_text="Whether NVLink multicast may be used.")
     peaks = PeaksOutput(allow_null=True)
-    slots_online = serializers.SerializerMethodField(help_text="Slots that take its work now.")
+    slots_online = serializers.SerializerMethodField(help_text="Slots that judge on it now.")
 
     def get_slots_online(self, profile: Profile) -> int:
         """Counted once by the view."""
@@ -188,9 +194,9 @@ class BoardRowOutput(serializers.Serializer[Any]):
     author = serializers.CharField()
     backend = serializers.ChoiceField(choices=values_of(Backend))
     score = serializers.FloatField(help_text="Speedup over the reference.")
-    low = serializers.FloatField(help_text="Lower end of its interval, by which the board is ordered.")
+    low = serializers.FloatField(help_text="Lower end of its interval. The board is ordered by it.")
     high = serializers.FloatField()
-    overlaps_above = serializers.BooleanField(help_text="Whether it cannot be told from the entry above.")
+    overlaps_above = serializers.BooleanField(help_text="Whether its interval overlaps that of the entry above.")
     submitted_at = serializers.DateTimeField()
     submission_id = serializers.UUIDField()
     evaluation_id = serializers.UUIDField()
@@ -205,7 +211,7 @@ class BoardRowOutput(serializers.Serializer[Any]):
 
 
 class EarlierEntryOutput(serializers.Serializer[Any]):
-    """An entry whose score came about by an earlier rule: it has no place and compares with none of today's."""
+    """An entry scored by an earlier rule: it has no place and is not comparable with entries by the current rule."""
 
     author = serializers.CharField()
     backend = serializers.ChoiceField(choices=values_of(Backend))
@@ -224,7 +230,7 @@ class EarlierEntryOutput(serializers.Serializer[Any]):
 
 
 class QuarantinedEntryOutput(serializers.Serializer[Any]):
-    """An entry that operators took off the board: it has no place, and its page stays."""
+    """An entry that operators removed from the board: it has no place, and its page stays."""
 
     author = serializers.CharField()
     submission_id = serializers.UUIDField()
@@ -242,20 +248,24 @@ class BoardOutput(serializers.Serializer[Any]):
     backend = serializers.CharField(allow_null=True)
     primitive = serializers.CharField(allow_null=True)
     is_ranked_by_speed = serializers.BooleanField()
-    score_rule = serializers.IntegerField(help_text="The rule that every score of `entries` came by.")
-    total = serializers.IntegerField(help_text="Entries on the whole board, all backends and primitives together.")
-    next = serializers.URLField(allow_null=True, help_text="The next part.")
-    previous = serializers.URLField(allow_null=True, help_text="The part before.")
+    score_rule = serializers.IntegerField(help_text="The timing rule of every score in `entries`.")
+    total = serializers.IntegerField(
+        help_text="Number of entries on the whole board, over all backends and primitives."
+    )
+    next = serializers.URLField(allow_null=True, help_text="The next page.")
+    previous = serializers.URLField(allow_null=True, help_text="The previous page.")
     entries = BoardRowOutput(many=True)
     earlier = EarlierEntryOutput(
         many=True,
-        help_text="Entries that earlier rules scored, the last judged first, at most 50; in no order by speed.",
+        help_text="Entries timed by earlier rules, at most 50, the last judged first. They are not ordered by speed.",
     )
-    quarantined = QuarantinedEntryOutput(many=True, help_text="What operators took off it, the last first, at most 50.")
+    quarantined = QuarantinedEntryOutput(
+        many=True, help_text="Entries that operators removed from the board, at most 50, the last first."
+    )
 
 
 class SlotOutput(serializers.Serializer[Any]):
-    """A place where one evaluation is judged at a time."""
+    """A slot judges one evaluation at a time."""
 
     index = serializers.IntegerField()
     profile = serializers.CharField()
@@ -272,15 +282,15 @@ class NodeOutput(serializers.Serializer[Any]):
     seen_at = serializers.DateTimeField(allow_null=True)
     sandbox = serializers.CharField(allow_blank=True)
     backends = _Words
-    running = serializers.IntegerField(help_text="Evaluations under way.")
+    running = serializers.IntegerField(help_text="Evaluations in progress.")
     slots = SlotOutput(many=True)
     environment = serializers.DictField(child=serializers.CharField())
     owner = serializers.CharField(
         allow_blank=True,
         source="owner_slug",
-        help_text="The organisation whose machine it is; empty for this site's own.",
+        help_text="The organisation that owns the node; empty for this site's own.",
     )
-    is_revoked = serializers.BooleanField(help_text="Whether its key was taken away.")
+    is_revoked = serializers.BooleanField(help_text="Whether its key was revoked.")
 
 
 class UseOutput(serializers.Serializer[Any]):
@@ -290,11 +300,11 @@ class UseOutput(serializers.Serializer[Any]):
     profile = serializers.CharField()
     slots = serializers.IntegerField()
     judged_share = serializers.FloatField(help_text="Share of the hour in which a slot had an evaluation, 0 to 1.")
-    verdicts = serializers.IntegerField(help_text="Verdicts in the hour, without those that a compiler decided.")
+    verdicts = serializers.IntegerField(help_text="Verdicts in the hour, without those decided at compilation.")
     building = serializers.IntegerField(help_text="Evaluations that are being compiled for it now.")
-    built = serializers.IntegerField(help_text="Evaluations that wait compiled for a slot now.")
+    built = serializers.IntegerField(help_text="Compiled evaluations that wait for a slot now.")
     starting_s = serializers.FloatField(
-        allow_null=True, help_text="Wait for ranks that had imported the submission, in seconds at the median."
+        allow_null=True, help_text="Median time in seconds until all ranks had imported the submission."
     )
 
 
@@ -311,38 +321,40 @@ class PriceOutput(serializers.Serializer[Any]):
     """What one evaluation on a profile costs, in GPU-seconds: seconds of judging times GPUs."""
 
     gpus = serializers.IntegerField(help_text="GPUs that it occupies; 0 on a practice profile, which costs nothing.")
-    usual_gpu_s = serializers.FloatField(help_text="Mean of what was judged there lately.")
-    reserved_gpu_s = serializers.FloatField(help_text="Set aside while it waits.")
-    at_most_gpu_s = serializers.FloatField(help_text="What it costs if it runs until the site ends it.")
+    usual_gpu_s = serializers.FloatField(help_text="Mean of recent evaluations on it.")
+    reserved_gpu_s = serializers.FloatField(help_text="Reserved while it waits.")
+    at_most_gpu_s = serializers.FloatField(help_text="The cost if it runs until the site ends it.")
 
 
 class LimitOutput(serializers.Serializer[Any]):
-    """One limit, what of it is used, and what is left."""
+    """One limit, with use and remainder."""
 
     profile = serializers.CharField(allow_blank=True, help_text="Empty: all profiles together.")
     limit_gpu_s = serializers.FloatField(allow_null=True, help_text="In any 24 hours; null: no limit.")
     used_gpu_s = serializers.FloatField(help_text="Charged in the last 24 hours.")
-    reserved_gpu_s = serializers.FloatField(help_text="Held by what has not ended.")
+    reserved_gpu_s = serializers.FloatField(help_text="Reserved for evaluations that have not ended.")
     remaining_gpu_s = serializers.FloatField(allow_null=True)
-    next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the first of what was used is back.")
+    next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use stops counting.")
     queued = serializers.IntegerField(help_text="Evaluations that have not ended.")
     queued_at_most = serializers.IntegerField(allow_null=True)
-    new_until = serializers.DateTimeField(allow_null=True, help_text="Until when the account is new and has less.")
-    reason = serializers.CharField(allow_blank=True, help_text="What the operator says of it.")
+    new_until = serializers.DateTimeField(
+        allow_null=True, help_text="Until when the account is new and has a smaller allowance."
+    )
+    reason = serializers.CharField(allow_blank=True, help_text="The operator's reason.")
 
 
 class ForecastOutput(serializers.Serializer[Any]):
-    """What one more evaluation on a profile would cost, and what is left for it: before anything is spent."""
+    """The cost of one more evaluation on a profile, and what is left of the allowance."""
 
     profile = serializers.CharField(source="price.profile")
     price = PriceOutput()
     judgements = serializers.IntegerField(
-        allow_null=True, help_text="How many more fit now; null: nothing limits them."
+        allow_null=True, help_text="How many more evaluations fit now; null: no limit."
     )
-    remaining_gpu_s = serializers.FloatField(allow_null=True, help_text="Null: no limit, or it costs no GPU time.")
-    renews_at = serializers.DateTimeField(allow_null=True, help_text="When the first of what was used comes back.")
-    words = serializers.CharField(help_text="The same in sentences, as the submit page says it.")
-    allowances = LimitOutput(many=True, help_text="Every limit that it has to keep.")
+    remaining_gpu_s = serializers.FloatField(allow_null=True, help_text="Null: no limit, or it uses no GPU time.")
+    renews_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use stops counting.")
+    words = serializers.CharField(help_text="The same in sentences, as on the submit page.")
+    allowances = LimitOutput(many=True, help_text="Every limit that applies.")
 
 
 class MeOutput(serializers.Serializer[Any]):

@@ -117,7 +117,7 @@ def _profile(name: str) -> profiles.Profile:
     except profiles.UnknownProfile as error:
         known = ", ".join(profiles.profiles())
         raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
         ) from error
 
 
@@ -186,9 +186,9 @@ class MyAllowance(Endpoint):
     read_scope = TokenScope.READ
     is_private = True
 
-    @operation("readAllowance", "Read what a submission would cost, and what is left", Listed(ForecastOutput))
+    @operation("readAllowance", "Read a submission's cost, and what is left of the allowance", Listed(ForecastOutput))
     def list(self, request: Request) -> list[Forecast]:
-        """For every profile what one more own evaluation costs at most, what is left of this day, and when it renews.
+        """For every profile: the largest cost of one more own evaluation, what is left today, and when it renews.
 
         Runs of models draw on their organisation's allowance, which is read there (`readQuota`).
         """

@@ -18,10 +18,10 @@ class Endpoint(ViewSet):
 
     Attributes:
         tag: the part of the API that it belongs to.
-        path_parameters: what may stand in its address, and in those of the endpoints that derive from it.
+        path_parameters: the parameters of its address, and of the endpoints that derive from it.
         read_scope: the scope that a token needs to read.
         write_scope: the scope that a token needs to write.
-        is_private: whether anonymous callers may not read; nobody writes without signing in.
+        is_private: whether anonymous callers may not read; writing always needs a sign-in.
         also_enough: scopes that do instead of `read_scope`; a read then shows only what they are for.
     """
 

@@ -34,13 +34,13 @@ _downloading = BoundedSemaphore(DOWNLOADS)
 
 
 class ExportRate(AnonRateThrottle):
-    """How often somebody without a token may fetch a whole table."""
+    """How often a caller without a token may fetch a whole table."""
 
     scope = "exports"
 
 
 class _Download:
-    """Pieces of a file, and the place that its sending takes up: given back when the response is closed.
+    """Pieces of a file, and the download slot that it occupies: released when the response is closed.
 
     Each piece is made when the reader has taken the one before.
     """
@@ -50,8 +50,8 @@ class _Download:
             raise Refusal(
                 field="",
                 value="",
-                message=f"{DOWNLOADS} other downloads take all the room that there is at the moment.",
-                remedy="Ask again in a few seconds.",
+                message=f"{DOWNLOADS} other downloads are running, which is the limit.",
+                remedy="Try again in a few seconds.",
                 status=429,
                 retry_after_s=5,
             )
@@ -71,7 +71,7 @@ class _Download:
         return next(self._pieces, None)
 
     def close(self) -> None:
-        """Give the place back; Django calls it when the response has been sent or its reader has gone."""
+        """Release the download slot; Django calls it when the response has been sent or its reader has gone."""
         if self._is_open:
             self._is_open = False
             _downloading.release()
@@ -131,7 +131,7 @@ class PublicData(_Exports):
         "exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery, refuses=(503,)
     )
     def table(self, _request: Request, table: str) -> HttpResponseBase:
-        """Leaderboards, models, runs, attempts or evaluations, as far as they are public; about 10 minutes old."""
+        """Leaderboards, models, runs, attempts or evaluations, only public ones; about 10 minutes old."""
         format_name = self.query()["format"]
         return _kept_file(f"{tables.get_table(table).name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
@@ -146,7 +146,7 @@ class EvaluationBundle(SubmissionEndpoint):
 
     tag = _Exports.tag
 
-    @operation("exportEvaluation", "Export an evaluation with what judges it again", Files(_ZIP))
+    @operation("exportEvaluation", "Export an evaluation with everything to judge it again", Files(_ZIP))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
         evaluation = submissions.get_evaluation(viewer(request), evaluation_id)

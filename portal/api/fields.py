@@ -11,7 +11,7 @@ from rest_framework import serializers
 from evaluator.contract import Verdict
 
 URI = {"type": "string", "format": "uri"}
-SCORE_RULE_HELP = "By which rule the score came about; scores of different rules do not compare."
+SCORE_RULE_HELP = "The timing rule of the score. Scores of different rules are not comparable."
 
 
 def values_of(members: Iterable[StrEnum]) -> list[str]:

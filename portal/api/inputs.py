@@ -69,7 +69,7 @@ class Patterned(Text):
 class Choice(serializers.ChoiceField):
     """One of a few words; the message lists them."""
 
-    default_error_messages = {"invalid_choice": "{input} is none of {known}."}
+    default_error_messages = {"invalid_choice": "{input} is not one of {known}."}
 
     def to_internal_value(self, data: Any) -> Any:
         """The word; raises ValidationError."""
@@ -82,7 +82,7 @@ class Strict(serializers.Serializer[Any]):
     """A serializer that refuses names it does not know."""
 
     unknown_code = "unknown_field"
-    unknown_message = "There is no such field; known are {known}."
+    unknown_message = "There is no such field. Choose one of {known}."
 
     def to_internal_value(self, data: Any) -> Any:
         """The validated values; raises ValidationError that names every unknown or wrong field."""
@@ -97,7 +97,7 @@ class Query(Strict):
     """Parameters of a query string."""
 
     unknown_code = "unknown_parameter"
-    unknown_message = "There is no such parameter; known are {known}."
+    unknown_message = "There is no such parameter. Choose one of {known}."
 
 
 def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
@@ -113,11 +113,13 @@ class BoardQuery(Query):
 
     profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     backend = Choice(choices=values_of(Backend), required=False, help_text="Only entries in this backend.")
-    primitive = Choice(choices=values_of(Primitive), required=False, help_text="Only entries that use this path.")
-    after = Text(max_length=500, required=False, help_text="From `next` of a page: the entries behind it.")
-    before = Text(max_length=500, required=False, help_text="From `previous` of a page: the entries in front of it.")
+    primitive = Choice(
+        choices=values_of(Primitive), required=False, help_text="Only entries that use this hardware path."
+    )
+    after = Text(max_length=500, required=False, help_text="`next` of a page: the entries after it.")
+    before = Text(max_length=500, required=False, help_text="`previous` of a page: the entries before it.")
     page_size = serializers.IntegerField(
-        min_value=1, max_value=200, required=False, help_text="Entries per page; 50 if left out."
+        min_value=1, max_value=200, required=False, help_text="Entries per page; 50 by default."
     )
 
 
@@ -125,11 +127,19 @@ class SubmissionsQuery(Query):
     """Which of one's own submissions; state and verdict are those of the newest evaluation."""
 
     problem = Text(max_length=100, required=False, help_text="Only submissions for this problem.")
-    state = Choice(choices=values_of(State), required=False, help_text="Only where the newest evaluation is here.")
-    verdict = Choice(choices=values_of(Verdict), required=False, help_text="Only where the newest evaluation has it.")
-    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
+    state = Choice(
+        choices=values_of(State),
+        required=False,
+        help_text="Only submissions whose newest evaluation is on this profile.",
+    )
+    verdict = Choice(
+        choices=values_of(Verdict),
+        required=False,
+        help_text="Only submissions whose newest evaluation has this verdict.",
+    )
+    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
     page_size = serializers.IntegerField(
-        min_value=1, max_value=100, required=False, help_text="Submissions per page; 25 if left out."
+        min_value=1, max_value=100, required=False, help_text="Submissions per page; 25 by default."
     )
 
 
@@ -144,14 +154,14 @@ class EvaluationInput(Strict):
     mode = Choice(
         choices=values_of(Mode),
         default=Mode.RANKED.value,
-        help_text="check compiles and verifies; benchmark also times; ranked counts for the board.",
+        help_text="check compiles and verifies, benchmark also times, ranked also counts on the board.",
     )
     node_owner = Text(
         max_length=60,
         default="",
         allow_blank=True,
-        help_text="The organisation whose nodes judge it, for boards of their own: they read the source. Empty for the "
-        "site's nodes.",
+        help_text="The organisation whose guest nodes judge it, for its own boards. It can read the source. Empty for "
+        "the site's nodes.",
     )
 
 
@@ -182,13 +192,13 @@ class SubmissionInput(_SubmissionFields):
         """Refuse paths that an archive could not even hold; raises ValidationError."""
         for path in files:
             if not path.isprintable() or not path.strip("/") or path.endswith("/") or len(path) > 200:
-                raise serializers.ValidationError(f"{path[:80]!r} is no path of a file such as lib/a.cu.")
+                raise serializers.ValidationError(f"{path[:80]!r} is not a path of a file such as lib/a.cu.")
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Exactly one of `source` and `files`; raises ValidationError."""
         if ("source" in attrs) == ("files" in attrs):
-            raise serializers.ValidationError({"source": "Send one of the two: source, or files."})
+            raise serializers.ValidationError({"source": "Send either source or files."})
         return attrs
 
 

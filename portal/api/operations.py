@@ -16,7 +16,7 @@ from rest_framework.utils.mediatypes import media_type_matches
 from portal.api.inputs import NoQuery, Query, Strict, read
 from portal.api.pagination import NewestFirst
 
-_SUCCESSES = {200: "As asked.", 201: "Created.", 202: "Taken; it is done shortly.", 204: "Done."}
+_SUCCESSES = {200: "Success.", 201: "Created.", 202: "Accepted; it is done shortly.", 204: "Done."}
 _BODY_REFUSALS = frozenset({400, 411, 413, 415, 422})
 
 

@@ -85,7 +85,7 @@ class Organisations(_Organisations):
         "changeRole", "Change a member's role", One(OrganisationOutput), body=run_inputs.MemberInput, refuses=(409,)
     )
     def change_role(self, request: Request, slug: str) -> Organisation:
-        """Make a member an owner, or an owner a member; for owners. Whoever is no member yet is invited instead."""
+        """Make a member an owner, or an owner a member; for owners. Others are invited instead."""
         memberships.change_role(_organisation(request, slug), by=caller(request), **self.body())
         return _organisation(request, slug)
 
@@ -94,9 +94,9 @@ class Organisations(_Organisations):
         """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
         memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
 
-    @operation("readOrganisationAllowance", "Read what a run's evaluations would cost", Listed(ForecastOutput))
+    @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", Listed(ForecastOutput))
     def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
-        """For every profile what one more evaluation costs at most, what is left of this day, and when it renews.
+        """For every profile: the largest cost of one more evaluation, what is left today, and when it renews.
 
         It is the allowance of the sponsor's organisations together, or the organisation's own. The quota of 30 days
         counts beside it.
@@ -104,7 +104,7 @@ class Organisations(_Organisations):
         payer = payer_of_runs(_organisation(request, slug))
         return forecasts(payer, profiles.profiles(), now=timezone.now())
 
-    @operation("readQuota", "Read what is left of the quota", One(QuotaOutput))
+    @operation("readQuota", "Read the quota", One(QuotaOutput))
     def quota(self, request: Request, slug: str) -> quotas.Quota:
         """GPU-seconds used, reserved and left in any 30 days."""
         return quotas.quota_of(_organisation(request, slug), now=timezone.now())
@@ -135,7 +135,7 @@ class SentInvitations(_Organisations):
 class Invitations(_Organisations):
     """What one is invited to."""
 
-    @operation("listInvitations", "List what one is invited to", Listed(InvitationOutput))
+    @operation("listInvitations", "List own invitations", Listed(InvitationOutput))
     def list(self, request: Request) -> Any:
         """The caller's own open invitations."""
         return memberships.open_invitations(caller(request))
@@ -157,7 +157,7 @@ class Webhooks(_Organisations):
 
     @operation("listWebhooks", "List webhooks", Listed(WebhookOutput))
     def list(self, request: Request, slug: str) -> Any:
-        """The addresses that are told of events, removed ones among them; secrets are not shown."""
+        """The addresses that receive events, removed ones included; secrets are not shown."""
         return _organisation(request, slug).webhooks.all()
 
     @operation(
@@ -169,12 +169,12 @@ class Webhooks(_Organisations):
         refuses=(409,),
     )
     def create(self, request: Request, slug: str) -> Webhook:
-        """Have an address told of events; the secret that signs them is in this answer only. For owners."""
+        """Add an address that receives events; the secret that signs them is only in this response. For owners."""
         return actions.add_webhook(_organisation(request, slug), by=caller(request), **self.body())
 
     @operation("removeWebhook", "Remove a webhook", One(WebhookOutput))
     def remove(self, request: Request, slug: str, webhook_id: int) -> Webhook:
-        """Tell an address nothing any more; its log stays. For owners."""
+        """Stop sending events to an address; its log stays. For owners."""
         webhook = _webhook(request, slug, webhook_id)
         actions.remove_webhook(webhook, by=caller(request))
         webhook.refresh_from_db()
@@ -187,7 +187,7 @@ class Webhooks(_Organisations):
 
     @operation("listDeliveries", "Read a webhook's log", Listed(DeliveryOutput))
     def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
-        """The last 200 deliveries, the newest first: what was told, how often it was tried, what was answered."""
+        """The last 200 deliveries, newest first: event, number of tries, response."""
         return _webhook(request, slug, webhook_id).deliveries.select_related("event")[:_LOGGED]
 
     @operation("sendAgain", "Send a failed delivery again", One(DeliveryOutput), status=202, refuses=(409,))

@@ -41,7 +41,9 @@ class NewestFirst(CursorPagination):
                 field="cursor",
                 value=request.query_params.get("cursor", ""),
                 message="This cursor cannot be read.",
-                remedy="Take next or previous from a page as it is, or leave the cursor out to start anew.",
+                remedy=(
+                    "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
+                ),
                 status=404,
             ) from error
 

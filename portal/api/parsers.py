@@ -21,8 +21,8 @@ def require_length(request: Request) -> None:
         raise Refusal(
             field="Content-Length",
             value="",
-            message="The body came in chunks without saying its length.",
-            remedy="Send it in one piece with a Content-Length.",
+            message="The body came in chunks, without a Content-Length.",
+            remedy="Send it in one piece, with a Content-Length.",
             status=411,
         )
 
@@ -57,7 +57,7 @@ class JSONParser(parsers.BaseParser):
         media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
         parser_context: _Context = None,
     ) -> Any:
-        """The decoded body; raises ParseError with the place of the first mistake."""
+        """The decoded body; raises ParseError with the location of the first error."""
         _check_size(parser_context)
         try:
             return json.loads(stream.read().decode("utf-8"), parse_constant=_no_constant)

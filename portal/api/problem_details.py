@@ -61,62 +61,67 @@ KINDS = {
             status=403,
             slug="not-allowed",
             title="Not allowed",
-            meaning="The token lacks a scope, a session came without its CSRF token, or the thing is someone else's.",
+            meaning=(
+                "The token lacks a scope, a session came without its CSRF token, or the object belongs to someone else."
+            ),
         ),
         Kind(
             status=404,
             slug="not-found",
             title="Not found",
-            meaning="There is no such thing, or it is someone else's and private.",
+            meaning="There is no such object, or it is private to someone else.",
         ),
         Kind(
             status=405,
             slug="method",
             title="Method not allowed",
-            meaning="This address takes other methods: see `Allow`.",
+            meaning="This address accepts other methods: see `Allow`.",
         ),
         Kind(
             status=409,
             slug="conflict",
             title="Conflict",
-            meaning="The request contradicts what is already there, such as the same submission still being judged.",
+            meaning="The request conflicts with the present state. Example: the same source is still being judged.",
         ),
         Kind(
             status=411,
             slug="length-required",
             title="Length required",
-            meaning="The body came in chunks without saying its length.",
+            meaning="The body came in chunks, without a Content-Length.",
         ),
         Kind(status=413, slug="too-large", title="Too large", meaning="The body or the source exceeds its limit."),
         Kind(
             status=415,
             slug="media-type",
             title="Unsupported media type",
-            meaning="The body is of none of the media types that the call takes.",
+            meaning="The call does not accept this media type.",
         ),
         Kind(
             status=422,
             slug="refused",
             title="Refused input",
-            meaning="The body is readable but a field is missing, unknown or wrong; `errors` names it with a remedy.",
+            meaning=(
+                "The body is readable, but a field is missing, unknown or wrong. `errors` names the field and "
+                "the remedy."
+            ),
         ),
         Kind(
             status=429,
             slug="too-many",
             title="Too many requests",
-            meaning="A rate or a quota is used up; `Retry-After` gives seconds where waiting is enough.",
+            meaning="A rate limit or a quota is used up. `Retry-After` gives seconds if waiting is enough.",
         ),
         Kind(
             status=500,
             slug="our-fault",
             title="Our fault",
-            meaning="The site failed; it has been logged, and nothing was stored halfway.",
+            meaning="The site failed. The failure was logged, and nothing was stored in part.",
         ),
         Kind(
             status=503,
             slug="unavailable",
             title="Unavailable",
-            meaning="The site cannot take this now; try again shortly.",
+            meaning="The site cannot do this now. Try again shortly.",
         ),
     )
 }
@@ -179,8 +184,8 @@ def _headers_of(error: Exception) -> dict[str, str]:
 
 @singledispatch
 def describe(_error: Exception, _request: Any) -> ProblemDetails:
-    """The error in the words of the API; anything unforeseen is our fault and says nothing of the inside."""
-    return ProblemDetails(status=500, detail="The site failed to answer. It has been logged; please try again later.")
+    """The error as problem+json. An unexpected one is our fault, and its response reveals no internals."""
+    return ProblemDetails(status=500, detail="The site failed. The failure was logged. Try again later.")
 
 
 @describe.register
@@ -222,7 +227,7 @@ def _(error: ScopeMissing, _request: Any) -> ProblemDetails:
 def _(error: exceptions.ValidationError, request: Any) -> ProblemDetails:
     errors = tuple(_field_errors(error.detail, request, prefix=""))
     names = ", ".join(dict.fromkeys(entry.field or "the body" for entry in errors))
-    return ProblemDetails(status=422, detail=f"Refused: {names}. See errors for what to change.", errors=errors)
+    return ProblemDetails(status=422, detail=f"Refused: {names}. See `errors` for the remedy.", errors=errors)
 
 
 @describe.register

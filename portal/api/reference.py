@@ -114,7 +114,7 @@ def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
             Row(
                 name=name,
                 kind=_kind(schema, field)
-                + (f"; {field['default'] or 'empty'} if left out" if "default" in field else ""),
+                + (f"; {field['default'] or 'empty'} by default" if "default" in field else ""),
                 is_required=name in body.get("required", ()),
                 text=_marked(field.get("description", "")),
             )

@@ -25,11 +25,11 @@ class PromptQuery(Query):
 class RunInput(Strict):
     """A new run."""
 
-    organisation = Text(max_length=60, required=False, help_text="Its short name; your own one if left out.")
+    organisation = Text(max_length=60, required=False, help_text="Its short name; your own one by default.")
     model = Text(max_length=80, help_text="The model's name.")
     version = Text(max_length=40, default="", allow_blank=True)
-    provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name if left out.")
-    mode = Choice(choices=RunMode.values, help_text="How the attempts come about.")
+    provider = Text(max_length=80, default="", allow_blank=True, help_text="The organisation's name by default.")
+    mode = Choice(choices=RunMode.values, help_text="How the attempts are generated.")
     backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
     k = Whole(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
@@ -44,8 +44,8 @@ class RunsQuery(Query):
 
     model = Text(max_length=120, required=False, help_text="Only runs of the model with this slug.")
     state = Choice(choices=RunState.values, required=False)
-    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
-    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 if left out.")
+    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
+    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 by default.")
 
 
 class AttemptInput(Strict):
@@ -54,10 +54,14 @@ class AttemptInput(Strict):
     problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")
     sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
     step = serializers.IntegerField(min_value=0, max_value=999, required=False)
-    key = Text(max_length=150, required=False, help_text="For sending again; problem/sample/step if left out.")
-    mode = Choice(choices=values_of(Mode), required=False, help_text="ranked if left out.")
+    key = Text(
+        max_length=150,
+        required=False,
+        help_text="Identifies the attempt if it is sent again; problem/sample/step by default.",
+    )
+    mode = Choice(choices=values_of(Mode), required=False, help_text="ranked by default.")
     backend = Choice(
-        choices=values_of(Backend), required=False, help_text="What it is written in; the run's if left out."
+        choices=values_of(Backend), required=False, help_text="What it is written in; the run's backend by default."
     )
     source = Text(  # type: ignore[assignment]  # the metaclass takes it out of the class
         required=False, allow_blank=True, help_text="The text of solution.py."
@@ -79,8 +83,8 @@ class AttemptsQuery(Query):
     verdict = Choice(choices=values_of(Verdict), required=False)
     state = Choice(choices=AttemptState.values, required=False)
     sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
-    cursor = Text(max_length=500, required=False, help_text="From `next` or `previous` of a page.")
-    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 if left out.")
+    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
+    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 by default.")
 
 
 class EventsQuery(Query):

@@ -1,4 +1,4 @@
-"""What the API says of models, runs, organisations and prompts."""
+"""The API's outputs about models, runs, organisations and prompts."""
 
 from typing import Any
 
@@ -24,7 +24,10 @@ from portal.runs.queries import RunFigures, run_figures
 from portal.webhooks.models import TEST_KIND, DeliveryState, Webhook
 
 _BACKENDS = values_of(Backend)
-_FASTER_HELP = "Of these, with one faster than the reference: the whole interval of its speedup lies above 1."
+_FASTER_HELP = (
+    "Of these, problems with a sample significantly faster than the reference: the whole interval of its speedup "
+    "is above 1."
+)
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """The values of p that a run's figures list."""
 
@@ -69,7 +72,7 @@ class FastOutput(EstimateOutput):
 
 
 class FiguresOutput(serializers.Serializer[RunFigures]):
-    """What a run came to over all problems."""
+    """A run's figures over all problems."""
 
     problems = serializers.IntegerField()
     attempted = serializers.IntegerField()
@@ -82,20 +85,23 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p.")
     geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
     score_rule = serializers.IntegerField(
-        help_text="The rule that the speedups came by: the earliest of all, until every score is by a later one."
+        help_text=(
+            "The timing rule of the speedups: the earliest rule among all scores, until every score is by a later one."
+        )
     )
-    other_scores = serializers.IntegerField(help_text="Scores by other rules, which the speedups leave out.")
+    other_scores = serializers.IntegerField(help_text="Number of scores by other rules. The speedups leave them out.")
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
     pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
     unranked = serializers.IntegerField(
-        source="without_verdict.unranked", help_text="Samples whose attempts were only checked, or cancelled."
+        source="without_verdict.unranked", help_text="Samples whose attempts were all in check mode or cancelled."
     )
     missing = serializers.IntegerField(
         source="without_verdict.missing",
-        help_text="Samples that the run declares and never made; they count as failed.",
+        help_text="Samples that the run declares but does not contain. They count as failed.",
     )
     primitives = serializers.DictField(
-        child=serializers.IntegerField(), help_text="On how many of the solved problems a correct sample uses each."
+        child=serializers.IntegerField(),
+        help_text="For each primitive: the number of solved problems with a correct sample that uses it.",
     )
     cost_usd = serializers.FloatField(allow_null=True)
     tokens = serializers.IntegerField(allow_null=True)
@@ -160,7 +166,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
     score_rule = serializers.SerializerMethodField(help_text=SCORE_RULE_HELP)
-    submission = serializers.SerializerMethodField(help_text="Null where the text alone decided.")
+    submission = serializers.SerializerMethodField(help_text="Null if the text alone decided.")
     submission_id = serializers.UUIDField(allow_null=True)
     evaluation_id = serializers.UUIDField(allow_null=True)
     tokens_in = serializers.IntegerField(allow_null=True)
@@ -206,7 +212,7 @@ class LineOutput(serializers.Serializer[Any]):
     key = serializers.CharField(allow_blank=True)
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
     attempt_id = serializers.SerializerMethodField()
-    verdict = serializers.SerializerMethodField(help_text="Where the text alone decided.")
+    verdict = serializers.SerializerMethodField(help_text="Set if the text alone decided.")
     errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
 
     def get_attempt_id(self, result: Any) -> int | None:
@@ -229,9 +235,9 @@ class BulkOutput(serializers.Serializer[Any]):
 
     received = serializers.SerializerMethodField()
     created = CountField(help_text="New attempts.")
-    repeated = CountField(help_text="Attempts that were there.")
-    refused = CountField(help_text="Lines that are wrong.")
-    over_quota = CountField(help_text="Lines that may be sent again later.")
+    repeated = CountField(help_text="Attempts that were stored already.")
+    refused = CountField(help_text="Lines that were refused as wrong.")
+    over_quota = CountField(help_text="Lines that were refused and may be sent again later.")
     results = LineOutput(many=True)
 
     def get_received(self, bulk: Any) -> int:
@@ -277,7 +283,7 @@ class UnderstoodOutput(serializers.Serializer[Any]):
     backends = serializers.DictField(child=serializers.IntegerField(), help_text="Programs by what they are judged as.")
     matched = MatchedOutput(source="programs", many=True)
     unmatched = UnmatchedOutput(many=True)
-    lacking = LineErrorOutput(many=True, help_text="What has to be said before it can be imported.")
+    lacking = LineErrorOutput(many=True, help_text="Fields that the import still needs.")
 
 
 class ImportOutput(serializers.Serializer[Any]):
@@ -324,14 +330,16 @@ class ProgressOutput(serializers.Serializer[Any]):
     """What an agent had reached by a step, with each problem's best program till then."""
 
     step = serializers.IntegerField()
-    solved = serializers.IntegerField(help_text="Problems with an attempt that passed, in check mode too.")
+    solved = serializers.IntegerField(
+        help_text="Problems with an attempt that passed, including attempts in check mode."
+    )
     faster = serializers.IntegerField(help_text=_FASTER_HELP)
     speedup_solved = serializers.FloatField(allow_null=True, help_text="Geometric mean over solved, timed problems.")
     speedup_all = serializers.FloatField(
-        allow_null=True, help_text="The same over all problems, where one without a faster program counts as 1."
+        allow_null=True, help_text="The same over all problems. A problem without a faster program counts as 1."
     )
     attempts = serializers.IntegerField(help_text="Attempts so far.")
-    cost_usd = serializers.FloatField(allow_null=True, help_text="What they had cost, as declared.")
+    cost_usd = serializers.FloatField(allow_null=True, help_text="Their cost so far, as declared.")
 
 
 class ModelRowOutput(serializers.Serializer[Any]):
@@ -345,7 +353,7 @@ class ModelRowOutput(serializers.Serializer[Any]):
     k = serializers.IntegerField(source="run.k")
     verification = serializers.ChoiceField(choices=Verification.values, source="run.verification")
     published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
-    fast_p = EstimateOutput(source="fast", help_text="At the p that was asked for.")
+    fast_p = EstimateOutput(source="fast", help_text="At the requested p.")
     figures = FiguresOutput()
 
 
@@ -365,7 +373,9 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
     role = serializers.SerializerMethodField(help_text="The caller's own.")
     members = serializers.SerializerMethodField(help_text="By name, owners among them.")
     owners = serializers.SerializerMethodField(help_text="By name.")
-    sponsor = serializers.SerializerMethodField(help_text="Whose allowance of GPU time it draws on; null: its own.")
+    sponsor = serializers.SerializerMethodField(
+        help_text="The account whose allowance of GPU time it uses; null: its own."
+    )
 
     @extend_schema_field({"type": "string", "enum": Role.values})
     def get_role(self, organisation: Organisation) -> str:
@@ -407,7 +417,11 @@ class QuotaOutput(serializers.Serializer[Any]):
 
     organisation = serializers.CharField()
     sponsor = serializers.CharField(
-        allow_null=True, help_text="Whose allowance it is, shared by all they sponsor; null: the organisation's own."
+        allow_null=True,
+        help_text=(
+            "The account whose allowance it is, shared by all organisations that it sponsors; null: the "
+            "organisation's own."
+        ),
     )
     window_days = serializers.IntegerField()
     limit_gpu_s = serializers.FloatField()
@@ -423,7 +437,7 @@ class WebhookOutput(serializers.Serializer[Webhook]):
     id = serializers.IntegerField()
     url = serializers.CharField()
     events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values))
-    failures = serializers.IntegerField(help_text="In a row; the more, the longer it is left alone.")
+    failures = serializers.IntegerField(help_text="Failures in a row. The site waits longer after more failures.")
     created_at = serializers.DateTimeField()
     removed_at = serializers.DateTimeField(allow_null=True)
 
@@ -441,7 +455,7 @@ class DeliveryOutput(serializers.Serializer[Any]):
     event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")
     run = serializers.UUIDField(source="event.run_id", default=None, allow_null=True, help_text="Null for a test.")
     again_of = serializers.UUIDField(
-        source="again_of_id", allow_null=True, help_text="The delivery that was given up and sent again as this one."
+        source="again_of_id", allow_null=True, help_text="The failed delivery that this one repeats."
     )
     state = serializers.ChoiceField(choices=DeliveryState.values)
     tries = serializers.IntegerField()

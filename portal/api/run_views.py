@@ -46,7 +46,7 @@ _RETRY_AFTER = OpenApiParameter(
     "Retry-After", int, "header", response=[200], description="Seconds after which lines over quota may be sent again."
 )
 _IDEMPOTENCY_KEY = idempotency_key(
-    "Repeating a call with the same key gives the same run instead of another. The same key with anything "
+    "A repeated call with the same key returns the same run. The same key with anything "
     "else but another provider or other notes is refused with 409, which names what differs."
 )
 _BYTES = {"type": "string", "format": "binary"}
@@ -82,7 +82,7 @@ class Prompts(Endpoint):
 
     @operation("readPrompt", "Read a problem's task prompt", One(PromptOutput), query=run_inputs.PromptQuery)
     def retrieve(self, _request: Request, slug: str) -> Prompt:
-        """What a model is told: reference, signature, sizes, hardware, rules, a worked example of another problem."""
+        """The prompt for a model: reference, signature, sizes, hardware, rules, a worked example of another problem."""
         return prompt_for(slug, **self.query())
 
 
@@ -202,7 +202,7 @@ class Attempts(_Runs):
         refuses=(409,),
     )
     def create(self, request: Request, run_id: uuid.UUID) -> Attempt:
-        """Store one attempt and queue its judgement; the same key with the same source gives the same attempt."""
+        """Store one attempt and queue its evaluation; the same key with the same source returns the same attempt."""
         run = queries.get_run(viewer(request), run_id)
         self.body()
         # Read twice: the serializer names every wrong field at once, the upload's own rules are the same for bulk.
@@ -294,7 +294,7 @@ class TreePreviews(_Runs):
 
     @operation(
         "previewImport",
-        "See what an import would do",
+        "Preview an import",
         One(UnderstoodOutput),
         body={"multipart/form-data": run_inputs.TreeUpload},
     )
@@ -326,6 +326,6 @@ class ModelBoard(Endpoint):
                 field="profile",
                 value=wanted["profile"],
                 message="There is no such profile.",
-                remedy=f"Known are {', '.join(profiles.profiles())}.",
+                remedy=f"Choose one of {', '.join(profiles.profiles())}.",
             )
         return {**wanted, "rows": queries.model_board(wanted["profile"], p=wanted["p"])}

@@ -37,10 +37,10 @@ def idempotency_key(description: str) -> OpenApiParameter:
 class FieldErrorOutput(serializers.Serializer[Any]):
     """One input at fault."""
 
-    field = serializers.CharField(allow_blank=True, help_text="Its name; empty for the request as a whole.")
-    value = serializers.CharField(allow_blank=True, help_text="What came, shortened.")
-    message = serializers.CharField(help_text="What is wrong.")
-    remedy = serializers.CharField(help_text="What to do instead.")
+    field = serializers.CharField(allow_blank=True, help_text="The field's name; empty for the request as a whole.")
+    value = serializers.CharField(allow_blank=True, help_text="The value, shortened.")
+    message = serializers.CharField(help_text="The error.")
+    remedy = serializers.CharField(help_text="The remedy.")
 
 
 class ProblemDetailsOutput(serializers.Serializer[Any]):
@@ -50,34 +50,36 @@ class ProblemDetailsOutput(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField()
-    request_id = serializers.CharField(allow_blank=True, help_text="By it the operator finds the request in the logs.")
+    request_id = serializers.CharField(
+        allow_blank=True, help_text="With this number the operator finds the request in the logs."
+    )
     errors = FieldErrorOutput(many=True)  # type: ignore[assignment]  # the metaclass takes it out of the class
 
 
 _EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
     400: ("The body is not JSON: Expecting value: line 1 column 1 (char 0).", None),
     401: (
-        "The token expired at 2026-03-01 09:00 UTC. Make a new one on your tokens page.",
+        "The token expired at 2026-03-01 09:00 UTC. Create a new one on your account page.",
         (
             "token",
             "pkb_Zm9vYmFy...",
             "The token expired at 2026-03-01 09:00 UTC.",
-            "Make a new one on your tokens page.",
+            "Create a new one on your account page.",
         ),
     ),
     403: ("This token lacks the scope 'submit'. Create a token with the scope 'submit' on your account page.", None),
     404: ("There is nothing at this address. /api/v1/ lists every address.", None),
-    411: ("The body came in chunks without saying its length. Send it in one piece with a Content-Length.", None),
+    411: ("The body came in chunks, without a Content-Length. Send it in one piece, with a Content-Length.", None),
     409: ("This evaluation has already ended. There is nothing left to cancel.", None),
     413: ("The files are larger than 512 KB in all. Keep them within 512 KB.", None),
     415: ('Unsupported media type "text/plain" in request. Send application/json or multipart/form-data.', None),
     422: (
-        "There is no such profile. Known are cpux2, cpux4, h200x8.",
-        ("profile", "h900x8", "There is no such profile.", "Known are cpux2, cpux4, h200x8."),
+        "There is no such profile. Choose one of cpux2, cpux4, h200x8.",
+        ("profile", "h900x8", "There is no such profile.", "Choose one of cpux2, cpux4, h200x8."),
     ),
     429: ("Too many requests without a token. Try again in 12 seconds, or use a token.", None),
-    503: ("The files of public data are being made for the first time. Ask again in a minute.", None),
-    500: ("The site failed to answer. It has been logged; please try again later.", None),
+    503: ("The files of public data are being made for the first time. Try again in a minute.", None),
+    500: ("The site failed. The failure was logged. Try again later.", None),
 }
 
 

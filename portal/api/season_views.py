@@ -27,10 +27,12 @@ class SeasonBrief(serializers.Serializer[Season]):
     problems = serializers.ListField(child=serializers.CharField())
     opens_at = serializers.DateTimeField()
     closes_at = serializers.DateTimeField()
-    announced_closes_at = serializers.DateTimeField(help_text="The end as it was announced first.")
+    announced_closes_at = serializers.DateTimeField(help_text="The end as first announced.")
     phase = serializers.SerializerMethodField()
     seconds_left = serializers.SerializerMethodField(help_text="Until it closes; 0 afterwards.")
-    example = serializers.CharField(allow_blank=True, help_text="Not empty where nobody competed: what it shows.")
+    example = serializers.CharField(
+        allow_blank=True, help_text="For an example season without competitors: what it shows. Empty for others."
+    )
 
     @extend_schema_field({"type": "string", "enum": Phase.values})
     def get_phase(self, season: Season) -> str:
@@ -49,7 +51,7 @@ class CellOutput(serializers.Serializer[Any]):
     score = serializers.FloatField()
     score_low = serializers.FloatField(source="low")
     score_high = serializers.FloatField(source="high")
-    counts = serializers.FloatField(source="speed", help_text="What goes into the team's score.")
+    counts = serializers.FloatField(source="speed", help_text="What counts in the team's score.")
     is_rejudged = serializers.BooleanField(help_text="Whether it was judged again after the end.")
     author = serializers.CharField()
     entered_at = serializers.DateTimeField()
@@ -72,7 +74,7 @@ class TeamOutput(serializers.Serializer[StandingRow]):
         source="line.score", help_text="Geometric mean over the season's problems, 1 for those not solved faster."
     )
     solved = serializers.IntegerField(source="line.solved")
-    results = serializers.SerializerMethodField(help_text="Its best entries, in the order of the problems.")
+    results = serializers.SerializerMethodField(help_text="The team's best entries, in the order of the problems.")
 
     @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "null"}]})
     def get_organisation(self, row: StandingRow) -> str | None:
@@ -88,8 +90,8 @@ class TeamOutput(serializers.Serializer[StandingRow]):
 class SeasonDetail(SeasonBrief):
     """A season with rules and standings."""
 
-    rules = serializers.CharField(allow_blank=True, help_text="Markdown, beside what every season has.")
-    is_ranked_by_speed = serializers.BooleanField(help_text="Else the number of problems solved decides.")
+    rules = serializers.CharField(allow_blank=True, help_text="Markdown: rules beyond those of every season.")
+    is_ranked_by_speed = serializers.BooleanField(help_text="If false, the number of problems solved decides.")
     rejudged_per_problem = serializers.IntegerField()
     largest_team = serializers.IntegerField()
     opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
@@ -147,5 +149,5 @@ class SubmissionSeason(serializers.Serializer[Any]):
 
     @extend_schema_field(URI)
     def get_page(self, entry: Any) -> str:
-        """Where the season stands."""
+        """The season's phase."""
         return PageField("/seasons/{0}/").to_representation(entry.season)

@@ -1,4 +1,4 @@
-"""What the API says of submissions and their evaluations."""
+"""The API's outputs about submissions and their evaluations."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from portal.submissions.queries import quarantine_of
 
 
 class EvaluationBrief(serializers.Serializer[Evaluation]):
-    """One judging of a submission on a profile."""
+    """One evaluation of a submission on a profile."""
 
     id = serializers.UUIDField()
     url = serializers.SerializerMethodField()
@@ -34,11 +34,11 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     score_high = serializers.FloatField(allow_null=True)
     score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
     recorded_on = serializers.DateField(
-        allow_null=True, help_text="When it was judged elsewhere; null for what this site judged."
+        allow_null=True, help_text="The date, if it was judged elsewhere; null if this site judged it."
     )
-    recorded_where = serializers.CharField(allow_blank=True, help_text="On what, then.")
+    recorded_where = serializers.CharField(allow_blank=True, help_text="The hardware, if it was judged elsewhere.")
     node_owner = serializers.SerializerMethodField(
-        help_text="The organisation whose machine judges it, for boards of its own; null for this site's."
+        help_text="The organisation whose guest node judges it, for its own boards; null for this site's nodes."
     )
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
@@ -67,21 +67,21 @@ class StageOutput(serializers.Serializer[Evaluation]):
 
 
 class PlaceOutput(serializers.Serializer[Any]):
-    """Where a queued evaluation stands."""
+    """The queue position of an evaluation."""
 
-    ahead = serializers.IntegerField(help_text="Evaluations that go before it.")
+    ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
     total = serializers.IntegerField(help_text="Evaluations that wait on its profile.")
-    expected_wait_s = serializers.FloatField(allow_null=True, help_text="Seconds; null where nothing is known.")
+    expected_wait_s = serializers.FloatField(allow_null=True, help_text="In seconds; null if unknown.")
     is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem or the queue.")
-    pause_reason = serializers.CharField(allow_blank=True, help_text="What the operator says of it.")
+    pause_reason = serializers.CharField(allow_blank=True, help_text="The operator's reason.")
     has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
 
 
 class VerdictFactsOutput(serializers.Serializer[Any]):
-    """What the site says of a verdict, on its pages too."""
+    """Explanation and advice for a verdict, as on the pages."""
 
     title = serializers.CharField()
-    explanation = serializers.CharField(help_text="What happened, for a kernel author.")
+    explanation = serializers.CharField(help_text="What happened.")
     advice = serializers.CharField(help_text="What to try next.")
 
 
@@ -90,27 +90,29 @@ class RankSplitOutput(serializers.Serializer[Any]):
 
     rank = serializers.IntegerField()
     call_us = serializers.FloatField(help_text="From the first work on any rank to the last.")
-    compute_us = serializers.FloatField(help_text="Something computes, and no data moves.")
-    wire_us = serializers.FloatField(help_text="Data moves between ranks, and nothing computes.")
-    both_us = serializers.FloatField(help_text="Compute and wire at once.")
-    wait_us = serializers.FloatField(help_text="In collectives that another rank has not entered yet.")
-    mixed_us = serializers.FloatField(help_text="In the submission's own kernels that reach peers themselves.")
+    compute_us = serializers.FloatField(help_text="Compute without data movement.")
+    wire_us = serializers.FloatField(help_text="Data movement between ranks without compute.")
+    both_us = serializers.FloatField(help_text="Compute and data movement at the same time.")
+    wait_us = serializers.FloatField(help_text="Waiting in collectives that another rank has not entered yet.")
+    mixed_us = serializers.FloatField(help_text="In the submission's own kernels that access peers directly.")
     idle_us = serializers.FloatField(help_text="None of these.")
-    overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time beside which something computes.")
+    overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time during which something computes.")
     launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
     host_waits = serializers.IntegerField(help_text="How often the host waited for the device.")
 
 
 class SplitOutput(serializers.Serializer[Any]):
-    """Where the time of a recorded call went. A claim of the ranks, so that it enters no score."""
+    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score."""
 
-    advice = serializers.CharField(help_text="The largest gap to the floor, as a sentence to act on.")
+    advice = serializers.CharField(help_text="The largest gap to the floor, as advice in one sentence.")
     largest_gap = serializers.ChoiceField(choices=values_of(Gap))
-    gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="What a perfect call would not take.")
-    accounted = serializers.FloatField(help_text="Share of the call in which something is known to run.")
-    uncertainty_us = serializers.FloatField(help_text="By how much ranks may lie wrong beside each other.")
-    wire_bytes_s = serializers.FloatField(allow_null=True, help_text="Least bytes of the cost model over wire time.")
-    flops_s = serializers.FloatField(allow_null=True, help_text="Operations of the cost model over compute time.")
+    gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="Time above the floor.")
+    accounted = serializers.FloatField(help_text="Share of the call with recorded activity.")
+    uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
+    wire_bytes_s = serializers.FloatField(
+        allow_null=True, help_text="Minimum bytes of the cost model divided by wire time."
+    )
+    flops_s = serializers.FloatField(allow_null=True, help_text="Operations of the cost model divided by compute time.")
     ranks = RankSplitOutput(many=True)
 
 
@@ -124,17 +126,19 @@ class SplitsOutput(serializers.Serializer[Any]):
 
 
 class EvaluationDetail(EvaluationBrief):
-    """An evaluation with its stage or place while it lasts, and its report afterwards. Takes a LiveView as context."""
+    """An evaluation with its stage or queue position while it lasts, then its report. Takes a LiveView as context."""
 
     node = serializers.SerializerMethodField(help_text="The node that judges it, or null.")
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
     queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
-    poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to look again; null at the end.")
-    facts = serializers.SerializerMethodField(help_text="The verdict in words; null until there is one.")
+    poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to poll again; null at the end.")
+    facts = serializers.SerializerMethodField(help_text="The verdict explained; null until there is one.")
     report = serializers.SerializerMethodField(
         help_text="Findings, timing, ranks; null until it has ended. Its `timeline` is null here: see `split`."
     )
-    split = serializers.SerializerMethodField(help_text="Where a call's time went; null where none was recorded.")
+    split = serializers.SerializerMethodField(
+        help_text="How a recorded call's time is divided; null if none was recorded."
+    )
 
     def get_node(self, evaluation: Evaluation) -> str | None:
         """Its name."""
@@ -186,7 +190,7 @@ class EvaluationDetail(EvaluationBrief):
 
 
 class QuarantineOutput(serializers.Serializer[Any]):
-    """Why an entry stands on no board."""
+    """Why an entry is on no board."""
 
     reason = serializers.CharField()
     at = serializers.DateTimeField(help_text="Since when.")
@@ -204,18 +208,16 @@ class SubmissionBrief(serializers.Serializer[Submission]):
     note = serializers.CharField(allow_blank=True)
     source_digest = serializers.CharField(source="source.digest")
     created_at = serializers.DateTimeField()
-    evaluations = EvaluationBrief(many=True, help_text="Every judging, the newest first.")
+    evaluations = EvaluationBrief(many=True, help_text="Every evaluation, the newest first.")
 
 
 class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
-    quarantine = serializers.SerializerMethodField(help_text="Null unless operators took it off the boards.")
+    quarantine = serializers.SerializerMethodField(help_text="Null unless operators removed it from the boards.")
 
-    evaluation = serializers.SerializerMethodField(help_text="The newest judging in full.")
-    seasons = serializers.SerializerMethodField(
-        help_text="The seasons that it was handed in for, and whether it counts."
-    )
+    evaluation = serializers.SerializerMethodField(help_text="The newest evaluation in full.")
+    seasons = serializers.SerializerMethodField(help_text="The seasons that it is an entry of, and whether it counts.")
 
     @extend_schema_field(QuarantineOutput(allow_null=True))
     def get_quarantine(self, submission: Submission) -> Any:

@@ -27,12 +27,17 @@ from portal.refusals import Refusal
 from portal.submissions import actions, queries, timelines
 from portal.submissions.models import Evaluation, Submission, Visibility
 
-_ETAG = OpenApiParameter("ETag", str, "header", response=[200, 304], description="Send it back as If-None-Match.")
+_ETAG = OpenApiParameter(
+    "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."
+)
 _IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", str, "header", description="The ETag of an earlier answer: 304 without a body if nothing changed."
+    "If-None-Match",
+    str,
+    "header",
+    description="The ETag of an earlier response. If nothing changed, the status is 304 without a body.",
 )
 _IDEMPOTENCY_KEY = idempotency_key(
-    "Repeating a call with the same key gives the same submission instead of another. The same key with "
+    "A repeated call with the same key returns the same submission. The same key with "
     "another problem, backend, profile, mode, visibility or source is refused with 409, which names what differs."
 )
 _EXAMPLE = OpenApiExample(
@@ -172,7 +177,7 @@ class SingleSubmission(SubmissionEndpoint):
 
     @operation("readSubmission", "Read a submission", Conditional(SubmissionDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
-        """A submission with the stage, place or report of its newest evaluation. Poll it with If-None-Match."""
+        """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
         submission = queries.get_submission(viewer(request), submission_id)
         require_readable(request, submission)
         live = queries.live_view(queries.load_evaluations(submission))
@@ -190,7 +195,7 @@ class SingleSubmission(SubmissionEndpoint):
 
     @operation("cancelSubmission", "Cancel a submission's newest evaluation", One(SubmissionDetail), refuses=(409,))
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
-        """End the newest evaluation before it has ended by itself; the node that works on it stops."""
+        """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
         submission = queries.get_submission(user, submission_id)
         actions.cancel_evaluation(queries.load_evaluations(submission), by=user)
@@ -224,7 +229,7 @@ class Evaluations(SubmissionEndpoint):
 
     @operation("readEvaluation", "Read an evaluation", Conditional(EvaluationDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
-        """One judging of a submission, with its stage, place or report."""
+        """One evaluation of a submission, with its stage, queue position or report."""
         evaluation = queries.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404

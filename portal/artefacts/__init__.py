@@ -1,1 +1,1 @@
-"""Where large things lie that messages only name: an S3-compatible bucket, or a folder on one machine."""
+"""Storage of large objects that messages only name: an S3-compatible bucket, or a folder on one machine."""

@@ -43,10 +43,10 @@ class Storage(Protocol):
     """A bucket or a folder."""
 
     def permission(self, key: str) -> Upload:
-        """What lets its holder put one object under `key`, and nothing else."""
+        """A permission to put one object under `key`, and nothing else."""
 
     def read(self, key: str, *, most_bytes: int) -> bytes:
-        """The object; raises NotAsStored where there is none or it is larger, StorageAway where nobody answers."""
+        """The object; raises NotAsStored if it is missing or larger, StorageAway if the storage does not respond."""
 
     def remove(self, key: str) -> None:
         """Remove the object if it is there; raises StorageAway."""
@@ -119,7 +119,7 @@ def _is_ours(stored: Stored) -> bool:
 
 
 def sweep(now: datetime) -> int:
-    """Remove what lies longer than `ARTEFACT_DAYS` and was never asked for; returns how many objects."""
+    """Remove objects older than `ARTEFACT_DAYS` that were never fetched; returns their number."""
     place = storage()
     if place is None:
         return 0
@@ -142,7 +142,7 @@ class Folder:
     def read(self, key: str, *, most_bytes: int) -> bytes:
         """As in `Storage`."""
         try:
-            # What lies there may be a pipe, which would be waited for, or a link to something else of the site's.
+            # The path may be a pipe, on which a read would block, or a link to another file of the site.
             with os.fdopen(os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise NotAsStored(f"{key} is no file")

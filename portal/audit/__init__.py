@@ -1,1 +1,1 @@
-"""What must hold in the database whatever died and whoever lied: an operator asks for it at any time."""
+"""Invariants of the database that must hold after any failure or forged message; operators can check them any time."""

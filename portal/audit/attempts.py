@@ -1,4 +1,4 @@
-"""Runs of models: every attempt has its result and was told once."""
+"""Runs of models: every attempt has its result, and one event for it."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,15 +21,18 @@ def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
     return (f"attempt {pk}" for pk in judged.exclude(agrees).order_by().values_list("pk", flat=True))
 
 
-def _not_told_once(_now: datetime) -> Iterator[str]:
+def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
     """Ended attempts without an event, pending ones with one, and those with more events than judgements."""
-    told = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
+    event_count = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
     judged = Count("submission__evaluations", filter=Q(submission__evaluations__state__in=State.ended()), distinct=True)
-    rows = Attempt.objects.annotate(told=told, judged=judged).order_by()
+    rows = Attempt.objects.annotate(event_count=event_count, judged=judged).order_by()
     pending, ended = Q(state=AttemptState.PENDING), Q(state=AttemptState.ENDED)
     by_text = Q(submission=None)
     wrong = (
-        (pending & ~Q(told=0)) | (ended & Q(told=0)) | (by_text & Q(told__gt=1)) | (~by_text & Q(told__gt=F("judged")))
+        (pending & ~Q(event_count=0))
+        | (ended & Q(event_count=0))
+        | (by_text & Q(event_count__gt=1))
+        | (~by_text & Q(event_count__gt=F("judged")))
     )
     return (f"attempt {pk}" for pk in rows.filter(wrong).values_list("pk", flat=True))
 
@@ -48,17 +51,19 @@ def _not_completed(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="attempts-are-judged",
-        sentence="Every attempt of a run shows what its evaluation found, and waits exactly as long.",
+        sentence=(
+            "Every attempt of a run shows its evaluation's result, and is pending exactly as long as the evaluation."
+        ),
         find=_unlike_its_evaluation,
     ),
     Invariant(
         name="attempts-are-told",
-        sentence="The end of every attempt was told, and told once for each judgement.",
-        find=_not_told_once,
+        sentence="Exactly one event was recorded for the end of each evaluation of every attempt.",
+        find=_without_exactly_one_event,
     ),
     Invariant(
         name="runs-are-completed",
-        sentence="A run with nothing pending has told that it is complete.",
+        sentence="Every run without pending attempts has recorded that it is complete.",
         find=_not_completed,
     ),
 )

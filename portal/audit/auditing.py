@@ -1,4 +1,4 @@
-"""The whole audit: every invariant held against the database."""
+"""The whole audit: every invariant checked against the database."""
 
 from datetime import datetime
 
@@ -11,9 +11,9 @@ INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS, *c
 
 
 def audit(now: datetime) -> tuple[Finding, ...]:
-    """Hold every invariant against the database as it is at one moment; writes nothing.
+    """Check every invariant against one snapshot of the database; writes nothing.
 
-    Runs beside a site at work: on PostgreSQL all of it sees one snapshot, on SQLite nobody writes meanwhile.
+    Runs while the site works: on PostgreSQL all queries see one snapshot, on SQLite writers wait.
     """
     with transaction.atomic():
         if connection.vendor == "postgresql":

@@ -75,17 +75,19 @@ def _unlisted(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="standings-were-judged",
-        sentence="Every standing rests on an accepted evaluation of its author, with its score.",
+        sentence="Every standing has an accepted evaluation of its author with the same score.",
         find=_baseless,
     ),
     Invariant(
         name="accepted-stands",
-        sentence="Every accepted ranked evaluation stands on its board, or one of its author's that is as good.",
+        sentence=(
+            "For every accepted ranked evaluation its board has a standing of the same author that is at least as good."
+        ),
         find=_left_out,
     ),
     Invariant(
         name="boards-are-counted",
-        sentence="Every board counts the entries of open accounts that it has.",
+        sentence="Every board's count is the number of its entries of open accounts.",
         find=_miscounted,
     ),
     Invariant(name="people-stand", sentence="Everybody listed on a profile has an entry there.", find=_unlisted),

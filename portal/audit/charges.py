@@ -1,4 +1,4 @@
-"""GPU time is charged to the second: reserved while work waits, settled once by what it took."""
+"""GPU time is charged to the second: reserved while an evaluation waits, charged once when it ends."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from portal.submissions.priorities import REJUDGE_PRIORITY
 
 
 def _uncharged(_now: datetime) -> Iterator[str]:
-    """Work on the site's GPUs that nobody pays for: all that waits, every attempt's first. A rejudge costs nothing."""
+    """Work on the site's GPUs without a payer: all that waits, every attempt's first. A rejudge costs nothing."""
     first = ~Exists(Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at")))
     owed = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
     free = Evaluation.objects.exclude(priority=REJUDGE_PRIORITY).filter(owed, gpu_use=None, node_owner=None)
@@ -22,11 +22,11 @@ def _uncharged(_now: datetime) -> Iterator[str]:
 
 
 def _wrongly_charged(_now: datetime) -> Iterator[str]:
-    """Uses that are open after the end, settled before it, or of another amount; what was given back is nothing."""
+    """Uses that are still reserved after the end, charged before it, or of a wrong amount; a refund counts as zero."""
     for use in GpuUse.objects.select_related("evaluation").iterator():
         if not use.evaluation.has_ended:
             if use.used_gpu_s is not None:
-                yield f"GPU use {use.pk}: settled before its end"
+                yield f"GPU use {use.pk}: charged before its end"
         elif use.used_gpu_s is None:
             yield f"GPU use {use.pk}: still reserved"
         elif use.used_gpu_s and not math.isclose(use.used_gpu_s, allowances.charge(use.evaluation), abs_tol=1e-6):
@@ -36,12 +36,12 @@ def _wrongly_charged(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="gpu-time-is-charged",
-        sentence="All work on GPUs draws on an allowance, but what an operator has judged again.",
+        sentence="All work on GPUs counts against an allowance, except what an operator has judged again.",
         find=_uncharged,
     ),
     Invariant(
         name="quotas-are-exact",
-        sentence="What waits is reserved, what has ended is settled, by the time that it took.",
+        sentence="What waits is reserved. What has ended is charged by the time that it took.",
         find=_wrongly_charged,
     ),
 )

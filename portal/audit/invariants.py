@@ -1,4 +1,4 @@
-"""An invariant: a sentence that must hold of the data, and the rows that break it."""
+"""An invariant: a sentence that must be true of the data, and the rows that break it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Finder = Callable[[datetime], Iterable[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Invariant:
-    """A sentence that must hold, by a short name, and what finds the rows of which it does not."""
+    """A sentence that must be true, with a short name and a query for the rows that break it."""
 
     name: str
     sentence: str
@@ -19,7 +19,7 @@ class Invariant:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One invariant as it was found: the rows that break it, none where it holds."""
+    """The result for one invariant: the rows that break it."""
 
     name: str
     sentence: str

@@ -19,7 +19,7 @@ _RETRIED = [verdict.value for verdict, facts in FACTS.items() if facts.is_retrie
 # What a report's JSON says, as text: a lookup on the key itself would compare JSON with JSON.
 _SAID = Cast(KT("content__verdict"), CharField())
 STUCK_AFTER = timedelta(minutes=5)
-"""So long after its end a lease may still stand in the database: site, broker and nodes may all have been away."""
+"""How long after its end a lease may stay in the database: site, broker and nodes may all have been down."""
 
 
 def _ids(rows: QuerySet[Evaluation] | QuerySet[Submission]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _waiting_under_a_lease(_now: datetime) -> Iterator[str]:
     return _ids(Evaluation.objects.filter(state__in=waiting).exclude(lease=None, lease_expires_at=None))
 
 
-def _held_without_a_lease(_now: datetime) -> Iterator[str]:
+def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
     held = Evaluation.objects.filter(state__in=HELD)
     return _ids(held.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
 
@@ -103,19 +103,19 @@ INVARIANTS = (
     ),
     Invariant(
         name="ended-has-outcome",
-        sentence="What has ended has a time of its end and no lease, and what has finished has a verdict.",
+        sentence="An evaluation that has ended has an end time and no lease. One that has finished has a verdict.",
         find=_ended_without_outcome,
     ),
     Invariant(
         name="unfinished-has-none",
-        sentence="What has not ended has neither verdict nor score.",
+        sentence="An evaluation that has not ended has neither verdict nor score.",
         find=_outcome_before_the_end,
     ),
-    Invariant(name="waiting-is-free", sentence="What waits is under no lease.", find=_waiting_under_a_lease),
+    Invariant(name="waiting-is-free", sentence="An evaluation that waits has no lease.", find=_waiting_under_a_lease),
     Invariant(
         name="held-is-leased",
-        sentence="What a node has is under a lease with an end and a deadline, in a slot.",
-        find=_held_without_a_lease,
+        sentence="An evaluation on a node has a lease with an end and a deadline, and a slot.",
+        find=_on_a_node_without_a_lease,
     ),
     Invariant(
         name="nothing-is-stuck",
@@ -124,22 +124,22 @@ INVARIANTS = (
     ),
     Invariant(
         name="tries-are-counted",
-        sentence=f"Nothing was tried more than {settings.MAX_TRIES} times, and no report is of a later try.",
+        sentence=f"No evaluation was tried more than {settings.MAX_TRIES} times, and no report is of a later try.",
         find=_wrong_number_of_tries,
     ),
     Invariant(
         name="verdict-is-reported",
-        sentence="A verdict is that of the report on the last try; without one it is three lost nodes.",
+        sentence="A verdict is that of the report on the last try. Without a report, three nodes were lost.",
         find=_finished_unlike_its_report,
     ),
     Invariant(
         name="report-is-heeded",
-        sentence="What is not finished has no report on its present try.",
+        sentence="An unfinished evaluation has no report on its current try.",
         find=_report_without_an_end,
     ),
     Invariant(
         name="one-outcome",
-        sentence="Every try before the last ended by a failure of ours: nothing was decided twice.",
+        sentence="Every try before the last ended with a failure of ours: nothing was decided twice.",
         find=_second_outcome,
     ),
 )

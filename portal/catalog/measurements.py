@@ -82,7 +82,7 @@ def public_references(profile: str, *, folder: Path = FOLDER) -> PublicReference
 
 
 def baseline(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> Baseline | None:
-    """The baseline of a problem's present revision; None where it was not measured or is of an older revision."""
+    """The baseline of a problem's current revision; None where it was not measured or is of an older revision."""
     table = baselines(profile, folder=folder)
     found = table.baselines.get(slug, {}).get(size) if table else None
     return found if found is not None and found.revision == registry.revision(slug) else None
@@ -103,7 +103,7 @@ def ceilings(profile: str) -> Ceilings | None:
 def best_measured_profile(names: list[str], *, folder: Path = FOLDER) -> str:
     """The last of `names` with measured times; else the last.
 
-    Our baselines count more than public references, and those by the present rule more than earlier ones.
+    Our baselines are preferred to public references, and those by the current rule to earlier ones.
     """
     tables = {name: baselines(name, folder=folder) for name in names}
     ours = [name for name, table in tables.items() if table is not None]

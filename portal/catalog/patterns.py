@@ -1,4 +1,4 @@
-"""Every communication pattern as a small picture: what four ranks hold before and after, piece by piece."""
+"""Every communication pattern as a small picture: the data of four ranks before and after, piece by piece."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _UNEQUAL = ((18, 34, 26, 22), (30, 18, 22, 34), (22, 26, 34, 18), (34, 22, 18, 3
 """Widths of the pieces of an all-to-all-v: what each rank sends to each."""
 
 Row = tuple[str, ...]
-"""What one rank holds: a piece per column, an empty string where there is none."""
+"""The data of one rank: a piece per column, an empty string where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Piece:
 
     @property
     def middle(self) -> float:
-        """Where its name stands."""
+        """The centre of its name."""
         return self.x + self.width / 2
 
 
@@ -58,12 +58,12 @@ _TURNED = tuple(tuple(f"{_LETTERS[source]}{rank}" for source in range(4)) for ra
 
 _STATES: dict[Communication, tuple[str, Sequence[Row], Sequence[Row]]] = {
     Communication.ALL_REDUCE: (
-        "Every rank ends with the sum over all ranks, piece by piece.",
+        "Every rank gets the sum over all ranks, piece by piece.",
         _ALL_FULL,
         (_SUMS,) * 4,
     ),
     Communication.ALL_GATHER: (
-        "Every rank ends with the shards of all ranks, in the order of the ranks.",
+        "Every rank gets the shards of all ranks, in rank order.",
         _ONE_EACH,
         (_GATHERED,) * 4,
     ),
@@ -83,27 +83,27 @@ _STATES: dict[Communication, tuple[str, Sequence[Row], Sequence[Row]]] = {
         _TURNED,
     ),
     Communication.BROADCAST: (
-        "One rank's data reach every rank.",
+        "Every rank gets one rank's data.",
         (_only(0, "A"), _EMPTY, _EMPTY, _EMPTY),
         (_only(0, "A"),) * 4,
     ),
     Communication.REDUCE: (
-        "The sum over all ranks ends on one rank.",
+        "One rank gets the sum over all ranks.",
         tuple(_only(0, letter) for letter in _LETTERS),
         (_only(0, "Σ"), _EMPTY, _EMPTY, _EMPTY),
     ),
     Communication.SCATTER: (
-        "One rank deals a piece to each rank.",
+        "One rank sends a different piece to each rank.",
         (_full(0), _EMPTY, _EMPTY, _EMPTY),
         tuple(_only(rank, f"A{rank}") for rank in range(4)),
     ),
     Communication.GATHER: (
-        "One rank collects a piece of each rank.",
+        "One rank receives a piece from each rank.",
         _ONE_EACH,
         (_GATHERED, _EMPTY, _EMPTY, _EMPTY),
     ),
     Communication.SEND_RECV: (
-        "Each rank sends to a neighbour and receives from the other one: a ring.",
+        "Each rank sends to one neighbour and receives from the other: a ring.",
         tuple(_only(0, letter) for letter in _LETTERS),
         tuple(_only(0, _LETTERS[rank - 1]) for rank in range(4)),
     ),

@@ -1,4 +1,4 @@
-"""The reference beside the entries of a board: its times, and how much of the roofline it reaches."""
+"""The reference as a row of a board: its times, and its share of the roofline."""
 
 import math
 from collections.abc import Sequence

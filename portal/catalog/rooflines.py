@@ -30,7 +30,7 @@ RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 
 
 class Axis(StrEnum):
-    """What stands on a roofline's horizontal axis."""
+    """The quantity on a roofline's horizontal axis."""
 
     WIRE = "wire"
     MEMORY = "memory"
@@ -43,14 +43,14 @@ class Axis(StrEnum):
 
     @property
     def titles(self) -> charts.Axes:
-        """What stands at the axes."""
+        """The titles of the axes."""
         return charts.Axes(x_title=_AXIS_TEXTS[self][1], y_title=_AXIS_TEXTS[self][2])
 
 
 _AXIS_TEXTS = {
     Axis.WIRE: ("FLOP per wire byte", "FLOP per byte on the wire", "Achieved FLOP/s per GPU"),
     Axis.MEMORY: ("FLOP per memory byte", "FLOP per byte of device memory", "Achieved FLOP/s per GPU"),
-    Axis.TRAFFIC: ("Bytes on the wire", "Least bytes on the wire per rank", "Achieved bytes/s on the wire per GPU"),
+    Axis.TRAFFIC: ("Bytes on the wire", "Minimum bytes on the wire per rank", "Achieved bytes/s on the wire per GPU"),
 }
 
 
@@ -69,7 +69,7 @@ class Work:
         return sum(self.cost.flops.values())
 
     def x(self, axis: Axis) -> float:
-        """Where this work stands on `axis`; 0 where it has no place there."""
+        """The coordinate of this work on `axis`; 0 if it cannot be plotted there."""
         if axis is Axis.TRAFFIC:
             return self.cost.wire_bytes
         moved = self.cost.wire_bytes if axis is Axis.WIRE else self.cost.memory_bytes
@@ -118,7 +118,7 @@ class Point:
     """Work with the times that are known of it, in microseconds.
 
     `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline. Where it
-    `is_primed`, that baseline met every contents once before it was timed on them.
+    `is_primed`, that baseline ran once on each call's inputs before it was timed on them.
     `public_us` is the public reference's on its own inputs and is never mixed with ours.
     """
 
@@ -204,7 +204,7 @@ def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
     elif baseline is not None and table is not None:
         reference_us, is_primed = baseline.median_us, baseline.is_primed
         rule = "" if table.rule == SCORE_RULE else ", by the earlier rule"
-        source = f"baseline of {table.measured_at[:10]}{rule}" + (", contents met before" if is_primed else "")
+        source = f"baseline of {table.measured_at[:10]}{rule}" + (", warmed up on its inputs" if is_primed else "")
     else:
         reference_us, source = None, ""
     return Point(
@@ -366,7 +366,7 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
 
 
 def _named_best(placed: Iterable[Point]) -> dict[int, str]:
-    """The points of the entries with the largest speedups, with what is written beside each."""
+    """The points of the entries with the largest speedups, with their labels."""
     with_speedup = [(item.speedup, item) for item in placed if item.speedup is not None and item.speedup > 1]
     best = sorted(with_speedup, key=lambda pair: pair[0], reverse=True)[:NAMED_BEST]
     return {id(item): f"{item.work.problem.slug} {speedup:.2f}×" for speedup, item in best}  # noqa: RUF001 - the multiplication sign is meant
@@ -375,7 +375,7 @@ def _named_best(placed: Iterable[Point]) -> dict[int, str]:
 def _by_group(
     what: str, symbol: str, placed: Sequence[Point], marks: Mapping[int, charts.Mark | None], *, size: float
 ) -> list[charts.Series]:
-    """One series per group of blocks; a reader tells kinds by the symbol and groups by the colour."""
+    """One series per group of blocks; the symbol shows the kind, the colour the group."""
     return [
         _series(
             f"{what}: {group.label.lower()}",
@@ -392,7 +392,7 @@ def _by_group(
 def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, profile: Profile) -> Chart:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
-    Problems that compute nothing stand by their bytes on the wire, all others by their FLOP per byte there; entries
+    Problems that compute nothing are plotted by their bytes on the wire, all others by FLOP per byte there; entries
     whose source is public open their submission.
     """
     axis = problem_axis(chosen)
@@ -423,7 +423,7 @@ def _address(entry: LinkedEntry) -> str:
 
 
 def problem_axis(chosen: Iterable[Point]) -> Axis:
-    """The first axis on which every size has a place."""
+    """The first axis on which every size can be plotted."""
     for axis in Axis:
         if all(item.work.x(axis) > 0 for item in chosen):
             return axis

@@ -39,7 +39,7 @@ def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
 
 
 def size_times(timing: Timing) -> tuple[SizeTime, ...]:
-    """What `timing` says of every size."""
+    """The times of every size in `timing`."""
     return tuple(_size_time(size) for size in timing.sizes)
 
 

@@ -40,7 +40,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One mark: where it stands, what it says when pointed at (lines), the page that it opens, a name beside it."""
+    """One mark: its coordinates, its tooltip (lines), the page that it opens, a label next to it."""
 
     x: float
     y: float
@@ -67,7 +67,7 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Joined places; `label` is written along the line instead of a place in the legend.
+    """Joined points; `label` is written along the line instead of in the legend.
 
     `is_step` keeps a value until the next one; `at_end` puts the label at the line's right end.
     """
@@ -109,7 +109,7 @@ class Whisker:
 class Bar:
     """A rectangle from `start` to `end` at a category: upright, or lying where the chart's `y` holds the categories.
 
-    `offset` and `width` are in categories; `pattern` tells kinds apart without colour.
+    `offset` and `width` are in categories; `pattern` distinguishes kinds without colour.
     """
 
     at: float
@@ -138,7 +138,7 @@ Layer = Points | Line | Band | Whisker | Bars
 class Chart:
     """A figure: layers are drawn in their order. `is_wide` says that it takes a page's whole width.
 
-    Marks beyond an axis that has its ends given stand at the edge as a triangle that points to where they are. With
+    Marks beyond an axis with given ends are drawn at the edge as a triangle that points outwards. With
     `can_zoom` readers may draw a rectangle to see a part of it.
     """
 

@@ -7,7 +7,7 @@ from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale
 from portal.charts.scales import number
 
 _LOOKS = (("accent", "dot", "solid"), ("success", "square", "dash"), ("warning", "diamond", "dot"))
-"""Tone, symbol and dash of each line: two lines differ in all three, so colour alone never tells them apart."""
+"""Tone, symbol and dash of each line: two lines differ in all three, so they never differ by colour alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

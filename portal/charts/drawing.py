@@ -19,9 +19,9 @@ _CHARACTER_PX = 6.6
 _DASHES = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4"}
 _LEGEND_ROW_PX = 19
 _BESIDE_START = 0.3
-"""How far along a slope its name stands: there are few points at its start."""
+"""How far along a slope its label is: there are few points at its start."""
 _NAMES_FROM_PX = 700
-"""How wide a picture has to be for names beside its points."""
+"""The width from which a picture has labels next to its points."""
 _RIGHT_PX = 16
 _PATTERNS = {
     "/": "M0 6L6 0",
@@ -49,7 +49,7 @@ class _Page:
 def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, ground: bool = False) -> str:
     """The chart `width` pixels wide, as one element with the accessible name `label`.
 
-    With `ground` it stands on the site's own surface: a picture has no page behind it.
+    With `ground` it gets the site's background colour: a picture has no page behind it.
     """
     page = _laid_out(chart, width=width, ink=ink or Ink())
     parts = [*_frame(page), *(part for layer in chart.layers for part in _layer(page, layer)), *_labels(page)]
@@ -85,7 +85,7 @@ def _laid_out(chart: Chart, *, width: int, ink: Ink) -> _Page:
 
 
 def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
-    """Every value that an axis has to hold."""
+    """Every value that an axis has to cover."""
     for layer in layers:
         yield from _READERS[type(layer)](layer, name)
 
@@ -181,7 +181,7 @@ def _points(page: _Page, layer: Points) -> Iterator[str]:
     for point in layer.points:
         x, y = page.x.clamped(point.x), page.y.clamped(point.y)
         shape = _edge_symbol(page, point) or _SYMBOLS[layer.symbol]
-        yield f'<path d="{_placed(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
+        yield f'<path d="{_symbol_path(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
     if layer.opacity < 1:
         yield "</g>"
 
@@ -221,7 +221,7 @@ def _edge_symbol(page: _Page, point: Point) -> Shape | None:
     return None
 
 
-def _placed(shape: Shape | str, x: float, y: float, size: float) -> str:
+def _symbol_path(shape: Shape | str, x: float, y: float, size: float) -> str:
     if isinstance(shape, str):
         half = f"a{size:g} {size:g} 0 1 0 "
         return f"M{x - size:.1f} {y:.1f}{half}{2 * size:g} 0{half}{-2 * size:g} 0"
@@ -248,7 +248,7 @@ def _line(page: _Page, layer: Line) -> Iterator[str]:
     for point, (x, y) in zip(places, corners, strict=True):
         if point.tip:
             said = _said(point.tip, "path")
-            yield f'<path d="{_placed("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
+            yield f'<path d="{_symbol_path("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
 
 
 def _clipped(page: _Page, layer: Line) -> tuple[Point, ...]:
@@ -397,7 +397,7 @@ def _point_label(page: _Page, point: Point, taken: Taken) -> Iterator[str]:
 
 
 def _claims(box: tuple[float, float, float, float], taken: Taken) -> bool:
-    """Whether nothing stands at `box` yet; it is taken from then on."""
+    """Whether `box` is free; marks it as occupied."""
     left, top, right, bottom = box
     if any(left < r and l < right and top < b and t < bottom for l, t, r, b in taken):  # noqa: E741 - corners
         return False
@@ -409,7 +409,7 @@ Entry = Points | Line | Band | Bars
 
 
 def _legend_entries(chart: Chart) -> dict[str, Entry]:
-    """What the legend says of which layer; a single one needs no legend."""
+    """The legend's text for each layer; a single one needs no legend."""
     found: dict[str, Entry] = {}
     for layer in chart.layers:
         text = legend_text(layer)
@@ -419,7 +419,7 @@ def _legend_entries(chart: Chart) -> dict[str, Entry]:
 
 
 def legend_text(layer: Layer) -> str:
-    """What the legend says of a layer; empty where it is named in the picture, or not at all."""
+    """The legend's text for a layer; empty if it is labelled in the picture, or not at all."""
     if isinstance(layer, Whisker) or (isinstance(layer, Line) and layer.label):
         return ""
     said = getattr(layer, "legend", None)
@@ -450,7 +450,7 @@ def _legend(page: _Page) -> Iterator[str]:
 
 def _swatch(page: _Page, entry: Entry, x: float, y: float) -> str:
     if isinstance(entry, Points):
-        return f'<path d="{_placed(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
+        return f'<path d="{_symbol_path(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
     if isinstance(entry, Line):
         dash = f' stroke-dasharray="{_DASHES[entry.dash]}"' if entry.dash in _DASHES else ""
         return f'<path d="M{x - 10:.1f} {y}h20" stroke="currentColor" stroke-width="{entry.width:g}"{dash}/>'

@@ -99,7 +99,7 @@ def _said(points: tuple[Point, ...]) -> dict[str, Any]:
     }
 
 
-def _places(chart: Chart, points: tuple[Point, ...]) -> dict[str, Any]:
+def _coordinates(chart: Chart, points: tuple[Point, ...]) -> dict[str, Any]:
     return {"x": [_value(chart.x, point.x) for point in points], "y": [_value(chart.y, point.y) for point in points]}
 
 
@@ -112,7 +112,7 @@ def _points(chart: Chart, layer: Points) -> Iterator[go.Scatter]:
         "line": {"width": 1.5},
     }
     yield go.Scatter(
-        **_places(chart, layer.points),
+        **_coordinates(chart, layer.points),
         **_look(layer),
         **_said(layer.points),
         mode="markers+text" if has_labels else "markers",
@@ -131,7 +131,7 @@ def _line(chart: Chart, layer: Line) -> Iterator[go.Scatter]:
         label = {"text": texts, "textposition": "top left" if layer.at_end else "bottom right"}
     mode = "lines+text" if layer.label else "lines"
     yield go.Scatter(
-        **_places(chart, layer.points), **_look(layer), **_said(layer.points), **label, mode=mode, line=line
+        **_coordinates(chart, layer.points), **_look(layer), **_said(layer.points), **label, mode=mode, line=line
     )
 
 
@@ -152,7 +152,7 @@ def _whisker(chart: Chart, layer: Whisker) -> Iterator[go.Scatter]:
     places = [(layer.x, end) if layer.is_vertical else (end, layer.y) for end in (layer.low, layer.high)]
     points = tuple(Point(x=x, y=y) for x, y in places)
     line = {"width": 2}
-    yield go.Scatter(**_places(chart, points), **_look(layer), mode="lines", line=line, hoverinfo="skip")
+    yield go.Scatter(**_coordinates(chart, points), **_look(layer), mode="lines", line=line, hoverinfo="skip")
 
 
 def _bars(_chart: Chart, layer: Bars) -> Iterator[go.Bar]:

@@ -10,7 +10,7 @@ from portal.charts.chart import Bars as BarLayer
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """One point: where it stands, what it is called, the lines under its name, and the page that it opens.
+    """One point: its coordinates, its name, the lines under the name, and the page that it opens.
 
     `label` is written beside it.
     """
@@ -25,7 +25,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one kind; `tone` names a colour of the site, `symbol` tells the kind without colour.
+    """Points of one kind; `tone` names a colour of the site, `symbol` shows the kind without colour.
 
     `legend` is what the legend says instead of the name; nothing where it is empty.
     """
@@ -89,7 +89,7 @@ def roofline(
 ) -> Chart:
     """Points under their ceilings on logarithmic axes.
 
-    Without a window the axes hold all but the farthest points; those stand at the edge and point outwards.
+    Without a window the axes hold all but the farthest points; those are drawn at the edge and point outwards.
 
     Args:
         series: points by kind; each opens its page when clicked.
@@ -116,7 +116,7 @@ def roofline(
 
 
 _OUTLIERS = 0.04
-"""The share of the points at either end of the horizontal axis that may stand at its edge."""
+"""The share of the points at either end of the horizontal axis that may be drawn at its edge."""
 _ROOM = 0.35
 """Decades around what an axis holds."""
 
@@ -178,7 +178,7 @@ def _series(kind: Series) -> Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """How many problems of one kind of time fall into each bin; `pattern` tells the kind without colour."""
+    """How many problems of one kind of time fall into each bin; `pattern` shows the kind without colour."""
 
     name: str
     tone: str

@@ -13,7 +13,7 @@ _LINES = (
     ("warning", "dashdot"),
     ("code-type", "longdash"),
 )
-"""Tone and dash of each curve: two curves differ in both, so colour alone never tells them apart."""
+"""Tone and dash of each curve: two curves differ in both, so they never differ by colour alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Axes as numbers: their ends, where a value stands, and ticks that people read."""
+"""Axes as numbers: their ends, the position of a value, and readable ticks."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Ruler:
     end: float
 
     def at(self, value: float) -> float:
-        """Where `value` stands; beyond the ends where it lies beyond them."""
+        """The position of `value`, also beyond the ends."""
         low, high, value = (self._measure(each) for each in (self.low, self.high, value))
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
@@ -33,7 +33,7 @@ class Ruler:
         return min(self.low, self.high) <= value <= max(self.low, self.high)
 
     def clamped(self, value: float) -> float:
-        """Where `value` stands, at the nearer end where it lies beyond the ends."""
+        """The position of `value`, or of the nearer end if it is beyond."""
         return self.at(min(max(value, min(self.low, self.high)), max(self.low, self.high)))
 
     def _measure(self, value: float) -> float:

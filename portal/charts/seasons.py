@@ -15,7 +15,7 @@ _LOOKS = (
     ("code-function", "dash"),
     ("text-muted", "dot"),
 )
-"""Tone and dash of each line: two lines differ in both, so colour alone never tells them apart."""
+"""Tone and dash of each line: two lines differ in both, so they never differ by colour alone."""
 
 
 def progress_chart(
@@ -33,7 +33,7 @@ def progress_chart(
     for (name, steps), (tone, dash) in zip(lines, _LOOKS, strict=False):
         layers += _line(name, steps, tone=tone, dash=dash, begin=begin, end=end, is_speed=is_speed)
     title, unit = ("Score", Unit.SPEEDUP) if is_speed else ("Problems solved", Unit.NUMBER)
-    x = Axis(title="UTC, when it was handed in", scale=Scale.TIME, has_grid=False)
+    x = Axis(title="Time of submission (UTC)", scale=Scale.TIME, has_grid=False)
     return Chart(x=x, y=Axis(title=title, unit=unit), layers=tuple(layers), is_wide=True)
 
 

@@ -11,7 +11,7 @@ from portal.charts.chart import Axis, Chart, Layer, Point, Points, Scale, Unit, 
 from portal.charts.scales import number
 
 MOST_CALLS = 480
-"""More points than this in a row tell nobody more; of a longer series every second, third, ... call is drawn."""
+"""The most points in a row; of a longer series every second, third, ... call is drawn."""
 _BAND = 0.56
 """How much of a row the calls take: its first call lies at the top, its last one at the bottom."""
 
@@ -25,7 +25,7 @@ class Series:
 
 
 def timed_calls(record: Record | None) -> dict[str, Series]:
-    """The net times of a record's timed calls by size, gang after gang; empty where the report holds none."""
+    """The net times of a record's timed calls by size, one worker group after another; empty if the report has none."""
     found: dict[str, list[NetSeries]] = {}
     for size in record.sizes if record else ():
         if record and size.blocks:
@@ -62,7 +62,7 @@ def times_spread(size: SizeTiming, calls: Series) -> Chart:
 
     Args:
         size: what was measured.
-        calls: the size's, as of `timed_calls`; without any its summaries stand alone.
+        calls: the size's, as of `timed_calls`; without any only its summaries are drawn.
     """
     ours = _Row("submission", 0, size.candidate, calls.submission)
     theirs = _Row("reference", 1, size.baseline, calls.reference)

@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One stream or thread; `label` stands left of it, short on phones."""
+    """One stream or thread; `label` is to its left, short on phones."""
 
     label: str
     marks: Sequence[Mark]
@@ -68,7 +68,7 @@ def _group_px(group: Group) -> int:
     return _ROW_PX * (1 + len(group.rows)) + _GAP_PX
 
 
-def _places(groups: Iterable[Group]) -> Iterator[tuple[int, Group, Row | None]]:
+def _row_offsets(groups: Iterable[Group]) -> Iterator[tuple[int, Group, Row | None]]:
     """Every heading (None) and row with its upper edge."""
     at = 0
     for group in groups:
@@ -90,7 +90,7 @@ def _grid(ruler: Ruler, ink: Ink, *, bottom: int, width: int) -> Iterator[str]:
 
 
 def _labels(groups: Sequence[Group], ink: Ink, *, left: int, is_narrow: bool) -> Iterator[str]:
-    for top, group, row in _places(groups):
+    for top, group, row in _row_offsets(groups):
         y = _TOP_PX + top + 13
         if row is None:
             tone = ink.tone("text")
@@ -105,7 +105,7 @@ def _labels(groups: Sequence[Group], ink: Ink, *, left: int, is_narrow: bool) ->
 
 
 def _marks(groups: Sequence[Group], ink: Ink) -> Iterator[str]:
-    for top, _, row in _places(groups):
+    for top, _, row in _row_offsets(groups):
         for mark in row.marks if row is not None else ():
             inset, height = (5, _ROW_PX - 11) if mark.is_thin else (2, _ROW_PX - 4)
             yield (
@@ -124,7 +124,7 @@ class Share:
 
 
 def bar(shares: Sequence[Share]) -> str:
-    """The shares beside each other, together as wide as the place; figures beside it say the same to screen readers."""
+    """The shares side by side over the full width; figures next to it say the same to screen readers."""
     total = sum(share.value for share in shares)
     at, parts = 0.0, []
     for share in shares:

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class DispatcherConfig(AppConfig):
-    """It has no tables: `manage.py dispatch` and the task that hears heartbeats are found through it."""
+    """It has no tables: Django finds `manage.py dispatch` and the heartbeat task through it."""
 
     name = "portal.dispatcher"
     label = "dispatcher"

@@ -24,12 +24,12 @@ from portal.submissions.models import Evaluation, State
 logger = logging.getLogger(__name__)
 
 BUILT_PER_SLOT = 8
-"""So many evaluations of a priority, or a higher one, wait compiled for each slot of a node. A judgement takes a slot
-some 10 s, so that these bridge a minute of compiling; what is above them waits where every node can take it."""
+"""At most this many evaluations of a priority or a higher one wait compiled for each slot of a node. Judging takes some
+10 s, so they bridge a minute of compiling. Further evaluations stay in the queue, where every node can take them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _BuilderPool:
     """A node with builders, a profile of its slots that are online, and how many slots those are."""
 
     node: Node
@@ -39,39 +39,39 @@ class _Place:
 
 def build_once(now: datetime, *, send: messages.SendBuildOrder = messages.send_build_order) -> int:
     """Give every free builder its next evaluation; returns how many were sent. Safe to run in several processes."""
-    return sum(_fill(place, now, send) for place in _places(now))
+    return sum(_fill(pool, now, send) for pool in _builder_pools(now))
 
 
-def _places(now: datetime) -> list[_Place]:
+def _builder_pools(now: datetime) -> list[_BuilderPool]:
     slots = all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
     counts = Counter((slot.node, slot.profile) for slot in slots)
-    return [_Place(node=node, profile=profile, slots=number) for (node, profile), number in counts.items()]
+    return [_BuilderPool(node=node, profile=profile, slots=number) for (node, profile), number in counts.items()]
 
 
-def _fill(place: _Place, now: datetime, send: messages.SendBuildOrder) -> int:
-    used = set(place.node.evaluations.filter(state=State.BUILDING).values_list("slot_index", flat=True))
-    free = (builder for builder in range(place.node.builders) if builder not in used)
-    return sum(_give_next(place, builder, now, send) for builder in free)
+def _fill(pool: _BuilderPool, now: datetime, send: messages.SendBuildOrder) -> int:
+    used = set(pool.node.evaluations.filter(state=State.BUILDING).values_list("slot_index", flat=True))
+    free = (builder for builder in range(pool.node.builders) if builder not in used)
+    return sum(_give_next(pool, builder, now, send) for builder in free)
 
 
-def _give_next(place: _Place, builder: int, now: datetime, send: messages.SendBuildOrder) -> bool:
-    order = queries.build_order(place.profile, owner_id=place.node.owner_id)
-    waiting = judgeable_on(place.node, order, profile=place.profile)
+def _give_next(pool: _BuilderPool, builder: int, now: datetime, send: messages.SendBuildOrder) -> bool:
+    order = queries.build_order(pool.profile, owner_id=pool.node.owner_id)
+    waiting = judgeable_on(pool.node, order, profile=pool.profile)
     # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
     for evaluation in waiting[:CLAIMS_PER_LOOK]:
-        if not _has_room(place, evaluation):
+        if not _has_room(pool, evaluation):
             return False
-        lease = _claim(evaluation, place.node, builder, now)
+        lease = _claim(evaluation, pool.node, builder, now)
         if lease is not None:
-            return _sent(evaluation, place.node, lease, send)
+            return _sent(evaluation, pool.node, lease, send)
     return False
 
 
-def _has_room(place: _Place, evaluation: Evaluation) -> bool:
-    """Whether the node may have one more compiled. What goes behind the evaluation does not keep it from that."""
+def _has_room(pool: _BuilderPool, evaluation: Evaluation) -> bool:
+    """Whether the node may compile one more. Evaluations later in the queue do not count."""
     goes_before = Q(priority__gt=evaluation.priority) | Q(priority=evaluation.priority, turn__lte=evaluation.turn)
-    ahead = place.node.evaluations.filter(goes_before, state__in=(State.BUILDING, State.BUILT), profile=place.profile)
-    return ahead.count() < BUILT_PER_SLOT * place.slots
+    ahead = pool.node.evaluations.filter(goes_before, state__in=(State.BUILDING, State.BUILT), profile=pool.profile)
+    return ahead.count() < BUILT_PER_SLOT * pool.slots
 
 
 def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> str | None:

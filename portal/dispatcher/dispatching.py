@@ -58,12 +58,12 @@ def _judgeable_by(slot: Slot) -> QuerySet[Evaluation]:
 
 
 def judgeable_on(node: Node, waiting: QuerySet[Evaluation], *, profile: str) -> QuerySet[Evaluation]:
-    """What of `waiting`, which is for `profile`, can be judged on `node` as it is."""
+    """The evaluations of `waiting` (for `profile`) that `node` can judge now."""
     return waiting.filter(within_abilities(node, profile=profile))
 
 
 def within_abilities(node: Node, *, profile: str) -> Q:
-    """The condition on evaluations for `profile` that `node` could judge as it is."""
+    """The condition on evaluations for `profile` that `node` can judge now."""
     able = Q(
         submission__backend__in=node.backends,
         # A node judges only the revision it was asked for; one that was not updated yet waits for its operator. A

@@ -10,7 +10,7 @@ from django.db import transaction
 from evaluator.contract import NodeStatus
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.nodes.queries import is_any_node_heard
+from portal.nodes.queries import is_any_heartbeat_recent
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import HELD
 
@@ -24,7 +24,7 @@ def record_heartbeat(status: NodeStatus, now: datetime) -> bool:
     if node is None:
         return False
     with transaction.atomic():
-        if not is_any_node_heard(now):
+        if not is_any_heartbeat_recent(now):
             _renew_all_leases(now)
         nodes.record_node_status(node, status, now)
         _extend_leases(node, status.running, now)

@@ -1,4 +1,4 @@
-"""Taking a node's word away: its key is void at once, and what it holds is judged elsewhere."""
+"""Revoking a node: its key is void at once, and other nodes judge its evaluations."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from portal.submissions.queries import HELD
 
 
 def revoke(name: str, *, now: datetime) -> int:
-    """Believe a node nothing any more; returns how many evaluations it held, which are queued again and lose no try.
+    """Revoke a node's key; returns the number of its evaluations, which are queued again and lose no try.
 
     What it has judged stays as it was found, under its name: an operator who distrusts that has it judged again.
 

@@ -83,7 +83,7 @@ def _end(pk: UUID, now: datetime) -> bool:
             ended = Evaluation.objects.select_related("submission").get(pk=pk)
             ended.message = _message(ended, now)
             ended.save(update_fields=["message"])
-            evaluation_ended.tell(EvaluationEnded(evaluation=ended))
+            evaluation_ended.send(EvaluationEnded(evaluation=ended))
             logger.info("evaluation %s ended unjudged: no node can judge it on %s", pk, ended.profile)
     return bool(moved)
 
@@ -94,10 +94,10 @@ def _message(ended: Evaluation, now: datetime) -> str:
     if served and ended.node_owner_id is None:
         return (
             f"For {hours} no node of {ended.profile} could judge a {ended.mode} submission in the backend "
-            f"{ended.submission.backend} to this revision of the problem. It was not judged and has cost nothing. "
+            f"{ended.submission.backend} to this revision of the problem. It was not judged and cost nothing. "
             "Submit it again later, or choose another backend or profile."
         )
     return (
-        f"No node has served {ended.profile} for {hours}, so this was not judged. It has cost nothing. "
+        f"No node has served {ended.profile} for {hours}, so this was not judged. It cost nothing. "
         "Submit it again when a node of the profile is online, or choose another profile."
     )

@@ -60,8 +60,8 @@ def release_built(now: datetime) -> int:
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:
-    # A lease that ran out while the site heard from nobody proves nothing: the site's own worker or the broker may
-    # have been down, with the node's signs of life still on their way. Nobody could take the work meanwhile either.
+    # A lease that ran out while no node sent a heartbeat proves nothing: the site's own worker or the broker may
+    # have been down, with the node's heartbeats still on their way. No other node could take the work meanwhile either.
     heard = Node.objects.aggregate(last=Max("seen_at"))["last"] or now
     return Evaluation.objects.filter(state__in=queries.HELD).filter(
         Q(lease_expires_at__lt=min(now, heard)) | Q(deadline_at__lt=now)
@@ -69,7 +69,7 @@ def _lost(now: datetime) -> QuerySet[Evaluation]:
 
 
 def _take_back(evaluation: Evaluation, now: datetime) -> bool:
-    # A report, a cancel or a sign of life may come in at this moment: only a row that still carries the same lease
+    # A report, a cancel or a heartbeat may come in at this moment: only a row that still carries the same lease
     # with the same expiry is moved.
     unchanged = Evaluation.objects.filter(
         pk=evaluation.pk,
@@ -87,7 +87,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
             deadline_at=None,
             started_at=None,
             stage="",
-            stage_detail=f"Try {evaluation.attempt} was lost: its node stopped answering.",
+            stage_detail=f"Try {evaluation.attempt} was lost: its node stopped responding.",
             stage_since=None,
             **lease_gone,
         )
@@ -97,13 +97,15 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
                 state=State.FINISHED,
                 finished_at=now,
                 verdict=Verdict.JUDGE_FAILURE.value,
-                message=f"The node stopped answering in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
-                "not of the submission; submit it again or ask the operator.",
+                message=(
+                    f"The node stopped responding in each of {settings.MAX_TRIES} tries. This is a failure of ours, "
+                    "not of the submission. Submit it again or ask the operator."
+                ),
                 **lease_gone,
             )
             if moved:
                 ended = Evaluation.objects.select_related("submission").get(pk=evaluation.pk)
-                evaluation_ended.tell(EvaluationEnded(evaluation=ended))
+                evaluation_ended.send(EvaluationEnded(evaluation=ended))
     if moved and evaluation.node is not None and evaluation.lease is not None:
         with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
             logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)

@@ -1,4 +1,4 @@
-"""What the site's worker does when it hears a node's heartbeat."""
+"""The task that the site's worker runs for a node's heartbeat."""
 
 import logging
 

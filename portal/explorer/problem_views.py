@@ -68,7 +68,7 @@ def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
             field="profile",
             value=name,
             message=f"There is no profile {name[:40]!r}.",
-            remedy=f"Known are {', '.join(profiles.profiles())}.",
+            remedy=f"Choose one of {', '.join(profiles.profiles())}.",
             status=404,
         )
     return profiles.get(name)
@@ -109,7 +109,7 @@ def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _published(slug: str) -> dict[str, Any]:
-    """How fast the published reference of the same problem ran beside ours; empty where nobody measured it."""
+    """The speed of the published reference of the same problem relative to ours; empty if not measured."""
     table = published_against_ours()
     ratio = table.ratios.get(slug) if table is not None else None
     if table is None or ratio is None:
@@ -143,7 +143,7 @@ def _roofline(
             field="profile",
             value=asked,
             message=f"This problem has no roofline on the profile {asked[:40]!r}.",
-            remedy=f"Known are {', '.join(names)}.",
+            remedy=f"Choose one of {', '.join(names)}.",
             status=404,
         )
     with_entries = [name for name in boards if name in names]

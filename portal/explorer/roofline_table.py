@@ -97,7 +97,7 @@ class View:
         given = {name: value for name in known if (value := str(query.get(name, "")))}
         for name, value in given.items():
             if value not in known[name]:
-                raise _unknown(name, value, f"Known are {', '.join(str(item) for item in known[name] if item)}.")
+                raise _unknown(name, value, f"Choose one of {', '.join(str(item) for item in known[name] if item)}.")
         window = str(query.get("window", ""))
         parse_window(window)
         return cls(**({"profile": opening} | given), opening=opening, window=window)
@@ -138,11 +138,13 @@ def parse_window(text: str) -> Window | None:
     return Window(left=left, right=right, bottom=bottom, top=top)
 
 
-_WINDOW_REMEDY = "It is left, right, bottom and top as powers of ten, such as 0,4,-2,3; leave it out to see everything."
+_WINDOW_REMEDY = (
+    "Give left, right, bottom and top as powers of ten, such as 0,4,-2,3, or leave it out to see everything."
+)
 
 
 def _unknown(field: str, value: str, remedy: str) -> Refusal:
-    message = f"The rooflines have no {field} {value[:40]!r}."
+    message = f"There is no {field} {value[:40]!r}."
     return Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
 
 

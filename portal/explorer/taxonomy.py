@@ -38,7 +38,7 @@ _EDGES: dict[Quantity, tuple[float, ...]] = {
 SHADE_LABELS = {
     Quantity.COUNT: ("1", "2 or 3", "4 to 6", "7 or more"),
     Quantity.SPEEDUP: ("below 1", "1 to 1.5", "1.5 to 2", "2 or more"),
-    Quantity.SOLVED: ("up to a third", "up to two thirds", "more than that", "all"),
+    Quantity.SOLVED: ("up to a third", "up to two thirds", "more than two thirds", "all"),
 }
 
 

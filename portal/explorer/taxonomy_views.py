@@ -82,7 +82,7 @@ def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
 def _known(request: HttpRequest, field: str, known: list[str]) -> str:
     value = request.GET.get(field, "")
     if value and value not in known:
-        message = f"The taxonomy cannot be shown by the {field} {value[:40]!r}."
-        remedy = f"Known are {', '.join(known)}."
+        message = f"There is no {field} {value[:40]!r}."
+        remedy = f"Choose one of {', '.join(known)}."
         raise Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
     return value

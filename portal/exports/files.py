@@ -1,4 +1,4 @@
-"""The files of public data: made beside the dispatcher every so often, and served by web processes as they are.
+"""The files of public data: made regularly in the dispatcher's process, and served unchanged by web processes.
 
 So an anonymous download costs what reading a file costs, whatever the size of the site, and all files of one making
 fit together. The folder `settings.EXPORT_DIR` has to be the same for dispatchers and web processes.
@@ -33,7 +33,7 @@ from problems import registry
 
 DATASET = "pkb-dataset.zip"
 EVERY = timedelta(minutes=10)
-"""How old the files are before they are made anew, unless that takes long: then 20 times as long as it takes."""
+"""The age at which the files are made again; if making them takes long, 20 times as long as it takes."""
 FIRST_AFTER_S = 20.0
 """How long a process that has just started leaves the machine to the others that start with it."""
 LOOK_EVERY_S = 5.0
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Making:
-    """One making of all files: where they lie, as of when, and how long it took."""
+    """One version of all files: their folder, its time, and how long making it took."""
 
     folder: Path
     made_at: datetime
@@ -84,7 +84,7 @@ def opened(name: str) -> tuple[IO[bytes], datetime]:
         field="",
         value=name,
         message="The files of public data are being made for the first time.",
-        remedy="Ask again in a minute.",
+        remedy="Try again in a minute.",
         status=503,
         retry_after_s=60,
     )
@@ -113,7 +113,7 @@ def make(*, now: datetime) -> Making | None:
 
 @contextmanager
 def only_one() -> Iterator[bool]:
-    """Hold the lock of the folder, which has to be there; gives whether it is held, or another process holds it."""
+    """Hold the lock of the folder, which must exist; yields False if another process has it."""
     with (settings.EXPORT_DIR / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,7 +184,7 @@ def _problems() -> Iterator[dict[str, Any]]:
 
 
 def _note(making: Making) -> None:
-    # Beside its place and then moved: whoever reads it finds the old one or the new one.
+    # Written next to its path and then moved: readers find the old one or the new one.
     beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
     noted = {"folder": making.folder.name, "made_at": making.made_at.isoformat(), "took_s": making.took_s}
     beside.write_text(json.dumps(noted))
@@ -202,7 +202,7 @@ def _remove_others(making: Making | None) -> None:
 
 
 def keep_exports_fresh(stop: threading.Event) -> None:
-    """Have the files made whenever they are due, until told to stop: the body of a thread.
+    """Have the files made whenever they are due, until stopped: the body of a thread.
 
     In a process of its own, at low priority: neither its work nor the libraries that Parquet needs are the caller's.
     """

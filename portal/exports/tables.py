@@ -27,7 +27,7 @@ _SCORE = (
     column("score_low", Kind.NUMBER, "lower end of its interval (95 %; by rule 1 about 96 %)"),
     column("score_high", Kind.NUMBER, "upper end of its interval"),
 )
-_RULE = "by which rule the score came about; scores of different rules do not compare"
+_RULE = "timing rule of the score; scores of different rules are not comparable"
 _ATTEMPT_COLUMNS = (
     column("run", Kind.TEXT, "id of the run", identifier("run_id")),
     column("key", Kind.TEXT, "the attempt's key in its run"),
@@ -35,7 +35,7 @@ _ATTEMPT_COLUMNS = (
     column("sample", Kind.INTEGER, "which sample of the problem, from 0"),
     column("step", Kind.INTEGER, "which step of the sample, from 0"),
     column("mode", Kind.TEXT, "check, benchmark or ranked"),
-    column("backend", Kind.TEXT, "what it is judged as, which need not be what the run was asked for"),
+    column("backend", Kind.TEXT, "what it is judged as, which may differ from the run's backend"),
     column("state", Kind.TEXT, "pending or ended"),
     column("verdict", Kind.TEXT, "one-word outcome", lambda attempt: attempt.verdict or None),
     *_SCORE,
@@ -52,7 +52,7 @@ _ATTEMPT_COLUMNS = (
     column("seconds", Kind.NUMBER, "how long the model took, as declared"),
     column("source_digest", Kind.TEXT, "SHA-256 over names and contents of the source"),
     column(
-        "submission", Kind.TEXT, "id of the submission, null where the text alone decided", identifier("submission_id")
+        "submission", Kind.TEXT, "id of the submission; null if the text alone decided", identifier("submission_id")
     ),
     column("evaluation", Kind.TEXT, "id of the evaluation shown", identifier("evaluation_id")),
     column("created_at", Kind.MOMENT, "when it was added"),
@@ -159,7 +159,7 @@ TABLES = {
             meaning="People's standings: their best accepted evaluation per problem, revision, profile, backend, rule.",
             columns=(
                 column("problem", Kind.TEXT, "slug of the problem"),
-                column("problem_revision", Kind.TEXT, "hash of what decides its judging"),
+                column("problem_revision", Kind.TEXT, "hash over everything that affects an evaluation"),
                 column("profile", Kind.TEXT, "hardware and world size"),
                 column("backend", Kind.TEXT, "what it is written in"),
                 column("author", Kind.TEXT, "public name", "author.username"),
@@ -169,7 +169,7 @@ TABLES = {
                 column(
                     "recorded_on",
                     Kind.TEXT,
-                    "date of judging elsewhere; null for what this site judged",
+                    "date, if it was judged elsewhere; null if this site judged it",
                     lambda standing: _date(standing.evaluation.recorded_on),
                 ),
                 column("submission", Kind.TEXT, "id of the submission", identifier("evaluation.submission_id")),
@@ -209,12 +209,15 @@ TABLES = {
                 column("prompt_version", Kind.TEXT, "as declared", "run.prompt_version"),
                 column("verification", Kind.TEXT, "self_reported, re_run or audited", "run.verification"),
                 column("published_at", Kind.MOMENT, "when it was published", "run.published_at"),
-                column("problems", Kind.INTEGER, "problems that the figures are over", "figures.problems"),
+                column("problems", Kind.INTEGER, "number of problems in the figures", "figures.problems"),
                 column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
                 column("supported", Kind.INTEGER, "problems that the profile can judge", "figures.supported"),
                 column("solved", Kind.INTEGER, "problems with a sample that passed", "figures.solved"),
                 column(
-                    "faster", Kind.INTEGER, "of these, with one whose whole interval lies above 1", "figures.faster"
+                    "faster",
+                    Kind.INTEGER,
+                    "of these, problems with a sample whose whole interval is above 1",
+                    "figures.faster",
                 ),
                 *_ESTIMATES,
                 column(
@@ -244,7 +247,7 @@ TABLES = {
                 column("run", Kind.TEXT, "id of the run that it belongs to, or null", _run_of),
                 column("author", Kind.TEXT, "public name of the author, null for attempts of runs", _author_of),
                 column("problem", Kind.TEXT, "slug of the problem", "submission.problem"),
-                column("problem_revision", Kind.TEXT, "hash of what decides its judging"),
+                column("problem_revision", Kind.TEXT, "hash over everything that affects an evaluation"),
                 column("backend", Kind.TEXT, "what it is written in", "submission.backend"),
                 column("profile", Kind.TEXT, "where it was judged"),
                 column("mode", Kind.TEXT, "check, benchmark or ranked"),
@@ -267,16 +270,21 @@ TABLES = {
                 column(
                     "node_owner",
                     Kind.TEXT,
-                    "the organisation whose machine that is, which vouches for it; null for this site's own",
+                    (
+                        "the organisation that owns this guest node and is responsible for the result; null for "
+                        "this site's own nodes"
+                    ),
                     lambda evaluation: evaluation.node_owner.slug if evaluation.node_owner else None,
                 ),
                 column(
                     "recorded_on",
                     Kind.TEXT,
-                    "date of judging elsewhere; null for what this site judged",
+                    "date, if it was judged elsewhere; null if this site judged it",
                     lambda evaluation: _date(evaluation.recorded_on),
                 ),
-                column("quarantine_reason", Kind.TEXT, "why operators took it off the boards, null where it stands"),
+                column(
+                    "quarantine_reason", Kind.TEXT, "why operators removed it from the boards; null if they did not"
+                ),
                 column("queued_at", Kind.MOMENT, "when it was queued"),
                 column("started_at", Kind.MOMENT, "when a node took it"),
                 column("finished_at", Kind.MOMENT, "when it ended"),
@@ -294,7 +302,7 @@ def get_table(name: str) -> Table:
             field="table",
             value=name,
             message="There is no such table.",
-            remedy=f"Known are {', '.join(TABLES)}.",
+            remedy=f"Choose one of {', '.join(TABLES)}.",
             status=404,
         )
     return TABLES[name]

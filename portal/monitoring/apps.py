@@ -10,7 +10,7 @@ class MonitoringConfig(AppConfig):
     label = "monitoring"
 
     def ready(self) -> None:
-        """Hear of every end: a report's, an author's, a lost node's."""
+        """Receive every end of an evaluation: by a report, by its author, or by a lost node."""
         from portal import metrics  # noqa: PLC0415 - models are there from here on
         from portal.monitoring import serving  # noqa: PLC0415
         from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415

@@ -18,7 +18,7 @@ logger = logging.getLogger("portal.requests")
 
 
 class RequestIdMiddleware:
-    """The outermost middleware. Identifiers are always our own: one from outside could be made to meet another's."""
+    """The outermost middleware. Identifiers are always our own: a client could choose one that collides."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

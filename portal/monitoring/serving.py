@@ -32,7 +32,7 @@ _state = StateOfTheSite()
 
 
 def exposition() -> bytes:
-    """Everything that a web process tells, in Prometheus's text format."""
+    """All metrics of a web process, in Prometheus's text format."""
     try:
         return generate_latest(metrics.registry()) + generate_latest(_state)
     finally:

@@ -1,4 +1,4 @@
-"""What Prometheus is told of queue, leases, nodes, broker and outboxes: read when it asks, and kept for a few seconds.
+"""Metrics of queue, leases, nodes, broker and outboxes: read when Prometheus asks, and cached for a few seconds.
 
 Every statement reads what is unfinished, by an index, or tables as small as the number of nodes: what a site judged
 before costs nothing.
@@ -23,7 +23,7 @@ from evaluator.hardware.profiles import profiles
 from portal.celery import app
 from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
-from portal.nodes.queries import heard_since
+from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import HELD, WAITING, paused_profiles
 from portal.webhooks.models import DeliveryState, WebhookDelivery
@@ -74,7 +74,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
         "pkb_queue_depth", "Evaluations that have not ended.", labels=("profile", "kind", "state")
     )
     age = GaugeMetricFamily(
-        "pkb_queue_oldest_seconds", "How long the oldest has waited for a slot.", labels=("profile", "kind")
+        "pkb_queue_oldest_seconds", "How long the oldest evaluation has waited for a slot.", labels=("profile", "kind")
     )
     paused = GaugeMetricFamily("pkb_queue_paused", "Whether an operator paused the queue.", labels=("profile",))
     rows = list(
@@ -85,7 +85,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
         .annotate(count=Count("*"), oldest=Min("queued_at"))
     )
     oldest: dict[tuple[str, str], float] = {}
-    # Zeros too: a line that ends where a queue is empty cannot be told from a site that says nothing.
+    # Zeros too: otherwise an empty queue would look like a site without metrics.
     counts = {(name, kind, State.QUEUED.value): 0 for name in profiles() for kind in _KINDS}
     for profile, kind, state, count, since in rows:
         counts[profile, kind, state] = count
@@ -109,19 +109,19 @@ def _leases(now: datetime) -> Iterator[Metric]:
         overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
     )
     yield _one("pkb_leases", "Evaluations that a node holds under a lease.", held["held"])
-    yield _one("pkb_leases_overdue", "Leases that ran out and that no dispatcher has taken back yet.", held["overdue"])
+    yield _one("pkb_leases_overdue", "Expired leases that no dispatcher has revoked yet.", held["overdue"])
 
 
 def _nodes(now: datetime) -> Iterator[Metric]:
-    since = heard_since(now)
-    online = GaugeMetricFamily("pkb_node_online", "Whether the site hears the node.", labels=("node",))
+    since = offline_before(now)
+    online = GaugeMetricFamily("pkb_node_online", "Whether the node's heartbeats arrive.", labels=("node",))
     silent = GaugeMetricFamily("pkb_node_silent_seconds", "Since its last heartbeat.", labels=("node",))
     for name, seen_at in Node.objects.filter(is_enabled=True).values_list("name", "seen_at"):
         online.add_metric((name,), seen_at is not None and seen_at >= since)
         if seen_at is not None:
             silent.add_metric((name,), max(0.0, (now - seen_at).total_seconds()))
     slots = GaugeMetricFamily(
-        "pkb_slots", "Slots of enabled nodes, by what the node last said; offline where it is not heard.",
+        "pkb_slots", "Slots of enabled nodes, by their last reported state; offline without heartbeats.",
         labels=("node", "profile", "state"),
     )  # fmt: skip
     said = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
@@ -137,8 +137,8 @@ def _webhooks(now: datetime) -> Iterator[Metric]:
         webhook__removed_at=None, next_try_at__isnull=False, state=DeliveryState.WAITING
     ).aggregate(count=Count("pk"), due=Min("next_try_at"))
     late_s = max(0.0, (now - waiting["due"]).total_seconds()) if waiting["due"] else 0.0
-    yield _one("pkb_webhook_deliveries_waiting", "Deliveries that webhooks have not heard yet.", waiting["count"])
-    yield _one("pkb_webhook_overdue_seconds", "For how long the oldest delivery has been due.", late_s)
+    yield _one("pkb_webhook_deliveries_waiting", "Webhook deliveries that are pending.", waiting["count"])
+    yield _one("pkb_webhook_overdue_seconds", "How long the oldest delivery has been due.", late_s)
 
 
 def _exports(now: datetime) -> Iterator[Metric]:
@@ -159,7 +159,7 @@ def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
                 waiting.add_metric((queue.name,), _length(queue, connection))
     except (KombuError, OSError):
         is_up = False
-    yield _one("pkb_broker_up", "Whether the broker answers the site.", is_up)
+    yield _one("pkb_broker_up", "Whether the broker responds to the site.", is_up)
     yield waiting
 
 

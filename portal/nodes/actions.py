@@ -26,7 +26,7 @@ MOST_SLOTS = 64
 
 
 def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
-    """Let a machine called `name` take work; returns its key, which nobody can read again.
+    """Register a node called `name`; returns its key, which is not stored.
 
     With an `owner` it is a guest: it judges for that owner's boards alone, and only the profiles named.
 
@@ -38,7 +38,7 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
         raise Refusal(
             field="name",
             value=name,
-            message="This cannot be a node's name.",
+            message="This is not a valid name of a node.",
             remedy="Use lower-case letters, digits and inner hyphens, at most 60.",
         )
     key = _new_key()
@@ -49,7 +49,7 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
         raise Refusal(
             field="name",
             value=name,
-            message="There is a node of this name.",
+            message="A node of this name exists already.",
             remedy="Choose another name, or replace its key with --new-key.",
             status=409,
         ) from error
@@ -69,7 +69,7 @@ def replace_key(name: str) -> str:
 
 
 def revoke_node(name: str, *, now: datetime) -> Node:
-    """Believe a node nothing any more; what it holds is taken back by `portal.dispatcher.revoking`.
+    """Void a node's key. `portal.dispatcher.revoking` takes back its evaluations.
 
     Raises:
         Refusal: there is no such node, or it was revoked before (404).
@@ -86,7 +86,7 @@ def _unknown(name: str) -> Refusal:
         field="name",
         value=name,
         message="There is no such node, or it was revoked.",
-        remedy="Register it first, a revoked one under another name.",
+        remedy="Register the node first. A revoked node needs another name.",
         status=404,
     )
 
@@ -97,13 +97,13 @@ def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str])
         raise Refusal(
             field="profiles",
             value="",
-            message="A guest needs the profiles that it may offer.",
-            remedy=f"Name them; known are {known}.",
+            message="A guest node needs a list of the profiles that it may offer.",
+            remedy=f"Choose from {known}.",
         )
     for name in allowed_profiles:
         if name not in profiles.profiles():
             raise Refusal(
-                field="profiles", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+                field="profiles", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
             )
 
 
@@ -114,7 +114,7 @@ def has_key(node: Node, key: str) -> bool:
 
 
 def authenticated(status: NodeStatus) -> Node | None:
-    """The node that a heartbeat says it comes from; None, and a warning logged, where its key is not that one's."""
+    """The node that sent a heartbeat; None, with a warning in the log, if the key is not that node's."""
     node = Node.objects.filter(name=status.node).first()
     # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
     known = node.key_digest if node is not None else _digest("")
@@ -125,7 +125,7 @@ def authenticated(status: NodeStatus) -> Node | None:
 
 
 def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
-    """Note that `node` was heard at `now`, what it offers, and the state of its slots; runs in a transaction."""
+    """Store a heartbeat of `node` at `now`: what it offers and the state of its slots; runs in a transaction."""
     Node.objects.filter(pk=node.pk).update(
         seen_at=now,
         sandbox=status.sandbox.value,
@@ -149,7 +149,7 @@ def _record_slots(node: Node, status: NodeStatus) -> None:
 
 
 def _may_offer(node: Node, profile: str) -> bool:
-    """Whether a node may judge a profile: what it claims beyond what an operator named is logged and left out."""
+    """Whether a node may judge a profile. One that the operator did not name is logged and left out."""
     is_allowed = profile in node.profiles or (node.owner_id is None and not node.profiles)
     if not is_allowed:
         logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])

@@ -7,7 +7,7 @@ from portal.nodes.models import Node, Slot
 
 
 class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
-    """A node's slots as it last told of them: why one is in quarantine stands in its note."""
+    """A node's slots as last reported. The note of a quarantined slot gives the reason."""
 
     model = Slot
     fields = ("index", "profile", "state", "note")
@@ -16,7 +16,7 @@ class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
     can_delete = False
 
     def has_add_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:  # noqa: ARG002 - Django's
-        """Slots are what a node tells."""
+        """Nodes report their slots."""
         return False
 
 

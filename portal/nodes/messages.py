@@ -49,7 +49,7 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
     try:
         _send(node, TaskName.CANCEL, cancellation.to_json(), expires_s=600)
     except NotSent:
-        logger.warning("node %s could not be told to stop evaluation %s", node, cancellation.evaluation_id)
+        logger.warning("could not send node %s the message to stop evaluation %s", node, cancellation.evaluation_id)
 
 
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
@@ -57,4 +57,4 @@ def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
         address = address_of(work_queue(node, declared=True))
         app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
     except (KombuError, OSError) as error:
-        raise NotSent(f"the broker did not take {name.value} for node {node}: {error}") from error
+        raise NotSent(f"the broker did not accept {name.value} for node {node}: {error}") from error

@@ -9,8 +9,8 @@ from portal.accounts.models import Organisation
 class Node(models.Model):
     """A machine that may take work. `key_digest` is the SHA-256 of the key that its messages carry.
 
-    A node with an `owner` is somebody else's machine, a guest: it judges only what was submitted to that owner's
-    boards, for the profiles named here. One that was revoked is believed nothing any more.
+    A node with an `owner` is a guest node: it judges only what was submitted to that owner's boards, for the profiles
+    named here. Messages of a revoked node are refused.
     """
 
     name = models.SlugField(max_length=60, unique=True)
@@ -46,9 +46,9 @@ class Node(models.Model):
 
 
 class Slot(models.Model):
-    """A place on a node where one evaluation is judged at a time, for one profile.
+    """GPUs or cores of a node that judge one evaluation at a time, for one profile.
 
-    `state` is the node's last word; whether the site has work there is answered by the evaluations that hold a lease.
+    `state` is the state last reported. Whether the site has work there follows from the evaluations with a lease.
     """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="slots")

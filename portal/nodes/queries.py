@@ -13,14 +13,14 @@ from portal.nodes.models import Node, Slot
 from portal.refusals import Refusal
 
 
-def heard_since(now: datetime) -> datetime:
+def offline_before(now: datetime) -> datetime:
     """A node whose last heartbeat is older than this counts as offline at `now`."""
     return now - timedelta(seconds=settings.NODE_SILENT_SECONDS)
 
 
-def is_any_node_heard(now: datetime) -> bool:
-    """Whether any node, enabled or not, was heard from lately."""
-    return Node.objects.filter(seen_at__gte=heard_since(now)).exists()
+def is_any_heartbeat_recent(now: datetime) -> bool:
+    """Whether any node, enabled or not, sent a heartbeat lately."""
+    return Node.objects.filter(seen_at__gte=offline_before(now)).exists()
 
 
 def online_slots(
@@ -32,16 +32,16 @@ def online_slots(
 
 
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
-    """The slots of enabled nodes that were heard from lately, guests too; without those in quarantine or stopped."""
+    """The slots of enabled nodes with recent heartbeats, guests included; without quarantined or stopped ones."""
     slots = Slot.objects.select_related("node").filter(
-        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=heard_since(now or timezone.now())
+        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=offline_before(now or timezone.now())
     )
     return slots.exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """One node as the status page shows it; `running` counts the evaluations that hold one of its slots."""
+    """One node as the status page shows it; `running` counts the evaluations in its slots."""
 
     name: str
     is_online: bool
@@ -73,7 +73,7 @@ def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
 def _view(node: Node, running: int, now: datetime) -> NodeView:
     return NodeView(
         name=node.name,
-        is_online=node.seen_at is not None and node.seen_at >= heard_since(now),
+        is_online=node.seen_at is not None and node.seen_at >= offline_before(now),
         is_enabled=node.is_enabled,
         seen_at=node.seen_at,
         sandbox=node.sandbox,
@@ -102,8 +102,8 @@ def guest_owner(slug: str) -> Organisation:
         raise Refusal(
             field="node_owner",
             value=slug,
-            message="Nobody of this name has a node here.",
-            remedy="The page of the nodes lists those who have.",
+            message="No organisation of this name has a node here.",
+            remedy="The page of nodes lists the organisations that have one.",
             status=404,
         )
     return owner

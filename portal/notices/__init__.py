@@ -1,1 +1,1 @@
-"""What a person wants to hear of: their channels (Slack, Discord, a signed webhook, mail), and what was sent there."""
+"""Notices to people: their channels (Slack, Discord, a signed webhook, mail) and the messages sent there."""

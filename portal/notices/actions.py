@@ -15,7 +15,7 @@ from portal.webhooks.posting import address_of
 
 MAX_CHANNELS = 5
 TESTS_PER_HOUR = 10
-"""Each is a request to an address that may be somebody else's."""
+"""Each is a request to an address that may belong to a third party."""
 
 
 def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Channel:
@@ -25,8 +25,8 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Cha
         Refusal: form, address or a kind is none, mail cannot be sent to the account (409), or there are too many (409).
     """
     if form not in Form.values:
-        remedy = f"Known are {', '.join(Form.values)}."
-        raise Refusal(field="form", value=form, message="There is no such form.", remedy=remedy)
+        remedy = f"Choose one of {', '.join(Form.values)}."
+        raise Refusal(field="form", value=form, message="There is no such type of channel.", remedy=remedy)
     chosen = _known(kinds)
     if form == Form.MAIL:
         _require_mail(user)
@@ -34,19 +34,21 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Cha
     else:
         address_of(url)
     with transaction.atomic():
-        # The account's row is locked: two requests at once cannot both take the last place.
+        # The account's row is locked: two concurrent requests cannot both add the last channel.
         User.objects.select_for_update().only("pk").get(pk=user.pk)
         kept = user.channels.filter(removed_at=None)
         if kept.filter(form=form, url=url).exists():
-            raise _conflict(url or form, "You have this channel already.", "Switch on there what you want to hear of.")
+            raise _conflict(
+                url or form, "You have this channel already.", "Choose the notices of that channel instead."
+            )
         if kept.count() >= MAX_CHANNELS:
-            raise _conflict(url, f"You have {MAX_CHANNELS} channels, which is the most there can be.", "Remove one.")
+            raise _conflict(url, f"You have {MAX_CHANNELS} channels, which is the limit.", "Remove a channel first.")
         secret = f"whsec_{secrets.token_urlsafe(32)}"
         return Channel.objects.create(user=user, form=form, url=url, kinds=chosen, secret=secret)
 
 
 def set_kinds(channel: Channel, *, kinds: Iterable[str]) -> None:
-    """Switch on exactly these kinds; what waits of the others is not told any more. Raises Refusal."""
+    """Switch on exactly these kinds; pending notices of the others are not sent. Raises Refusal."""
     chosen = _known(kinds)
     with transaction.atomic():
         Channel.objects.filter(pk=channel.pk, removed_at=None).update(kinds=chosen)
@@ -63,13 +65,13 @@ def try_channel(channel: Channel) -> Message:
         User.objects.select_for_update().only("pk").get(pk=channel.user_id)
         tests = Message.objects.filter(channel__user=channel.user_id, is_test=True)
         if tests.filter(channel=channel, state=MessageState.WAITING).exists():
-            raise _conflict(str(channel.pk), "A test is on its way already.", "Look into the log in a moment.")
+            raise _conflict(str(channel.pk), "A test is being sent already.", "Its result will appear in the log.")
         if tests.filter(created_at__gt=timezone.now() - timedelta(hours=1)).count() >= TESTS_PER_HOUR:
             raise Refusal(
                 field="channel",
                 value=str(channel.pk),
-                message=f"You have sent {TESTS_PER_HOUR} tests within an hour, which is the most there can be.",
-                remedy="Wait a while; what happens is told all the same.",
+                message=f"You have sent {TESTS_PER_HOUR} tests within an hour, which is the limit.",
+                remedy="Wait a while. Notices are sent all the same.",
                 status=429,
                 retry_after_s=600,
             )
@@ -77,7 +79,7 @@ def try_channel(channel: Channel) -> Message:
 
 
 def remove_channel(channel: Channel) -> None:
-    """Tell a channel nothing any more."""
+    """Stop sending to a channel."""
     Channel.objects.filter(pk=channel.pk, removed_at=None).update(removed_at=timezone.now())
     channel.notices.filter(message=None).delete()
     waiting = channel.messages.filter(state=MessageState.WAITING)
@@ -87,14 +89,14 @@ def remove_channel(channel: Channel) -> None:
 def _known(kinds: Iterable[str]) -> list[str]:
     chosen = set(kinds)
     for kind in chosen - set(NoticeKind.values):
-        remedy = f"Known are {', '.join(NoticeKind.values)}."
+        remedy = f"Choose one of {', '.join(NoticeKind.values)}."
         raise Refusal(field="kinds", value=kind, message="There is no such kind of notice.", remedy=remedy)
     return [kind for kind in NoticeKind.values if kind in chosen]
 
 
 def _require_mail(user: User) -> None:
     if not mailing.is_set_up():
-        raise _conflict("mail", "This site sends no mail.", "Choose another form.")
+        raise _conflict("mail", "This site sends no mail.", "Choose another type of channel.")
     if mailing.address_of(user) is None:
         raise _conflict(
             "mail", "Your account has no confirmed mail address.", "Add one on the account page and confirm it."

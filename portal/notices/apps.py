@@ -10,7 +10,7 @@ class NoticesConfig(AppConfig):
     label = "notices"
 
     def ready(self) -> None:
-        """Hear of verdicts, of places and records, and of runs."""
+        """Receive events of verdicts, of places and records, and of runs."""
         from portal.notices import noticing  # noqa: PLC0415 - models are there only when Django is ready
         from portal.ranking.hooks import standing_raised  # noqa: PLC0415 - as above
         from portal.runs.hooks import events_written  # noqa: PLC0415 - as above

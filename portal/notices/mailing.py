@@ -22,7 +22,7 @@ def address_of(user: User) -> str | None:
 
 
 def send(user: User, *, subject: str, body: str) -> Answer:
-    """Send one mail; what went wrong is said in the answer."""
+    """Send one mail; the result names the error."""
     address = address_of(user)
     if not is_set_up() or address is None:
         reason = "The account has no confirmed mail address." if is_set_up() else "This site sends no mail."

@@ -1,4 +1,4 @@
-"""Channels of people, what happened to them, and the messages that told it."""
+"""Channels of people, their notices, and the messages that carried them."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from django.utils import timezone
 
 
 class NoticeKind(models.TextChoices):
-    """What a person may be told of."""
+    """The kinds of notices."""
 
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
@@ -26,9 +26,9 @@ class Form(models.TextChoices):
 
 
 class Channel(models.Model):
-    """Where a person is told of things. `kinds` are those that are switched on.
+    """A channel for a person's notices. `kinds` are those that are switched on.
 
-    `free_at` is when it may be told again: later than now while a process tells it, for a while after every message,
+    `free_at` is when it may be served again: later than now while a process serves it, for a while after every message,
     and after it has failed `failures` times in a row.
     """
 
@@ -63,7 +63,7 @@ class MessageState(models.TextChoices):
 
 
 class Message(models.Model):
-    """One message to one channel, and what came of it: the log. It folds all that had happened by then."""
+    """One message to one channel, and its result: the log. It carries all notices pending at that time."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
@@ -89,9 +89,9 @@ class Message(models.Model):
 
 
 class Notice(models.Model):
-    """One thing that happened, for one channel. `message` is what told it; None while it waits to be folded into one.
+    """One notice for one channel. `message` is the message that carried it; None while the notice is pending.
 
-    `about` holds the run for as long as the notice waits for the run to stay done.
+    `about` is the run while the notice waits for the run to stay done.
     """
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="notices")

@@ -22,7 +22,7 @@ from portal.submissions.models import Evaluation, State
 from problems import registry
 
 FIRST_PLACES = 10
-"""Among so many places somebody hears that they were passed; below, boards move all the time."""
+"""An author gets a notice of being passed within these first places; below, boards change all the time."""
 
 
 def take_verdict(ended: EvaluationEnded) -> None:
@@ -50,7 +50,7 @@ def _outcome(evaluation: Evaluation) -> str:
 
 
 def take_raised(raised: StandingRaised) -> None:
-    """Note a record beaten for who held it, and a place lost for those whom the entry passed among the first ten."""
+    """Note a beaten record for its holder, and a lost place for those whom the entry passed among the first ten."""
     standing = raised.standing
     if not profiles.get(standing.profile).is_ranked_by_speed or standing.score_rule != SCORE_RULE:
         return
@@ -59,16 +59,16 @@ def take_raised(raised: StandingRaised) -> None:
     holder = _note_record(raised.beaten, standing, board, path)
     for author, place in _passed(raised):
         if author != holder:
-            text = f"{standing.author.username} passed you on {board}: you are now number {place}."
+            text = f"{standing.author.username} passed you on {board}. You are now in place {place}."
             _note([author], NoticeKind.PLACE_LOST, text=text, path=path)
 
 
 def _note_record(beaten: Record | None, standing: Standing, board: str, path: str) -> int | None:
-    """Note a record beaten; who held it, None where nobody else did."""
+    """Note a beaten record; returns its holder, None if it was nobody else's."""
     if beaten is None or beaten.author_id == standing.author_id:
         return None
     text = (
-        f"{standing.author.username} beat your record on {board}: {standing.score:.3f} times the reference, "
+        f"{standing.author.username} beat your record on {board} with {standing.score:.3f} times the reference, "
         f"yours was {beaten.score:.3f}."
     )
     _note([beaten.author_id], NoticeKind.RECORD_BEATEN, text=text, path=path)

@@ -22,13 +22,13 @@ def get_channel(user: User, channel_id: int) -> Channel:
             field="channel",
             value=str(channel_id),
             message="You have no such channel.",
-            remedy="Open your notices: your channels are listed there.",
+            remedy="Choose one from your notices page.",
             status=404,
         )
     return found
 
 
 def log_of(user: User) -> list[Message]:
-    """The last messages to a person's channels, each with the number of its notices as `told`."""
+    """The last messages to a person's channels, each with `notice_count`."""
     sent = Message.objects.filter(channel__user=user).select_related("channel")
-    return list(sent.annotate(told=Count("notices")).order_by("-created_at")[:LOG_SHOWN])
+    return list(sent.annotate(notice_count=Count("notices")).order_by("-created_at")[:LOG_SHOWN])

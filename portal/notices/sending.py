@@ -1,4 +1,4 @@
-"""Telling channels until they have heard it or it is too late.
+"""Sending messages to channels until they accept them or the time is over.
 
 What happens within a few minutes is folded into one message: the first goes out at once, the next after `QUIET`. A far
 end that fails is left alone for longer and longer, as webhooks are. What a process had claimed when it died becomes
@@ -38,7 +38,7 @@ class Turn:
 
 
 def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Turn]:
-    """The channels that have something to be told, the longest free first; see `portal.webhooks.delivering`."""
+    """The channels with pending notices, the longest free first; see `portal.webhooks.delivering`."""
     waiting = Message.objects.filter(channel=OuterRef("pk"), state=MessageState.WAITING, next_try_at__lte=now)
     untold = Notice.objects.filter(channel=OuterRef("pk"), message=None, at__lte=now - GATHER)
     is_free = Q(free_at__lte=now)
@@ -56,7 +56,7 @@ def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy:
 
 
 def take_turn(turn: Turn, now: datetime) -> int:
-    """Tell a channel what is due at `now`: a test, and one message; returns how many tries that took."""
+    """Send a channel what is due at `now`: a test, and one message; returns the number of tries."""
     row = Channel.objects.filter(pk=turn.key, free_at=turn.free_at, removed_at=None)
     # Two processes may have read the same row: only one finds it as it was.
     if not row.update(free_at=now + _CLAIM):
@@ -84,7 +84,7 @@ def _due(turn: Turn, now: datetime) -> list[Message]:
 
 
 def _folded(channel_id: int) -> Message | None:
-    """All that waits to be told as one message; None where nothing is left of it."""
+    """All pending notices as one message; None if none remains."""
     with transaction.atomic():
         untold = list(Notice.objects.select_for_update().filter(channel=channel_id, message=None))
         kept = _without_stale(untold)
@@ -97,7 +97,7 @@ def _folded(channel_id: int) -> Message | None:
 
 
 def _without_stale(notices: list[Notice]) -> list[Notice]:
-    """Of every run its last notice alone, and none of a run that goes on."""
+    """Only the last notice of every run, and none of a run that has pending attempts again."""
     last = {one.about: one.pk for one in notices if one.kind == NoticeKind.RUN_DONE}
     done = {about for about in last if is_still_done(about)}
     return [

@@ -1,4 +1,4 @@
-"""The page on which a person says what they want to hear of, and where."""
+"""The page on which a person chooses notices and channels."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
     """Switch kinds of notices on and off for one channel."""
     channel = queries.get_channel(signed_in(request), channel_id)
     actions.set_kinds(channel, kinds=request.POST.getlist("kinds"))
-    messages.success(request, f"{channel.get_form_display()} hears of what you chose.")
+    messages.success(request, f"{channel.get_form_display()}: your choice was saved.")
     return redirect("notices:notices")
 
 
@@ -69,7 +69,7 @@ def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
 def test(request: HttpRequest, channel_id: int) -> HttpResponse:
     """Send a test to one channel."""
     actions.try_channel(queries.get_channel(signed_in(request), channel_id))
-    messages.success(request, "A test is on its way; the log below says what came of it.")
+    messages.success(request, "A test is being sent. The log below will show its result.")
     return redirect("notices:notices")
 
 

@@ -1,4 +1,4 @@
-"""A message in the form that its far end takes. What people chose as names mentions nobody and formats nothing."""
+"""A message in the format of its channel. Names that people chose mention nobody and format nothing."""
 
 import html
 import json
@@ -10,7 +10,7 @@ from django.conf import settings
 from portal.notices.models import Message, Notice
 
 LINES = 20
-"""So many things a message tells one by one; of the others it gives the number."""
+"""A message lists at most this many notices; of the others it gives the number."""
 _DISCORD_CHARACTERS = 1900
 NAME = "ParallelKernelBench"
 
@@ -25,12 +25,12 @@ class Letter:
 
     @property
     def rest(self) -> str:
-        """What is said of the lines that are left out; empty where none is."""
+        """The line about notices that are left out; empty if there are none."""
         return f"and {self.others:,} more" if self.others else ""
 
 
 def letter_of(message: Message, notices: Sequence[Notice]) -> Letter:
-    """What `message` says of `notices`."""
+    """The text of `message` for `notices`."""
     if message.is_test:
         line = ("This is a test of the channel.", f"{settings.SITE_URL}/accounts/notices/")
         return Letter(heading=f"{NAME}: test", lines=(line,), others=0)
@@ -81,5 +81,5 @@ def for_programs(message: Message, notices: Sequence[Notice]) -> bytes:
 def for_mail(letter: Letter) -> str:
     """The body of a mail: plain text."""
     lines = [f"{text}\n{address}\n" for text, address in letter.lines]
-    foot = f"Change what you hear of: {settings.SITE_URL}/accounts/notices/"
+    foot = f"Change your notices: {settings.SITE_URL}/accounts/notices/"
     return "\n".join([*lines, letter.rest, "--", foot]).strip() + "\n"

@@ -16,11 +16,11 @@ _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"
 class OrganisationForm(RefusableForm):
     """A new organisation."""
 
-    name = forms.CharField(label="Name", max_length=120, help_text="Public, as the provider of its models.")
+    name = forms.CharField(label="Name", max_length=120, help_text="Public: shown as the provider of its models.")
     slug = forms.CharField(
         label="Short name",
         max_length=60,
-        help_text="For addresses and programs: lower-case letters, digits and hyphens.",
+        help_text="Used in addresses and by programs. Lower-case letters, digits and hyphens.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
 
@@ -34,7 +34,7 @@ class OrganisationForm(RefusableForm):
 
 
 class InviteForm(RefusableForm):
-    """Somebody who shall belong to an organisation."""
+    """An account to invite to an organisation."""
 
     username = forms.CharField(label="Account", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
     role = forms.ChoiceField(
@@ -55,7 +55,7 @@ class InviteForm(RefusableForm):
 
 
 class WebhookForm(RefusableForm):
-    """An address that is told of events."""
+    """An address that receives events."""
 
     url = forms.CharField(
         label="Address",

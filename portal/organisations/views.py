@@ -35,7 +35,7 @@ def index(request: HttpRequest) -> HttpResponse:
     form = OrganisationForm(request.POST or None)
     made = form.create(user) if form.is_valid() else None
     if made is not None:
-        messages.success(request, f"{made.name} was created. Invite others below, or make its first run.")
+        messages.success(request, f"{made.name} was created. Invite others below, or create its first run.")
         return redirect("organisations:organisation", made.slug)
     context = {
         "form": form,
@@ -79,13 +79,13 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
 @require_POST
 @login_required
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask somebody to belong to it."""
+    """Invite an account."""
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
     invitation = form.invite(chosen, by=signed_in(request)) if form.is_valid() else None
     if invitation is None:
         return _page(request, chosen, invite_form=form)
-    messages.success(request, f"{invitation.invited} is invited and finds that under Organisations.")
+    messages.success(request, f"{invitation.invited} was invited. The invitation is on their page Organisations.")
     return redirect("organisations:organisation", slug)
 
 
@@ -96,7 +96,7 @@ def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpRespons
     chosen = get_organisation(signed_in(request), slug)
     invitation = memberships.get_sent_invitation(chosen, invitation_id)
     memberships.withdraw(invitation, by=signed_in(request))
-    messages.success(request, f"The invitation of {invitation.invited} is withdrawn.")
+    messages.success(request, f"The invitation of {invitation.invited} was withdrawn.")
     return redirect("organisations:organisation", slug)
 
 
@@ -107,7 +107,7 @@ def change_role(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
     changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
-    messages.success(request, f"{username} is {changed.get_role_display().lower()} now.")
+    messages.success(request, f"{username} is now {changed.get_role_display().lower()}.")
     return redirect("organisations:organisation", slug)
 
 
@@ -122,7 +122,7 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
     if username == user.username:
         messages.success(request, f"You have left {chosen.name}.")
         return redirect("organisations:index")
-    messages.success(request, f"{username} belongs to it no more.")
+    messages.success(request, f"{username} was removed from the organisation.")
     return redirect("organisations:organisation", slug)
 
 
@@ -132,7 +132,7 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     """Belong to what one is invited to."""
     user = signed_in(request)
     joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
-    messages.success(request, f"You belong to {joined.name}.")
+    messages.success(request, f"You are now a member of {joined.name}.")
     return redirect("organisations:organisation", joined.slug)
 
 
@@ -181,7 +181,7 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     """Have a test sent."""
     actions.try_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
-    messages.success(request, "A test is on its way; the log below says in a moment what was answered.")
+    messages.success(request, "A test is being sent. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
 
 
@@ -191,16 +191,16 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
     """Have a delivery that was given up sent once more."""
     delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
     actions.send_again(delivery, by=signed_in(request))
-    messages.success(request, "It is on its way once more; the log below says in a moment what was answered.")
+    messages.success(request, "The event is being sent again. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
 
 
 @require_POST
 @login_required
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Tell an address nothing any more."""
+    """Stop sending events to an address."""
     actions.remove_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
-    messages.success(request, "The webhook is removed; its log stays.")
+    messages.success(request, "The webhook was removed. Its log stays.")
     return redirect("organisations:organisation", slug)
 
 

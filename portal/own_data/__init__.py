@@ -1,1 +1,1 @@
-"""What an account holds: taken along as a file, and removed when its owner leaves."""
+"""An account's own data: exported as a file, and removed when its owner leaves."""

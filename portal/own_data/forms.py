@@ -11,20 +11,20 @@ from portal.refusals import Refusal
 
 
 class LeaveForm(RefusableForm):
-    """What becomes of the entries, and the name once more so that nobody leaves by a slip."""
+    """The fate of the entries, and the name once more to prevent accidental deletion."""
 
     entries = forms.ChoiceField(
         label="Your entries on the boards and your public sources",
         choices=(
             (Entries.ANONYMISE, "Keep them without my name"),
             (Entries.KEEP, "Keep them under my name"),
-            (Entries.REMOVE, "Take them off the boards and remove their sources"),
+            (Entries.REMOVE, "Remove them from the boards and delete their sources"),
         ),
         initial=Entries.ANONYMISE,
         widget=forms.RadioSelect,
     )
     username = forms.CharField(
-        label="Your name, as a confirmation",
+        label="Type your name to confirm",
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
     )
 

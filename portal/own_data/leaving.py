@@ -28,7 +28,7 @@ REMOVED = SourceBundle(files=(SourceFile(path="solution.py", text="# Removed: th
 
 
 class Entries(StrEnum):
-    """What becomes of the public entries of somebody who leaves."""
+    """The fate of the public entries of a user who leaves."""
 
     KEEP = "keep"
     ANONYMISE = "anonymise"
@@ -57,7 +57,9 @@ def delete_account(user: User, *, entries: Entries) -> None:
 def _check_may_leave(user: User) -> None:
     stored = User.objects.get(pk=user.pk)
     if stored.is_staff or stored.is_superuser:
-        raise _not_yet(user, "An operator's account cannot be deleted.", "Ask another operator to make it a plain one.")
+        raise _not_yet(
+            user, "An operator's account cannot be deleted.", "Ask another operator to remove its operator's rights."
+        )
     other_owners = Membership.objects.filter(
         organisation=OuterRef("organisation"), role=Role.OWNER, user__is_active=True
     ).exclude(user=user)
@@ -115,7 +117,7 @@ def _close_ways_in(user: User) -> None:
 
 
 def _empty(chosen: QuerySet[Submission]) -> None:
-    """Take out of submissions all that their author wrote and all that was said of it; the rows stay, for the books."""
+    """Remove from submissions what their author wrote and all reports on it; the rows record the GPU time."""
     ids = list(chosen.values_list("pk", flat=True))
     theirs = Submission.objects.filter(pk__in=ids)
     sources = list(theirs.values_list("source_id", flat=True))

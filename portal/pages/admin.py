@@ -7,6 +7,6 @@ from portal.pages.models import OperatorsPage
 
 @admin.register(OperatorsPage)
 class OperatorsPageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """One row for each page that says something else than what the site comes with."""
+    """One row for each page whose default text the operator has replaced."""
 
     list_display = ("name", "changed_at")

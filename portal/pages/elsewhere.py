@@ -45,7 +45,7 @@ def _board_profile(request: HttpRequest, slug: str) -> Profile:
     preferred = max(by_speed, key=lambda name: by_speed[name]) if by_speed else most_used(board_counts())
     name = request.GET.get("profile") or preferred
     if name not in profiles.profiles():
-        message, remedy = f"There is no profile {name[:40]!r}.", f"Known are {', '.join(profiles.profiles())}."
+        message, remedy = f"There is no profile {name[:40]!r}.", f"Choose one of {', '.join(profiles.profiles())}."
         raise Refusal(field="profile", value=name, message=message, remedy=remedy, status=404)
     return profiles.get(name)
 
@@ -57,7 +57,7 @@ def _kept(response: HttpResponse) -> HttpResponse:
 
 @require_safe
 def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
-    """Somebody's place on a board as an SVG badge; an author without an entry has one that says so."""
+    """An author's place on a board as an SVG badge, or “no entry”."""
     problem, profile = get_problem(slug), _board_profile(request, slug)
     board = queries.board(slug, profile=profile.name, limit=_BADGE_ROWS)
     own = next((row for row in board if row.author == username), None)
@@ -104,7 +104,9 @@ def _roofline_profile(wanted: str) -> Profile:
     name = wanted or (used if used in known else best_measured_profile(list(known)))
     if name not in known:
         message = f"There are no rooflines of {name[:40]!r}."
-        raise Refusal(field="profile", value=name, message=message, remedy=f"Known are {', '.join(known)}.", status=404)
+        raise Refusal(
+            field="profile", value=name, message=message, remedy=f"Choose one of {', '.join(known)}.", status=404
+        )
     return known[name]
 
 
@@ -139,7 +141,7 @@ def roofline_card(request: HttpRequest) -> HttpResponse:
     profile = _roofline_profile(request.GET.get("profile", ""))
     chart = replace(_roofline(profile), is_wide=False, height=340)
     solved = len(leaders(profile=profile.name))
-    caption = f"problems solved on {profile.title}, under what the hardware allows"
+    caption = f"problems solved on {profile.title}, with the limits of the hardware"
     figure = f"{solved} / {len(registry.problems())}"
     return _picture(Card(title=f"Rooflines on {profile.title}", figure=figure, caption=caption, chart=chart))
 

@@ -30,7 +30,7 @@ def _page(
 
 def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """A refused request as a page."""
-    titles = {404: "Not found", 403: "Not allowed", 409: "That does not fit", 413: "Too large", 429: "Too many"}
+    titles = {404: "Not found", 403: "Not allowed", 409: "Conflict", 413: "Too large", 429: "Too many requests"}
     title = titles.get(refusal.status, HTTPStatus(refusal.status).phrase)
     return _page(
         request,
@@ -49,8 +49,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
             request,
             status=413,
             title="Too large",
-            message="The request is larger than this site takes.",
-            remedy="A submission is at most 512 KB, all files together; send it as one .py file or a .zip.",
+            message="The request is larger than this site accepts.",
+            remedy="A submission has at most 512 KB in all. Send it as one .py file or a .zip.",
         )
     return _page(
         request,
@@ -67,8 +67,8 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
         request,
         status=403,
         title="Not allowed",
-        message="You may not do that with the account that you are using.",
-        remedy="Sign in with the account that it belongs to.",
+        message="Your account may not do this.",
+        remedy="Sign in with the account that owns it.",
     )
 
 
@@ -79,7 +79,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
         status=403,
         title="The form has expired",
         message="The form was sent without its protection token, or the token is too old.",
-        remedy="Go back, reload the page and send the form again; cookies must be allowed for this site.",
+        remedy="Go back, reload the page and send the form again. Your browser must allow cookies for this site.",
     )
 
 
@@ -90,7 +90,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
         status=404,
         title="Not found",
         message="There is nothing at this address.",
-        remedy="Check it for a typing error, or start from the list of problems.",
+        remedy="Check the address, or start from the list of problems.",
     )
 
 

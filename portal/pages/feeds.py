@@ -29,7 +29,7 @@ def _known_board(problem: str, profile: str) -> tuple[str, str]:
     """The board's problem and profile; raises Refusal (404) for unknown ones."""
     slug = get_problem(problem).slug
     if profile and profile not in profiles.profiles():
-        remedy = f"Known are {', '.join(profiles.profiles())}."
+        remedy = f"Choose one of {', '.join(profiles.profiles())}."
         message = f"There is no profile {profile[:40]!r}."
         raise Refusal(field="profile", value=profile, message=message, remedy=remedy, status=404)
     return slug, profile
@@ -60,7 +60,11 @@ class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the st
     def item_description(self, item: Record) -> str:
         """The numbers."""
         interval = f"{item.score:.3f} (interval {item.score_low:.3f} to {item.score_high:.3f})"
-        before = "" if item.previous_low is None else f" The record before began at {item.previous_low:.3f}."
+        before = (
+            ""
+            if item.previous_low is None
+            else f" The interval of the previous record began at {item.previous_low:.3f}."
+        )
         return f"Speedup over the reference: {interval}, in {item.backend}.{before}"
 
     def item_link(self, item: Record) -> str:
@@ -68,7 +72,7 @@ class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the st
         return f"{reverse('ranking:problem-records', args=[item.problem])}?profile={item.profile}"
 
     def item_guid(self, item: Record) -> str:
-        """The same for as long as the evaluation lives, even when records are derived anew."""
+        """The same for as long as the evaluation lives, even when records are recomputed."""
         evaluation: uuid.UUID = item.evaluation_id
         return f"urn:uuid:{evaluation}"
 
@@ -138,7 +142,7 @@ class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
         return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
 
     def item_link(self, item: Standing) -> str:
-        """The board that it stands on."""
+        """The board of the entry."""
         return f"{reverse('ranking:board', args=[item.problem])}?profile={item.profile}"
 
     def item_guid(self, item: Standing) -> str:

@@ -4,7 +4,7 @@ A stream holds a socket and nothing else: no thread and no connection to the dat
 database about everything that somebody follows there, a few times a second, and wakes the streams concerned. An event
 says only that there is something new; the page fetches it by its ordinary address, with the reader's own rights.
 
-What is fetched costs far more than an event: when a queue moves, everybody in it has another place. So streams are
+What is fetched costs far more than an event: when a queue moves, every position in it changes. So streams are
 woken a few at a time, those first whose own evaluation or run has changed, and others find the site as quick as ever.
 """
 
@@ -133,7 +133,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.versions: dict[Subject, Version] = {}
-        # Dicts, because they keep their order: whoever waits longest is woken first.
+        # Dicts, because they keep their order: the stream that waits longest is woken first.
         self._due: dict[Urgency, dict[_Follower, None]] = {urgency: {} for urgency in Urgency}
         self._followers: dict[Subject, set[_Follower]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -168,13 +168,13 @@ class _Watch:
                 try:
                     found = await loop.run_in_executor(thread, read_versions, list(self._followers))
                 except Exception:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
-                    _log.exception("live pages cannot be followed for the moment")
+                    _log.exception("live pages cannot be updated for the moment")
                 else:
-                    self._tell(found)
+                    self._notify(found)
                 await asyncio.sleep(ASK_EVERY_S)
             await loop.run_in_executor(thread, connections.close_all)
 
-    def _tell(self, found: dict[Subject, Version]) -> None:
+    def _notify(self, found: dict[Subject, Version]) -> None:
         for subject, version in found.items():
             if subject in self._followers and (before := self.versions.get(subject)) != version:
                 self.versions[subject] = version
@@ -183,7 +183,7 @@ class _Watch:
             follower.woken.set()
 
     def _first(self, number: int) -> list[_Follower]:
-        """So many of those that are due, who are so no longer."""
+        """A bounded number of the streams that are due; they are then no longer due."""
         due = dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency])
         first = list(due)[:number]
         for follower in first:
@@ -227,7 +227,7 @@ def _evaluations(identifiers: list[str]) -> dict[Subject, Version]:
 
 
 def _waiting(profiles: Iterable[str]) -> Counter[str]:
-    """How many wait per profile: a queue that moves changes the places of all in it."""
+    """How many wait per profile: a queue that moves changes all positions in it."""
     if not (chosen := list(profiles)):
         return Counter()
     rows = Evaluation.objects.filter(state=State.QUEUED, profile__in=chosen).order_by().values_list("profile")

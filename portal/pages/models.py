@@ -4,7 +4,7 @@ from django.db import models
 
 
 class OperatorsPage(models.Model):
-    """What an operator says instead of the words that the site comes with; without a row those stand."""
+    """An operator's text instead of the site's default text; without a row the default is shown."""
 
     class Name(models.TextChoices):
         """The pages that there are, as in their addresses."""

@@ -1,4 +1,4 @@
-"""Privacy, terms, and whom to tell of a hole: the pages that every operator has to answer for."""
+"""Privacy, terms, and the security contact: the pages that every operator is responsible for."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -43,13 +43,13 @@ def _as_it_comes(name: OperatorsPage.Name) -> str:
 
 @require_safe
 def security_txt(_request: HttpRequest) -> HttpResponse:
-    """RFC 9116: whom to tell of a hole."""
+    """RFC 9116: the contact for security reports."""
     if not settings.SECURITY_CONTACT:
         raise Refusal(
             field="",
             value="",
-            message="This site names nobody for reports of holes.",
-            remedy="Its operator can do so with PKB_SECURITY_CONTACT.",
+            message="This site has no contact for security reports.",
+            remedy="Its operator can set one with PKB_SECURITY_CONTACT.",
             status=404,
         )
     expires = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=SECURITY_TXT_DAYS)

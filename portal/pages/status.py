@@ -7,18 +7,18 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.nodes.queries import node_views
-from portal.submissions.queues import own_places, queue_lengths
+from portal.submissions.queues import own_positions, queue_lengths
 from portal.submissions.use import use_of_nodes
 
 
 @require_safe
 def status(request: HttpRequest) -> HttpResponse:
-    """Nodes with their slots, queues by profile, and where the reader's own work stands."""
+    """Nodes with their slots, queues by profile, and the reader's own work in progress."""
     context = {
         "nodes": node_views(),
         "queues": queue_lengths(),
         "uses": use_of_nodes(),
         "profiles": profiles(),
-        "own": own_places(request.user) if isinstance(request.user, User) else (),
+        "own": own_positions(request.user) if isinstance(request.user, User) else (),
     }
     return render(request, "nodes/status.html", context)

@@ -43,7 +43,7 @@ Allow: /
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """What PKB is, how to take part, the fastest kernels, and where all of them stand under one roofline."""
+    """What PKB is, how to take part, the fastest kernels, and all of them under one roofline."""
     titles = {problem.slug: problem.title for problem in registry.problems()}
     counts = board_counts()
     profile = profiles()[most_used(counts)]
@@ -73,7 +73,7 @@ def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
 
 
 def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
-    """Every problem on the profile, else, where nobody stands there by the present rule, on the best measured one."""
+    """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
     name = profile.name if has_places else best_measured_profile([p.name for p in gpu_profiles()])
     shown = profiles()[name]
@@ -114,7 +114,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def robots(_request: HttpRequest) -> HttpResponse:
-    """What crawlers need not read: private pages, and the endless pages behind the first of a board."""
+    """What crawlers need not read: private pages, and the many pages after the first of a board."""
     return HttpResponse(ROBOTS, content_type="text/plain")
 
 
@@ -139,5 +139,5 @@ def readyz(_request: HttpRequest) -> HttpResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503)
     return HttpResponse("ready\n", content_type="text/plain")

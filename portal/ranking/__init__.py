@@ -1,1 +1,1 @@
-"""Standings and leaderboards: the one place that knows who is ahead of whom."""
+"""Standings and leaderboards: the only code that decides the order of entries."""

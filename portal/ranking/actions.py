@@ -24,13 +24,13 @@ from problems import registry
 
 
 def take_end(ended: EvaluationEnded) -> None:
-    """Let an evaluation that has just ended become its author's standing, and tell `standing_raised` if it did."""
+    """Let an evaluation that has just ended become its author's standing, and send `standing_raised` if it did."""
     # An operator who puts the entry into quarantine locks the same row: of the two, the later sees what the other did.
-    # What is derived anew locks no submission: it holds standings, for which an evaluation that ends may wait.
+    # A rebuild locks no submission: it locks standings, for which an evaluation that ends may wait.
     Submission.objects.select_for_update().only("pk").get(pk=ended.evaluation.submission_id)
     raised = _raise_standing(ended.evaluation)
     if raised is not None:
-        standing_raised.tell(raised)
+        standing_raised.send(raised)
 
 
 def update_standing(evaluation: Evaluation) -> bool:
@@ -125,7 +125,7 @@ def _renew_sizes(standing: Standing) -> None:
 def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
     """Count a new entry, and note a record: the row lock lets one of two that end at the same moment go first.
 
-    Returns the record that a new one took the place of.
+    Returns the record that a new one replaced.
     """
     place: dict[str, Any] = {
         "problem": standing.problem,
@@ -164,7 +164,7 @@ def _is_record(low: float, *, previous: float | None, profile: str) -> bool:
 
 
 def renew_person(author_id: int, *, profile: str) -> None:
-    """Derive an author's row among the people of a profile anew."""
+    """Recompute an author's row among the people of a profile."""
     rows = Standing.objects.filter(author_id=author_id, profile=profile, score_rule=SCORE_RULE)
     best: dict[str, tuple[float, float]] = {}
     reached: list[datetime] = []
@@ -194,7 +194,7 @@ def renew_person(author_id: int, *, profile: str) -> None:
 
 @cache
 def catalog_digest() -> str:
-    """What the rule and the present revisions of all problems come to: rows derived under another are out of date."""
+    """A digest of the rule and the current revisions of all problems: rows derived under another are out of date."""
     revisions = f"rule {SCORE_RULE}\n" + "".join(
         f"{problem.slug} {registry.revision(problem.slug)}\n" for problem in registry.problems()
     )
@@ -209,14 +209,14 @@ def is_rebuild_needed() -> bool:
 
 
 def recount_boards(author: User) -> None:
-    """Count the entries of the boards on which `author` stands anew, after their account was closed or opened."""
+    """Recount the entries of the boards of `author`, after their account was closed or opened."""
     for place in places_of(Standing.objects.filter(author=author)):
         _recount(place)
         _renew_records(place)
 
 
 def take_quarantine(changed: QuarantineChanged) -> None:
-    """Take an entry off its boards, or let it stand there again: places, records and people follow."""
+    """Remove an entry from its boards or restore it there: places, records and people follow."""
     passed = _passed().filter(submission=changed.submission)
     places = [
         dict(place)
@@ -241,7 +241,7 @@ def _passed() -> QuerySet[Evaluation]:
 
 
 def _renew_records(place: Mapping[str, Any]) -> None:
-    """Derive the records of a board anew: who was first, had nobody stood there whose entry counts no more."""
+    """Recompute the records of a board as if the entries that no longer count had never been there."""
     board = {name: place[name] for name in ("problem_revision", "profile", "score_rule")}
     counted = submissions.accepted().filter(**board, submission__problem=place["problem"])
     kept: list[Any] = []
@@ -270,7 +270,7 @@ def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous:
 
 
 def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
-    """The boards on which `standings` stand."""
+    """The boards of `standings`."""
     return [
         dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()
     ]
@@ -283,7 +283,7 @@ def _recount(place: Mapping[str, Any]) -> None:
 
 
 def forget(evaluations: QuerySet[Evaluation]) -> None:
-    """Let nothing that is derived rest on `evaluations`: what their authors reached otherwise takes their place.
+    """Remove `evaluations` from everything derived: their authors' next best evaluations replace them.
 
     Runs inside the transaction that deletes them.
     """
@@ -308,9 +308,9 @@ def forget(evaluations: QuerySet[Evaluation]) -> None:
 
 
 def rebuild_standings() -> int:
-    """Derive every standing, board, record and person anew from the evaluations; returns how many standings there are.
+    """Recompute every standing, board, record and person from the evaluations; returns the number of standings.
 
-    Needed after an evaluation was taken back, and after problems got a new revision: people count present ones only.
+    Needed after an evaluation was withdrawn, and after problems got a new revision: people count current ones only.
     """
     with transaction.atomic():
         for derived in (PersonStanding, Record, Board, SizeStanding, Standing):

@@ -14,7 +14,7 @@ class RankingConfig(AppConfig):
     label = "ranking"
 
     def ready(self) -> None:
-        """Hear of evaluations that end, and of accounts that are closed or opened: their entries count or do not."""
+        """Receive evaluations that end, and accounts that are closed or opened: their entries count or do not."""
         from portal.submissions.hooks import (  # noqa: PLC0415 - models are there only when Django is ready
             evaluation_ended,
             quarantine_changed,

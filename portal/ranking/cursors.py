@@ -1,4 +1,4 @@
-"""Where a page of a long board begins: the ordering values of the last row before it, as one opaque word.
+"""Where a page of a long board begins: the ordering values of the last row before it, as one opaque token.
 
 Pages are found by these values and not by counting rows, so the thousandth page costs what the first does, and an
 entry that arrives meanwhile neither repeats nor hides another.
@@ -16,16 +16,16 @@ from portal.refusals import Refusal
 
 
 def encode(values: Sequence[Any]) -> str:
-    """`values` (numbers and times) as a word that can stand in an address."""
+    """`values` (numbers and times) as a token for an address."""
     plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
 
 
 def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
-    """The values in `word`, which must be of these kinds.
+    """The values in the token `word`, which must be of these kinds.
 
     Raises:
-        Refusal: it is not a word that `encode` made for such values (404).
+        Refusal: it is not a token that `encode` made for such values (404).
     """
     try:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
@@ -34,7 +34,7 @@ def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
         raise Refusal(
             field="after",
             value=word,
-            message="There is no page of this board that begins there.",
+            message="This board has no page that begins there.",
             remedy="Start from its first page.",
             status=404,
         ) from None

@@ -309,7 +309,7 @@ def _new_boards(ranking: _Ranking) -> Iterator[dict[str, Any]]:
             board.save(update_fields=["entries", "record_low"])
 
 
-def _place(attempt: _Attempt) -> dict[str, Any]:
+def _board_key(attempt: _Attempt) -> dict[str, Any]:
     return {
         "problem": attempt.problem.slug,
         "problem_revision": registry.revision(attempt.problem.slug),
@@ -344,7 +344,7 @@ def _sizes(attempt: _Attempt) -> tuple[SizeTime, ...]:
 
 def _standing(attempt: _Attempt) -> dict[str, Any]:
     return {
-        **_place(attempt),
+        **_board_key(attempt),
         **_interval(attempt),
         "author_id": attempt.author,
         "evaluation_id": attempt.evaluation,
@@ -364,7 +364,7 @@ def _primitives(attempt: _Attempt) -> list[str]:
 def _size_standings(attempt: _Attempt, *, standing: int) -> Iterator[dict[str, Any]]:
     for time in _sizes(attempt):
         yield {
-            **_place(attempt),
+            **_board_key(attempt),
             "standing_id": standing,
             "author_id": attempt.author,
             "size": time.size,
@@ -377,7 +377,7 @@ def _size_standings(attempt: _Attempt, *, standing: int) -> Iterator[dict[str, A
 
 def _record(attempt: _Attempt, previous: float | None) -> dict[str, Any]:
     return {
-        **_place(attempt),
+        **_board_key(attempt),
         **_interval(attempt),
         "author_id": attempt.author,
         "evaluation_id": attempt.evaluation,
@@ -470,7 +470,7 @@ def _insert(model: type[models.Model], columns: list[str], rows: list[dict[str, 
 
 
 def _reset_sequences() -> None:
-    """Let automatic numbers go on behind those that were written."""
+    """Continue automatic numbers after those that were written."""
     tables = [User, Standing, SizeStanding, Board, Record, PersonStanding]
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), tables):

@@ -68,7 +68,7 @@ def nodes_of(owner: Organisation) -> QuerySet[Node]:
 
 
 def boards_of(owner: Organisation) -> tuple[GuestBoard, ...]:
-    """Every board of an owner with an entry at the problem's present revision, by problem and profile."""
+    """Every board of an owner with an entry at the problem's current revision, by problem and profile."""
     entries = _best(_accepted(owner))
     confirmed = _confirmations(entries)
     titles = {problem.slug: (problem.number, problem.title) for problem in registry.problems()}

@@ -1,4 +1,4 @@
-"""What this app tells the apps above it."""
+"""The events that this app sends to the apps above it."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class StandingRaised:
     Attributes:
         standing: as it is now.
         previous_low: the lower end that it had before; None where it is new.
-        beaten: the record that it took the place of; None where it is no record, or the board's first.
+        beaten: the record that it replaced; None if it is no record, or the board's first.
     """
 
     standing: Standing
@@ -22,4 +22,4 @@ class StandingRaised:
 
 
 standing_raised: Hook[StandingRaised] = Hook()
-"""Told inside the transaction that ends the evaluation; what is derived anew tells nothing."""
+"""Sent inside the transaction that ends the evaluation; a rebuild sends nothing."""

@@ -36,7 +36,7 @@ class Leader:
 
     @property
     def is_faster(self) -> bool:
-        """Whether the reference is beaten beyond doubt: the whole interval lies above 1, on a board ranked by speed."""
+        """Whether it is significantly faster: the whole interval is above 1, on a board ranked by speed."""
         return self.is_ranked_by_speed and is_faster(self.low)
 
     @property
@@ -58,7 +58,7 @@ def _current() -> dict[str, str]:
 
 
 def _current_boards(slugs: Iterable[str] | None = None) -> QuerySet[Board]:
-    """The boards with entries of the problems as they are now, by the present rule."""
+    """The boards with entries at the problems' current revisions, by the current rule."""
     current = _current()
     chosen = current if slugs is None else {slug: current[slug] for slug in slugs}
     # A revision is a hash of its own problem's files: no other problem has it.
@@ -74,7 +74,7 @@ def board_counts() -> dict[str, int]:
 
 
 def earlier_leaders(profile: str) -> dict[str, Leader]:
-    """By problem the best of what earlier rules scored on a profile: shown where nobody stands by the present rule."""
+    """By problem the best entry of earlier rules on a profile: shown if the board has no entry by the current rule."""
     current = _current()
     found: dict[str, Leader] = {}
     rows = Standing.objects.filter(
@@ -91,7 +91,7 @@ def earlier_leaders(profile: str) -> dict[str, Leader]:
 def most_used(counts: Mapping[str, int]) -> str:
     """The profile that most boards are of, one that is ranked by speed where there is any entry on such.
 
-    Where no board has an entry by the present rule: the one of most entries by earlier ones, and of no entry at all the
+    If no board has an entry by the current rule: the one of most entries by earlier ones, and of no entry at all the
     first.
     """
     by_speed = {name: count for name, count in counts.items() if profiles()[name].is_ranked_by_speed}
@@ -120,7 +120,7 @@ def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[t
 def best_leaders(*, profile: str | None = None) -> dict[str, Leader]:
     """By problem the leader of its best board, on one profile or anywhere: the board whose record begins highest.
 
-    A practice board, which orders nobody by speed, stands for a problem that has no other.
+    A practice board, which does not order by speed, is used for a problem that has no other.
     """
     chosen = [board.pk for board in _best_boards(profile=profile).values()]
     return {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=chosen)).items()}

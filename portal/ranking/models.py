@@ -10,8 +10,8 @@ from portal.submissions.models import Evaluation
 class Standing(models.Model):
     """An author's best accepted ranked evaluation per problem, problem revision, profile, backend and rule of scoring.
 
-    Scores of two rules never stand in one order: a board is of one rule, and `evaluator.contract.SCORE_RULE` is the
-    present one.
+    Scores of two rules are never in one order: a board is of one rule, and `evaluator.contract.SCORE_RULE` is the
+    current one.
     """
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="standings")
@@ -58,7 +58,7 @@ class Standing(models.Model):
 
 
 class SizeStanding(models.Model):
-    """Where a standing stands at one size: the rows of its board again, in the order of that size's speedup."""
+    """A standing at one size: the rows of its board again, in the order of that size's speedup."""
 
     standing = models.ForeignKey(Standing, on_delete=models.CASCADE, related_name="by_size")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="standings_by_size")
@@ -119,7 +119,7 @@ class Board(models.Model):
 class Record(models.Model):
     """An evaluation that took the first place of its board when it was accepted.
 
-    The first entry of a board is one (`previous_low` is None). Practice boards order nobody by speed, so they have no
+    The first entry of a board is one (`previous_low` is None). Practice boards do not order by speed, so they have no
     other.
     """
 
@@ -147,7 +147,7 @@ class Record(models.Model):
 
 
 class PersonStanding(models.Model):
-    """What one author has reached on one profile over all problems at their present revisions, by the present rule."""
+    """What one author has reached on one profile over all problems at their current revisions, by the current rule."""
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="person_standings")
     profile = models.CharField(max_length=40)

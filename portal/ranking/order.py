@@ -1,4 +1,4 @@
-"""The rule that orders a board, in one place.
+"""The rule that orders a board, defined once.
 
 Boards of profiles that are ranked by speed go by the lower end of the score's interval, higher first; the earlier
 submission comes first when equal. On practice profiles two copies of one program differ by tens of percent, so a
@@ -34,7 +34,7 @@ PEOPLE_ORDER = ("-faster", "-solved", "reached_at", "id")
 def beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
     """The rows that come after the row with these values; `order` names columns, "-" for descending.
 
-    The first column is bounded on its own as well: an index on the order is entered at the right place by it.
+    The first column is bounded on its own as well: it lets an index on the order start at the right row.
     """
     found = Q()
     equal = Q()

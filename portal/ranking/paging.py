@@ -20,7 +20,7 @@ class Order(Generic[Row]):
         columns: as Django writes them, "-" for descending.
         kinds: the types of their values, for cursors.
         values: the ordering values of a row.
-        read: the first so many rows of an ordered query set.
+        read: the first rows of an ordered query set.
     """
 
     columns: tuple[str, ...]
@@ -31,7 +31,7 @@ class Order(Generic[Row]):
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Generic[Row]):
-    """Some rows in their order. `ahead` rows stand before them, the last of these with the ordering values `above`.
+    """Some rows in their order. `ahead` rows come before them, the last of these with the ordering values `above`.
 
     `after` and `before` are cursors to the next and the previous part, None where there is none.
     """
@@ -51,7 +51,7 @@ class Part(Generic[Row]):
 def part(
     entries: QuerySet[Any, Any], order: Order[Row], *, after: str = "", before: str = "", rows: int, counts: bool = True
 ) -> Part[Row]:
-    """The part of `entries` behind the row that the cursor `after` names, or in front of that of `before`.
+    """The page of `entries` after the row that the cursor `after` names, or before that of `before`.
 
     At most two queries: the rows and, behind the first part, how many are ahead of them, unless `counts` says that
     nobody asks. Where fewer than a part's rows are in front of `before`, it is the first part.
@@ -92,5 +92,5 @@ def _in_front(entries: QuerySet[Any, Any], order: Order[Row], *, before: str, ro
 
 
 def _count_up_to(entries: QuerySet[Any, Any], order: Order[Row], values: Sequence[Any]) -> int:
-    """How many entries stand before or at the row with these ordering values."""
+    """How many entries come before or at the row with these ordering values."""
     return entries.order_by().filter(beyond(reverse_of(order.columns), values)).count() + 1

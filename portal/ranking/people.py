@@ -64,8 +64,8 @@ def get_person(username: str) -> User:
         raise Refusal(
             field="username",
             value=username,
-            message="Nobody of this name takes part.",
-            remedy="Search for a part of the name.",
+            message="There is no account of this name.",
+            remedy="Search for part of the name.",
             status=404,
         )
     return person
@@ -78,7 +78,7 @@ def totals_of(person: User) -> list[PersonStanding]:
 
 
 def entries_page(person: User, *, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Part[Standing]:
-    """The part that the cursors ask for of what stands of `person` on boards of the present rule, the newest first.
+    """The page that the cursors ask for of the entries of `person` on boards of the current rule, newest first.
 
     Raises:
         Refusal: a cursor is not one of ours (404).
@@ -88,7 +88,7 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
 
 
 def earlier_entries_of(person: User) -> tuple[EarlierEntry, ...]:
-    """What of `person` earlier rules scored, at the problems' present revisions."""
+    """The entries of `person` by earlier rules, at the problems' current revisions."""
     return read_earlier(_present_standings(person))
 
 

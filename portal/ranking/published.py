@@ -28,7 +28,7 @@ class PublishedKernel:
 
 PROBLEMS = 87
 SETTING = "4 H100, 100 randomised runs per problem, against the public references"
-"""Where the published figures were measured, as far as the sources say."""
+"""Where the published figures were measured, as the sources say it."""
 
 _TALK = "Talk by S. Arora"
 _BLOG = "Together AI blog, through third-party digests"
@@ -42,7 +42,7 @@ RESULTS = (
         faster=22,
         source=_TALK,
         date="August 2026",
-        note="The paper's abstract speaks of 32 % correct and 25 % faster than the reference.",
+        note="The paper's abstract reports 32 % correct and 25 % faster than the reference.",
     ),
     PublishedResult(
         model="GPT-5.5",

@@ -24,8 +24,8 @@ from problems import registry
 class BoardRow:
     """One line of a board.
 
-    `place` is None on practice boards, which order nobody by speed. `overlaps_above` marks an entry whose interval
-    overlaps that of the entry above, so that the two cannot be told apart. `score`, `low` and `high` are those of the
+    `place` is None on practice boards, which do not order by speed. `overlaps_above` marks an entry whose interval
+    overlaps that of the entry above: the difference is not significant. `score`, `low` and `high` are those of the
     board's size where it shows one. `recorded` is the mark of what was judged elsewhere.
     """
 
@@ -70,7 +70,7 @@ class BoardPage:
 class BoardKey:
     """Which board, and which of its entries: None means all backends, all sizes together, any primitives.
 
-    A board is of one rule of scoring: entries of two never stand in one order.
+    A board is of one scoring rule: entries of two rules are never in one order.
     """
 
     problem: str
@@ -149,7 +149,7 @@ def _order(key: BoardKey) -> Order[Mapping[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierEntry:
-    """An entry whose score came about by an earlier rule: it has no place, and compares with no entry of today."""
+    """An entry scored by an earlier rule: it has no place, and is not comparable with entries by the current rule."""
 
     author: str
     backend: str
@@ -171,7 +171,7 @@ EARLIER_SHOWN = 50
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantinedEntry:
-    """An entry that an operator took off its boards: it has no place, and its page stays."""
+    """An entry that an operator removed from its boards: it has no place, and its page stays."""
 
     author: str
     problem: str
@@ -229,14 +229,14 @@ def earlier_entries(key: BoardKey) -> tuple[EarlierEntry, ...]:
 
 
 def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
-    """Those that earlier rules scored, of open accounts, the last judged first, up to `EARLIER_SHOWN`."""
+    """Entries by earlier rules, of open accounts, the last judged first, up to `EARLIER_SHOWN`."""
     found = standings.filter(score_rule__lt=SCORE_RULE, author__is_active=True)
     ordered = found.select_related("author", "evaluation__submission").order_by("-evaluation__finished_at", "-id")
     return tuple(_earlier(standing) for standing in ordered[:EARLIER_SHOWN])
 
 
 def earlier_entries_of(problem_slug: str) -> tuple[EarlierEntry, ...]:
-    """The entries of the problem as it is that earlier rules scored, on all profiles, the last judged first."""
+    """The entries by earlier rules at the problem's current revision, on all profiles, the last judged first."""
     revision = registry.revision(problem_slug)
     return read_earlier(Standing.objects.filter(problem=problem_slug, problem_revision=revision))
 
@@ -274,7 +274,7 @@ def _earlier(row: Standing | Record) -> EarlierEntry:
 
 
 def latest_earlier_entries(count: int) -> tuple[EarlierEntry, ...]:
-    """The entries at the problems' present revisions that earlier rules scored, the last judged first."""
+    """The entries by earlier rules at the problems' current revisions, the last judged first."""
     current = [registry.revision(problem.slug) for problem in registry.problems()]
     return read_earlier(Standing.objects.filter(problem_revision__in=current))[:count]
 
@@ -292,7 +292,7 @@ def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, in
 
 
 def earlier_boards_of(problem_slug: str) -> tuple[str, ...]:
-    """The profiles on which earlier rules scored entries of the problem as it is, in the order of the profiles."""
+    """The profiles with entries by earlier rules at the problem's current revision, in the order of the profiles."""
     rows = Standing.objects.filter(problem=problem_slug, problem_revision=registry.revision(problem_slug))
     found = set(rows.filter(score_rule__lt=SCORE_RULE, author__is_active=True).values_list("profile", flat=True))
     return tuple(name for name in profiles.profiles() if name in found)
@@ -304,7 +304,7 @@ def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> 
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
-    """The records of a board at the problem's present revision by the present rule, the first one first."""
+    """The records of a board at the problem's current revision by the current rule, the first one first."""
     found = Record.objects.filter(
         problem=problem_slug,
         problem_revision=registry.revision(problem_slug),
@@ -316,7 +316,7 @@ def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
 
 
 def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
-    """The records of all boards at the problems' present revisions by the present rule, the newest first."""
+    """The records of all boards at the problems' current revisions by the current rule, newest first."""
     current = [registry.revision(problem.slug) for problem in registry.problems()]
     found = Record.objects.filter(problem_revision__in=current, score_rule=SCORE_RULE, author__is_active=True)
     if profile is not None:

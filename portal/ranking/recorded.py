@@ -52,7 +52,7 @@ FOLDER = registry.CATALOG.parent / "entries"
 NOTE = "written by hand by this site's authors"
 _NAMESPACE = uuid.UUID("6f1c0a52-7f0e-5d0f-9f5a-0d6f5a1c9b11")
 _ROUNDED = 5e-4
-"""How far a summary, which keeps four decimals, may lie from what its own blocks give."""
+"""How far a summary, which keeps four decimals, may differ from the result of its own blocks."""
 
 
 class NotRecorded(Exception):
@@ -80,7 +80,7 @@ class _Link(Message, frozen=True, kw_only=True):
 
 
 class _Judgement(Message, frozen=True, kw_only=True):
-    """One judgement of a summary."""
+    """One evaluation of a summary."""
 
     problem: str
     profile: str
@@ -120,7 +120,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
             mode=self.mode,
             dtype="bfloat16",
             verdict=self.verdict,
-            message="Accepted. This is the summary that was kept of the judgement.",
+            message="Accepted. This is the stored summary of the evaluation.",
             stages=tuple(StageTime(stage=stage, seconds=seconds) for stage, seconds in self.stages.items()),
             timing=Timing(
                 score=self.score,
@@ -155,12 +155,12 @@ def _size(size: _JudgedSize) -> SizeTiming:
 
 def _detection(text: str) -> Detection:
     primitive, _, evidence = text.partition("/")
-    return Detection(primitive=Primitive(primitive), evidence=EvidenceSource(evidence), detail="as the summary has it")
+    return Detection(primitive=Primitive(primitive), evidence=EvidenceSource(evidence), detail="as in the summary")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A report that ships with the problems, and where it lies."""
+    """A report that ships with the problems, and its path."""
 
     path: Path
     report: EvaluationReport
@@ -179,7 +179,7 @@ class Recorded:
 
     @property
     def evaluation_id(self) -> uuid.UUID:
-        """The same for the same judgement, so that it is taken once."""
+        """The same key for the same evaluation, so that it is imported once."""
         report = self.report
         parts = (report.problem, report.profile, report.source_digest, report.finished_at)
         return uuid.uuid5(_NAMESPACE, "/".join(parts))
@@ -199,20 +199,22 @@ def shipped(folder: Path) -> Iterator[Recorded]:
             try:
                 judgement = _Judgement.from_json(json.dumps(entry))
             except ContractError as error:
-                raise NotRecorded(f"{path} holds no judgement: {error}") from error
+                raise NotRecorded(f"{path} holds no evaluation: {error}") from error
             yield Recorded(path=path, report=judgement.report(summary["environment"]))
 
 
 def check(report: EvaluationReport, source: SourceBundle) -> None:
-    """Hold a report against its source and against what it recorded.
+    """Check a report against its source and against its own record of calls.
 
     Raises:
-        NotRecorded: it is of another source, is no accepted ranked judgement, or says what its record does not give.
+        NotRecorded: it is of another source, is not an accepted ranked evaluation, or contradicts its record.
     """
     if report.source_digest != source.digest:
-        raise NotRecorded("the source has changed since it was judged")
+        raise NotRecorded("the source has changed since the evaluation")
     if report.verdict is not Verdict.PASSED or report.mode is not Mode.RANKED or report.timing is None:
-        raise NotRecorded(f"it is no accepted ranked judgement but {report.verdict.value} in mode {report.mode.value}")
+        raise NotRecorded(
+            f"it is not an accepted ranked evaluation but {report.verdict.value} in mode {report.mode.value}"
+        )
     if report.schema_version == FIRST_SCHEMA:
         found = median_interval(report.timing.blocks)
         for name in ("score", "low", "high"):
@@ -225,9 +227,9 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of the reports: new ones, those that were there, and why others were not taken.
+    """The result of an import: new reports, known ones, and why others were refused.
 
-    `older` of the new ones were judged at an older revision of their problem: they stand on no present board.
+    `older` of the new ones were judged at an older revision of their problem: they are on no current board.
     """
 
     added: int
@@ -276,7 +278,7 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
         Report.objects.create(
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
         )
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     return evaluation
 
 

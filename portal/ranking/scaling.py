@@ -19,7 +19,7 @@ class ScalingPoint:
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything was measured there: an entry, or the reference alone, by the present rule."""
+        """Whether anything was measured there by the current rule: an entry, or only the reference."""
         return self.leader is not None or (bool(self.reference.sizes) and self.reference.rule == SCORE_RULE)
 
 
@@ -33,7 +33,7 @@ class Family:
 
     @property
     def slug(self) -> str:
-        """A word for it in the page."""
+        """Its identifier in the page."""
         return self.points[0].profile.name
 
     @property

@@ -83,7 +83,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
-    """The reference as a row of the board, timed beside the board's first entry where there is one."""
+    """The reference as a row of the board, timed side by side with the board's first entry if there is one."""
     first = queries.board(problem.slug, profile=key.profile, limit=1)
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
@@ -107,7 +107,7 @@ def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]
 def _with_entries(
     choices: Sequence[Profile], entries: Mapping[str, int] | Mapping[str, str]
 ) -> list[tuple[Profile, int | str | None]]:
-    """The profiles with their number of entries, or what else there is to say of them, practice boards last."""
+    """The profiles with their number of entries or another note, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]
 
@@ -149,7 +149,7 @@ def people_board(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def person(request: HttpRequest, username: str) -> HttpResponse:
-    """One author's accepted entries at the problems' present revisions."""
+    """One author's accepted entries at the problems' current revisions."""
     found = people.get_person(username)
     context = {
         "person": found,
@@ -199,7 +199,7 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def scaling(request: HttpRequest, slug: str) -> HttpResponse:
-    """The leaders of one problem at 2, 4 and 8 ranks, machine by machine, beside the reference."""
+    """The leaders of one problem at 2, 4 and 8 ranks with the reference, machine by machine."""
     problem = get_problem(slug)
     found = families(problem)
     context = {
@@ -211,7 +211,7 @@ def scaling(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def open_board(request: HttpRequest) -> HttpResponse:
-    """The problems that nobody has solved, and those whose reference nobody has beaten."""
+    """The unsolved problems, and those solved but not significantly faster than the reference."""
     wanted = _known(request.GET.get("profile", ""), ["", *profiles.profiles()], field="profile")
     context = {
         "open": open_problems(profile=wanted or None),
@@ -285,8 +285,8 @@ def _known(value: str, known: list[str], *, field: str) -> str:
         raise Refusal(
             field=field,
             value=value,
-            message=f"There is no board for the {field} {value[:40]!r} here.",
-            remedy=f"Known are {', '.join(str(name) for name in known if name)}.",
+            message=f"This board has no {field} {value[:40]!r}.",
+            remedy=f"Choose one of {', '.join(str(name) for name in known if name)}.",
             status=404,
         )
     return value

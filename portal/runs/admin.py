@@ -40,7 +40,7 @@ class DecisionInline(admin.TabularInline):  # type: ignore[type-arg]
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Decision | None = None) -> bool:  # noqa: ARG002
-        """Nobody changes evidence."""
+        """Evidence cannot be changed."""
         return False
 
 

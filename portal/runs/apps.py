@@ -10,7 +10,7 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
-        """Hear of evaluations that end: those of attempts make events."""
+        """Receive evaluations that end: those of attempts make events."""
         from portal.runs.events import take_end  # noqa: PLC0415 - models are there only when Django is ready
         from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""What happens to runs by itself: an evaluation of an attempt ends. Feeds tell of it, and `events_written`.
+"""Events of runs: an evaluation of an attempt ends. They are stored for the feeds and sent by `events_written`.
 
 Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
 which they become visible, and a feed's cursor passes none by.
@@ -21,7 +21,7 @@ from portal.submissions.models import Evaluation, State
 
 
 def take_end(ended: EvaluationEnded) -> None:
-    """Take the end of an attempt's evaluation: renew the attempt's result, tell of it.
+    """Record the end of an attempt's evaluation: update the attempt's result and store an event.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.
@@ -55,19 +55,19 @@ def take_end(ended: EvaluationEnded) -> None:
             message=message,
             score=evaluation.score,
         )
-        tell(attempt.run, [event])
+        record(attempt.run, [event])
 
 
-def tell(run: Run, events: Sequence[RunEvent]) -> None:
-    """Write events of a run whose row the caller has locked, and tell `events_written`.
+def record(run: Run, events: Sequence[RunEvent]) -> None:
+    """Store events of a run whose row the caller has locked, and send `events_written`.
 
-    Adds `run.completed` where nothing is pending any more.
+    Adds `run.completed` if no attempt is pending any more.
     """
     written = list(RunEvent.objects.bulk_create(events))
     has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
     if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
         written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
-    events_written.tell(EventsWritten(run=run, events=tuple(written)))
+    events_written.send(EventsWritten(run=run, events=tuple(written)))
 
 
 def _counts(evaluation: Evaluation, attempt: Attempt) -> bool:

@@ -1,4 +1,4 @@
-"""The figures of a run, as pure functions of what its samples came to.
+"""The figures of a run, as pure functions of the outcomes of its samples.
 
 correct@k is the unbiased estimator of pass@k of Chen et al., "Evaluating Large Language Models Trained on Code" (2021,
 arXiv 2107.03374, equation 1): the chance that at least one of k samples, drawn without replacement from the n that
@@ -25,7 +25,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What one sample of one problem came to.
+    """The outcome of one sample of one problem.
 
     `score` is the speedup of a correct one and `low` the lower end of its interval, `rule` how it came about,
     `primitives` what the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended.
@@ -102,7 +102,7 @@ Samples = Mapping[str, Sequence[Sample]]
 
 
 def rule_of(samples: Samples) -> int:
-    """The earliest rule that any score came by; the present one where there is no score."""
+    """The earliest rule of any score; the current rule if there is no score."""
     rules = [sample.rule for found in samples.values() for sample in found if sample.score is not None]
     return min([SCORE_RULE, *rules])
 

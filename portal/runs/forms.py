@@ -15,8 +15,8 @@ from portal.submissions.forms import BACKEND_LABELS
 
 _BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
 
-_AS_NAMED = "As the folder's name says if left empty."
-_BY_NAME = ("", "As the folder's name says")
+_AS_NAMED = "Leave empty to take it from the folder's name."
+_BY_NAME = ("", "From the folder's name")
 
 
 def _profiles() -> list[tuple[str, str]]:
@@ -39,7 +39,7 @@ class _OrganisationForm(RefusableForm):
 
 
 class RunForm(_OrganisationForm):
-    """What a vendor says of a new run."""
+    """A vendor's declaration of a new run."""
 
     model = forms.CharField(label="Model", max_length=80)
     version = forms.CharField(label="Version", max_length=40, required=False)

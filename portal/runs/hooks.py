@@ -1,4 +1,4 @@
-"""What this app tells the apps above it."""
+"""The events that this app sends to the apps above it."""
 
 from dataclasses import dataclass
 
@@ -15,4 +15,4 @@ class EventsWritten:
 
 
 events_written: Hook[EventsWritten] = Hook()
-"""Told inside the transaction that writes the events, under the lock of the run's row."""
+"""Sent inside the transaction that writes the events, under the lock of the run's row."""

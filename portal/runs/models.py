@@ -1,4 +1,4 @@
-"""Models, their runs and attempts; what happened to them, and what judging them took.
+"""Models, their runs and attempts; their events, and the GPU time of judging them.
 
 A run is append-only from its first attempt on: nothing in `Attempt` that came from the vendor is ever changed, and the
 result fields follow the attempt's newest finished evaluation.
@@ -114,7 +114,7 @@ class AttemptState(models.TextChoices):
 class Attempt(models.Model):
     """What a model wrote for one problem in one sample and step.
 
-    `submission` is None where the text alone decided. `evaluation` is the judging that the result fields show: the
+    `submission` is None if the text alone decided. `evaluation` is the one that the result fields show: the
     newest that finished on the run's profile in the attempt's mode, or the first while none has.
     """
 
@@ -174,7 +174,7 @@ class Trajectory(models.Model):
 
 
 class EventKind(models.TextChoices):
-    """What a results feed and webhooks tell."""
+    """The kinds of events in results feeds and webhooks."""
 
     ATTEMPT_ENDED = "attempt.ended", "An attempt has its result"
     RUN_COMPLETED = "run.completed", "Every attempt has its result"

@@ -24,7 +24,7 @@ TABLE_P = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One problem of a run: how many of its samples passed, and what it came to in a word, a tone and a score."""
+    """One problem of a run: how many of its samples passed, and its result as a label, a tone and a score."""
 
     problem: Problem
     attempts: int
@@ -36,7 +36,7 @@ class Cell:
 
 
 def cells(run: Run, figures: RunFigures) -> list[Cell]:
-    """Every problem with what the run's samples of it came to, in one query."""
+    """Every problem with the outcomes of the run's samples, in one query."""
     rows = (
         run.attempts.order_by()
         .values_list("problem")

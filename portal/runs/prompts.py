@@ -1,4 +1,4 @@
-"""The task prompt of a problem, assembled under a version: what a model is told, and everybody can read.
+"""The task prompt of a problem, assembled under a version: the text that models get, readable by everybody.
 
 A change of the wording, of the rules or of the examples is a new version; the digest says whether two prompts are the
 same text, since problems have revisions of their own.
@@ -67,7 +67,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """What a model is told of a problem, and under which version."""
+    """The prompt of a problem, with its version."""
 
     problem: str
     revision: str
@@ -141,7 +141,7 @@ def _profile(problem: Problem, name: str) -> Profile:
     except profiles.UnknownProfile as error:
         known = ", ".join(profiles.profiles())
         raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Known are {known}."
+            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
         ) from error
     reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
     if reason is not None:
@@ -168,7 +168,7 @@ def _example_source(slug: str, backend: Backend) -> str:
 
 
 def _primitives(profile: Profile, backend: Backend) -> list[str]:
-    """What moves data on the profile, in the words of the site's vocabulary."""
+    """The primitives available on the profile, in the site's terms."""
     if profile.gpu is None:
         return ["collectives and point-to-point exchanges of torch.distributed over gloo"]
     found = [

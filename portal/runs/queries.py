@@ -56,7 +56,7 @@ def require_change(user: User, run: Run) -> None:
             field="run",
             value=str(run.pk),
             message="This run belongs to another organisation.",
-            remedy="Make a run of your own, or ask to be added to that organisation.",
+            remedy="Create your own run, or ask to be invited to that organisation.",
             status=403,
         )
 
@@ -106,7 +106,7 @@ def _is_staff(viewer: Viewer) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """What a run came to over all problems; `samples` holds the outcome of each sample by problem.
+    """A run's result over all problems; `samples` has the outcome of each sample by problem.
 
     `faster` counts problems with a sample faster than the reference (`evaluator.contract.is_faster`); `primitives` says
     on how many of the solved problems a correct sample uses each. `fast` is fast_p@1 as (p, share), valid from that p
@@ -139,7 +139,7 @@ class RunFigures:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether it may stand beside others: its speedups are by the present rule."""
+        """Whether it may be ranked with others: its speedups are by the current rule."""
         return self.score_rule == SCORE_RULE
 
     def fast_at(self, p: float, *, k: int = 1) -> Estimate:
@@ -218,7 +218,7 @@ def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
 
 
 def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[Sample, ...]]]:
-    """What every sample of every problem came to: its last ranked attempt; a sample without one came to nothing."""
+    """The outcome of every sample of every problem: its last ranked attempt; a sample without one has no result."""
     rows = (
         Attempt.objects.filter(run__in=runs)
         .order_by("run", "problem", "sample", "step")
@@ -315,7 +315,7 @@ class ModelRow:
 def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
     """The published runs on `profile`, by correct@1, then fast_p@1, the earlier first; without quarantined ones.
 
-    Those whose speedups are by an earlier rule come last, whatever they came to: they stand in no order with the rest.
+    Those whose speedups are by an earlier rule come last, whatever their figures: they are not ordered with the rest.
     """
     runs = list(
         Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
@@ -373,6 +373,6 @@ def _no_run(value: str) -> Refusal:
         field="run",
         value=value,
         message="There is no such run, or it is not published.",
-        remedy="Check the address, or sign in as somebody of its organisation.",
+        remedy="Check the address, or sign in as a member of its organisation.",
         status=404,
     )

@@ -1,4 +1,4 @@
-"""How much GPU time an organisation's runs have used in 30 days, hold reserved and have left.
+"""The GPU time of an organisation's runs in 30 days: used, reserved and left.
 
 The quota is the sponsor's: all organisations of one account share it, so that making organisations makes no time. An
 operator may grant an organisation one of its own. What is charged, and what may be used in a day, is said in
@@ -45,7 +45,7 @@ class Quota:
         return max(0.0, self.limit_gpu_s - self.used_gpu_s - self.reserved_gpu_s)
 
     def retry_after_s(self, now: datetime) -> int:
-        """Seconds after which some of it comes back: the oldest use leaves the window, or waiting work is settled."""
+        """Seconds after which some of it renews: the oldest use leaves the window, or a reservation is charged."""
         if self.reserved_gpu_s > 0:
             return 60
         if self.next_release_at is None:
@@ -80,7 +80,7 @@ class RunUse:
 
 
 def use_by_run(organisation: Organisation, *, now: datetime, most: int = 20) -> list[RunUse]:
-    """What the organisation's own runs have used and hold, the most first."""
+    """What the organisation's own runs have used and reserved, the most first."""
     rows = (
         GpuUse.objects.filter(organisation=organisation, at__gt=now - WINDOW)
         .values_list("evaluation__submission__attempt__run")

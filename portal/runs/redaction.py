@@ -18,7 +18,7 @@ _CREDENTIALS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# A value behind a word that announces one: the word stays, so that the reader sees what was there.
+# A value after a keyword: the keyword stays, so that the reader sees what was there.
 _ANNOUNCED = re.compile(
     r"""(?ix)
     ( \b (?: authorization

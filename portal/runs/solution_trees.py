@@ -104,7 +104,7 @@ def tree_name(folder: str) -> TreeName | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileMatcher:
-    """Which problem a file is for. `chosen` holds what the uploader says of files by their names, and goes first."""
+    """Which problem a file is for. `chosen` has the uploader's choices by file name, and overrides the rest."""
 
     chosen: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class FileMatcher:
             return Matched(path=path, problem=self.chosen[file_name], by="choice")
         named = _FILE.fullmatch(file_name)
         if named is None:
-            return Unmatched(path=path, reason="its name is not like <number>_<name>_<backend>.py")
+            return Unmatched(path=path, reason="its name does not have the form <number>_<name>_<backend>.py")
         return _by_name(path, int(named["number"]), _without_backend(named["name"]))
 
 

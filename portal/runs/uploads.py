@@ -70,13 +70,13 @@ def attempt_from(data: Any) -> NewAttempt:
         Refusal: a field is missing, unknown, of the wrong type or out of range.
     """
     if not isinstance(data, Mapping):
-        raise _refusal("", str(data), "This is no JSON object.", "Send an object with problem and source.")
+        raise _refusal("", str(data), "This is not a JSON object.", "Send an object with problem and source.")
     for name in data:
         if name not in _KNOWN:
-            raise _refusal(str(name), str(data[name]), "There is no such field.", f"Known are {', '.join(_KNOWN)}.")
+            raise _refusal(str(name), str(data[name]), "There is no such field.", f"Choose one of {', '.join(_KNOWN)}.")
     problem = _text(data, "problem", max_length=100)
     if not problem:
-        raise _refusal("problem", "", "The attempt names no problem.", "Give the slug of one.")
+        raise _refusal("problem", "", "The attempt names no problem.", "Give the slug of a problem.")
     counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
     sample, step = counts["sample"] or 0, counts["step"] or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
@@ -131,7 +131,7 @@ def read_archive(stream: IO[bytes], *, name: str = "upload.zip") -> Iterator[Lin
             refusal = _refusal(
                 "path",
                 path,
-                "This path names no attempt.",
+                "This path does not name an attempt.",
                 "Use SLUG/SAMPLE/solution.py or SLUG/SAMPLE/STEP/solution.py.",
             )
             yield Line(number=number, key=path[:150], refusal=refusal)
@@ -142,7 +142,9 @@ def opened(stream: IO[bytes], *, name: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(stream)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, OSError) as error:
-        raise _refusal("file", name, "This cannot be read as a zip.", "Pack it again as an ordinary .zip.") from error
+        raise _refusal(
+            "file", name, "This is not a readable .zip file.", "Pack it again as an ordinary .zip."
+        ) from error
 
 
 def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
@@ -156,7 +158,7 @@ def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
     ]
     if len(members) > MAX_ARCHIVED_FILES:
         message = f"The archive holds {len(members)} files."
-        raise _refusal("file", name, message, f"At most {MAX_ARCHIVED_FILES} are taken.", status=413)
+        raise _refusal("file", name, message, f"Send at most {MAX_ARCHIVED_FILES} files.", status=413)
     return members
 
 
@@ -198,12 +200,12 @@ def judged_by_text(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, 
 
 def _source(data: Mapping[str, Any]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
     if ("source" in data) == ("files" in data):
-        raise _refusal("source", "", "Send one of the two: source, or files.", "Add the text of solution.py as source.")
+        raise _refusal("source", "", "Send either source or files.", "Add the text of solution.py as source.")
     if "source" in data:
         return judged_by_text({SourceBundle.ENTRY: _text(data, "source", max_length=None)})
     files = data["files"]
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()) or not files:
-        raise _refusal("files", str(files), "This is no object of texts by path.", 'Send {"solution.py": "..."}.')
+        raise _refusal("files", str(files), "This is not an object of texts by path.", 'Send {"solution.py": "..."}.')
     return judged_by_text(files)
 
 
@@ -212,14 +214,14 @@ def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
     if not isinstance(value, str):
         raise _refusal(name, str(value), "This is not text.", "Send a string.")
     if max_length is not None and (len(value) > max_length or "\0" in value or not _is_unicode(value)):
-        message = f"This is longer than {max_length} characters, or holds NUL or half a character."
+        message = f"This is longer than {max_length} characters, or contains NUL or an incomplete character."
         raise _refusal(name, value, message, "Shorten or correct it.")
     return value
 
 
 def _check_word(name: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise _refusal(name, value, f"There is no such {name}.", f"Known are {', '.join(known)}.")
+        raise _refusal(name, value, f"There is no such {name}.", f"Choose one of {', '.join(known)}.")
 
 
 def _is_unicode(text: str) -> bool:
@@ -230,7 +232,7 @@ def _is_unicode(text: str) -> bool:
 def _key(data: Mapping[str, Any]) -> str:
     key = _text(data, "key", max_length=150)
     if not key.isprintable():
-        raise _refusal("key", repr(key), "The key holds characters that cannot be printed.", "Use printable ones.")
+        raise _refusal("key", repr(key), "The key has characters that cannot be printed.", "Use printable characters.")
     return key
 
 
@@ -239,7 +241,7 @@ def _count(data: Mapping[str, Any], name: str, *, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise _refusal(name, str(value), f"This is no whole number from 0 to {most}.", "Correct it or leave it out.")
+        raise _refusal(name, str(value), f"This is not a whole number from 0 to {most}.", "Correct it or leave it out.")
     return value
 
 
@@ -253,7 +255,7 @@ def _amount(data: Mapping[str, Any], name: str) -> float | None:
         or not 0 <= value < 1e9  # false of NaN as well; whole numbers may be too large for isfinite
     ):
         raise _refusal(
-            name, str(value), "This is no amount from 0 to a thousand million.", "Correct it or leave it out."
+            name, str(value), "This is not an amount from 0 to 1,000,000,000.", "Correct it or leave it out."
         )
     return float(value)
 
@@ -264,7 +266,7 @@ def _trajectory(data: Mapping[str, Any]) -> str:
     if size > MAX_TRAJECTORY_BYTES:
         limit = MAX_TRAJECTORY_BYTES // 1024
         message = f"The trajectory has {size} bytes; the limit is {limit} KiB."
-        raise _refusal("trajectory", f"{size} bytes", message, "Keep its beginning and its end.", status=413)
+        raise _refusal("trajectory", f"{size} bytes", message, "Keep only its beginning and its end.", status=413)
     return redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
 
 

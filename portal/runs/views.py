@@ -36,7 +36,7 @@ from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
 CURVES = 5
-"""How many curves one plot holds before nobody can tell them apart."""
+"""The most curves in one plot that readers can distinguish."""
 REFUSED_SHOWN = 20
 
 
@@ -125,7 +125,9 @@ def new(request: HttpRequest) -> HttpResponse:
     form = RunForm(request.POST or None, user=signed_in(request))
     run = form.create() if form.is_valid() else None
     if run is not None:
-        messages.success(request, "The run is there, private and empty. Fill it below or through the API.")
+        messages.success(
+            request, "The run was created. It is private and empty. Add attempts below or through the API."
+        )
         return redirect("runs:run", run.pk)
     return render(request, "runs/new.html", {"form": form}, status=form.status if form.errors else 200)
 
@@ -218,7 +220,7 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return _run_page(request, run, fill_form=form)
     trouble = [result for result in bulk.results if result.refusal is not None]
     if not trouble:
-        counts = f"{bulk.count('created')} attempts were added, {bulk.count('repeated')} were there already."
+        counts = f"{bulk.count('created')} attempts were added, {bulk.count('repeated')} were stored already."
         messages.success(request, counts)
         return redirect("runs:run", run.pk)
     return _run_page(request, run, bulk=bulk, refused=trouble[:REFUSED_SHOWN], refused_count=len(trouble))
@@ -230,13 +232,13 @@ def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Let everybody see a run."""
     run = queries.get_run(request.user, run_id)
     actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))
-    messages.success(request, "The run is public.")
+    messages.success(request, "The run is now public.")
     return redirect("runs:run", run.pk)
 
 
 @require_safe
 def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse:
-    """What a run's attempts at one problem came to, sample by sample and step by step."""
+    """The results of a run's attempts at one problem, sample by sample and step by step."""
     run = queries.get_run(request.user, run_id)
     problem = get_problem(slug)
     rows, is_open = pages.attempts_at(run, slug, request.user)
@@ -254,7 +256,7 @@ def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> Http
             field="attempt",
             value=str(attempt_id),
             message="This attempt has no trajectory, or the run keeps its sources private.",
-            remedy="Look at another attempt of the run.",
+            remedy="Choose another attempt of the run.",
             status=404,
         )
     context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
@@ -282,7 +284,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def prompt(request: HttpRequest, slug: str) -> HttpResponse:
-    """What a model is told of a problem."""
+    """The prompt of a problem."""
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     profile = _known(request.GET.get("profile") or choices[-1].name, [choice.name for choice in choices], "profile")
@@ -309,7 +311,7 @@ def _speedup(text: str) -> float:
         raise Refusal(
             field="p",
             value=text,
-            message="p is a speedup from 0 to 100.",
+            message="p must be a speedup from 0 to 100.",
             remedy="Write a number such as 1.5.",
             status=422,
         )
@@ -322,7 +324,7 @@ def _known(value: str, known: list[str], field: str) -> str:
             field=field,
             value=value,
             message=f"There is no such {field}.",
-            remedy=f"Known are {', '.join(known)}.",
+            remedy=f"Choose one of {', '.join(known)}.",
             status=404,
         )
     return value

@@ -13,7 +13,7 @@ from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 
 _FIXED = ("profile", "problems", "opens_at", "rejudged_per_problem", "largest_team", "opened_sources")
-"""What nobody changes once a season is open: people have entered under it."""
+"""Fields that cannot change once a season is open: people have entered under them."""
 
 
 def define(definition: Definition, *, now: datetime) -> Season:
@@ -45,7 +45,7 @@ def _created(definition: Definition) -> Season:
         with transaction.atomic():
             return Season.objects.create(**values, announced_closes_at=definition.closes_at)
     except IntegrityError:
-        _refuse(definition.slug, "Somebody has just made a season of this name.", "Look at it first.")
+        _refuse(definition.slug, "Somebody else has just created a season of this name.", "Look at that season first.")
 
 
 def _stored(definition: Definition, name: str) -> object:
@@ -60,21 +60,26 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
         return
     for name in _FIXED:
         if _stored(definition, name) != getattr(season, name):
-            _refuse(season.slug, f"The season has begun: {name} cannot change any more.", "Make another.", field=name)
+            _refuse(
+                season.slug,
+                f"The season has begun: {name} cannot be changed any more.",
+                "Create another season.",
+                field=name,
+            )
     moved = definition.closes_at != season.closes_at
     if moved and (phase is not Phase.OPEN or definition.closes_at < season.closes_at):
         _refuse(
             season.slug,
-            "The end can only be moved on, and only while the season is open.",
+            "The end can only be moved to a later time, and only while the season is open.",
             f"It is {season.closes_at:%Y-%m-%d %H:%M} UTC.",
             field="closes_at",
         )
 
 
 def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
-    """Have the best teams' entries of every problem judged again, on inputs that nobody has seen; what was queued.
+    """Have the best teams' entries of every problem judged again, on fresh inputs; returns the queued evaluations.
 
-    May be called again: it takes up what a failure of ours has ended, and changes nothing of what is settled.
+    May be called again: it repeats evaluations that a failure of ours ended, and changes no finished result.
 
     Raises:
         Refusal: the season is open or final, or entries are not judged yet (409).
@@ -97,7 +102,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 
 def _to_judge_again(season: Season) -> list[Entry]:
-    """The leaders' entries that have no rejudge, or one that said nothing of them."""
+    """The leaders' entries without a rejudge, or with one that ended without a result."""
     best = queries.nominated(season)
     keys = [
         result.entry
@@ -117,7 +122,7 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         if season.phase(now) in (Phase.REJUDGING, Phase.FINAL):
-            _refuse(season.slug, "The leaders are judged again already.", "Call the rejudge once more instead.")
+            _refuse(season.slug, "The leaders are being judged again already.", "Run the rejudge command again.")
         failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
         queued = submissions.rejudge(entry.evaluation for entry in failed)
         by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
@@ -145,7 +150,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
         if not despite_failures and _to_judge_again(season):
             _refuse(
                 season.slug,
-                "Some of the leaders' entries were not judged again, or a failure of ours ended that.",
+                "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge.",
                 f"manage.py season rejudge {season.slug}; after several tries: season finish --despite-failures",
             )
         waiting = queries.counts(season).rejudge_pending
@@ -176,7 +181,7 @@ def _require_closed(season: Season, now: datetime) -> None:
     if phase in (Phase.UPCOMING, Phase.OPEN):
         _refuse(season.slug, f"The season closes at {season.closes_at:%Y-%m-%d %H:%M} UTC.", "Wait until then.")
     if phase is Phase.FINAL:
-        _refuse(season.slug, "The season is final.", "Nothing of it changes any more.")
+        _refuse(season.slug, "The season is final.", "A final season cannot be changed.")
 
 
 def _require_judged(season: Season) -> None:

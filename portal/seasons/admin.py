@@ -35,7 +35,7 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = _FIELDS
 
     def clean(self) -> dict[str, Any]:
-        """Refuse what cannot be held, beside its field."""
+        """Show a refusal of the definition at its field."""
         values = super().clean() or {}
         if self.errors:
             return values
@@ -78,7 +78,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         obj.refresh_from_db()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Season | None = None) -> Any:  # noqa: ARG002 - Django's
-        """Its name never changes: addresses hold it."""
+        """Its name never changes: addresses contain it."""
         return self.readonly_fields
 
     @admin.display(description="phase")
@@ -88,14 +88,14 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="judged, judged again")
     def judged(self, season: Season) -> str:
-        """How far the judging is."""
+        """The progress of judging."""
         counts = queries.counts(season)
         return (
             f"{counts.entries - counts.pending} of {counts.entries}, "
             f"{counts.rejudged - counts.rejudge_pending} of {counts.rejudged}"
         )
 
-    @admin.action(description="After the end: judge entries again that a failure of ours has ended")
+    @admin.action(description="After the end: judge again the entries that a failure of ours ended")
     def judge_failed_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
         """Queue them."""
         self._act(request, queryset, lambda season: len(actions.judge_failed_again(season, now=timezone.now())))
@@ -105,7 +105,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Queue them."""
         self._act(request, queryset, lambda season: len(actions.rejudge_leaders(season, now=timezone.now())))
 
-    @admin.action(description="Make the standings final and open the sources that the rules name")
+    @admin.action(description="Make the standings final and publish the sources that the rules name")
     def finish(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
         """End it."""
         self._act(request, queryset, lambda season: actions.finish(season, now=timezone.now()) and None)
@@ -124,15 +124,15 @@ class _ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
     """A list without any way to change a row past the actions."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Nobody adds here."""
+        """Adding is not possible here."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes here."""
+        """Changing is not possible here."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody deletes here."""
+        """Deleting is not possible here."""
         return False
 
 

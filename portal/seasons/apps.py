@@ -12,7 +12,7 @@ class SeasonsConfig(AppConfig):
     label = "seasons"
 
     def ready(self) -> None:
-        """Hear of what authors have judged: some of it is an entry of a season."""
+        """Receive queued evaluations: some of them are entries of a season."""
         from portal.submissions.hooks import evaluation_queued  # noqa: PLC0415 - models are there only when Django is ready
 
         evaluation_queued.connect(_evaluation_queued, uid="seasons.evaluation_queued")

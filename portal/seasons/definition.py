@@ -20,7 +20,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operator says of a season; `portal.seasons.models.Season` explains the fields."""
+    """An operator's definition of a season; `portal.seasons.models.Season` explains the fields."""
 
     slug: _Slug
     title: _Title
@@ -35,11 +35,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def read(text: str) -> Definition:
-    """The definition that a YAML or JSON text holds; raises Refusal."""
+    """The definition in a YAML or JSON text; raises Refusal."""
     try:
         held = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        _refuse("file", "", f"This is neither YAML nor JSON: {error}", "Correct it; JSON is YAML, too.")
+        _refuse("file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML.")
     return made(held)
 
 
@@ -50,26 +50,29 @@ def made(values: Any) -> Definition:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         field = place.strip("`").removeprefix("$.") or "file"
-        _refuse(field, "", f"{what}.", "docs/seasons.md has every field with an example.")
+        _refuse(field, "", f"{what}.", "docs/seasons.md describes every field with an example.")
     check(definition)
     return definition
 
 
 def check(definition: Definition) -> None:
-    """Refuse a season that could not be held."""
+    """Refuse a season that could not take place."""
     _check_profile(definition)
     _check_problems(definition)
     if definition.closes_at <= definition.opens_at:
         _refuse("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
     if definition.opened_sources not in OpenedSources.values:
         known = ", ".join(OpenedSources.values)
-        _refuse("opened_sources", definition.opened_sources, "There is no such choice.", f"Known are {known}.")
+        _refuse("opened_sources", definition.opened_sources, "There is no such choice.", f"Choose one of {known}.")
 
 
 def _check_profile(definition: Definition) -> None:
     if definition.profile not in profiles.profiles():
         _refuse(
-            "profile", definition.profile, "There is no such profile.", f"Known are {', '.join(profiles.profiles())}."
+            "profile",
+            definition.profile,
+            "There is no such profile.",
+            f"Choose one of {', '.join(profiles.profiles())}.",
         )
 
 
@@ -77,15 +80,20 @@ def _check_problems(definition: Definition) -> None:
     known = {problem.slug: problem for problem in registry.problems()}
     profile = profiles.get(definition.profile)
     if not definition.problems:
-        _refuse("problems", "", "There is no problem in it.", "Name at least one.")
+        _refuse("problems", "", "The list of problems is empty.", "Name at least one problem.")
     for slug in definition.problems:
         if slug not in known:
             _refuse("problems", slug, f"There is no problem {slug!r}.", "`pkb problems` lists them.")
         if definition.problems.count(slug) > 1:
-            _refuse("problems", slug, f"{slug!r} stands in it twice.", "Name each problem once.")
+            _refuse("problems", slug, f"{slug!r} is in the list twice.", "Name each problem once.")
         reason = known[slug].refuses(profile.world_size, profile.sizes[Mode.RANKED])
         if reason is not None:
-            _refuse("problems", slug, f"{slug} does not run on {profile.name}: it {reason}.", "Leave it out.")
+            _refuse(
+                "problems",
+                slug,
+                f"{slug} does not run on {profile.name}: it {reason}.",
+                "Leave it out, or choose another profile.",
+            )
 
 
 def _refuse(field: str, value: str, message: str, remedy: str) -> NoReturn:

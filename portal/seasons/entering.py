@@ -17,21 +17,26 @@ def enter(season: Season, user: User, *, organisation: Organisation | None, now:
     """Take part: alone, or with the organisation's team, which its first owner to enter makes.
 
     Raises:
-        Refusal: the season takes nobody any more (409), the user is in a team already (409), does not belong to the
+        Refusal: the season is closed for new teams (409), the user is in a team already (409), does not belong to the
             organisation (404) or is the first of it and no owner (403), or the team is full (409).
     """
     _require_takes_part(season, now)
     with transaction.atomic():
-        # The row of the season is locked: two members at once may not both take a team's last place.
+        # The row of the season is locked: two concurrent requests may not both fill a team's last seat.
         Season.objects.select_for_update().get(pk=season.pk)
         held = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
         if held is not None:
-            _refuse("season", season.slug, f"You are in the team {held.team.name} already.", "One team per person.")
+            _refuse(
+                "season",
+                season.slug,
+                f"You are in the team {held.team.name} already.",
+                "Each person can be in one team.",
+            )
         team = _own_team(season, user) if organisation is None else _team_of(season, user, organisation)
         try:
             return TeamMember.objects.create(season=season, team=team, user=user, joined_at=now)
         except IntegrityError:  # the same request at the same moment, on a database whose locks came too late
-            _refuse("season", season.slug, "You are in a team already.", "One team per person.")
+            _refuse("season", season.slug, "You are in a team already.", "Each person can be in one team.")
 
 
 def _own_team(season: Season, user: User) -> Team:
@@ -43,7 +48,7 @@ def _team_of(season: Season, user: User, organisation: Organisation) -> Team:
         _refuse(
             "organisation",
             organisation.slug,
-            "You belong to no such organisation.",
+            "You are not a member of this organisation.",
             "Ask one of its owners to invite you.",
             status=404,
         )
@@ -55,14 +60,14 @@ def _team_of(season: Season, user: User, organisation: Organisation) -> Team:
         _refuse(
             "organisation",
             organisation.slug,
-            f"The team has {season.largest_team} members, the most there can be in this season.",
+            f"The team has {season.largest_team} members, which is the limit of this season.",
             "Take part alone.",
         )
     return team
 
 
 def leave(season: Season, user: User, *, now: datetime) -> None:
-    """Take no part any more, while nothing was entered: afterwards nobody changes teams.
+    """Leave the season, if there is no entry yet: afterwards teams cannot change.
 
     Raises:
         Refusal: the user is in no team (404), has entered something (409), or the season is over (409).
@@ -77,8 +82,8 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
             _refuse(
                 "season",
                 season.slug,
-                f"You have entered something for {member.team.name}, so you stay in it.",
-                "What you submit without mode ranked is no entry.",
+                f"You have an entry for {member.team.name}, so you cannot leave the team.",
+                "To submit without an entry, use mode check or benchmark.",
             )
         team = member.team
         member.delete()
@@ -92,7 +97,7 @@ def _require_takes_part(season: Season, now: datetime) -> None:
             "season",
             season.slug,
             f"{season.title} closed at {_said(season.closes_at)}.",
-            "Teams stay as they were; the ordinary boards are open.",
+            "Teams cannot change any more. The ordinary boards are open.",
         )
 
 
@@ -131,7 +136,7 @@ def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
     if evaluation.queued_at >= season.closes_at:
         late_s = (evaluation.queued_at - season.closes_at).total_seconds()
         late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
-        return f"{season.title} closed at {_said(season.closes_at)}; this came {late} later."
+        return f"{season.title} closed at {_said(season.closes_at)}; this came {late} too late."
     if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
         return f"You no longer belong to {team.organisation.name}, whose team you were in."
     return ""

@@ -1,7 +1,7 @@
-"""The season that ships with the problems: sample programs of this site's authors, judged for real; nobody competed.
+"""The season that ships with the problems: sample programs of this site's authors, really judged, without competitors.
 
-`problems/example_season/season.yaml` says what it is; beside it lie a folder of programs per team, and `reports` with
-what the judge said of each: `TEAM-PROBLEM-entry.json.gz` while it was open, `TEAM-PROBLEM-final.json.gz` afterwards.
+`problems/example_season/season.yaml` defines it. Next to it are a folder of programs per team, and `reports` with
+the judge's report on each: `TEAM-PROBLEM-entry.json.gz` while it was open, `TEAM-PROBLEM-final.json.gz` afterwards.
 """
 
 import gzip
@@ -29,7 +29,7 @@ _NAMESPACE = uuid.UUID("0d1d6f0e-8e0f-5a4b-9c55-9f1f4c1f6a02")
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """What the file says beside a definition."""
+    """What the file contains besides a definition."""
 
     definition: Definition
     example: str

@@ -34,8 +34,8 @@ class Phase(models.TextChoices):
 class Season(models.Model):
     """Problems on one profile between two moments. What its rules say is fixed when it opens.
 
-    `closes_at` may be moved on while it is open; `announced_closes_at` is what was said first. `example` is a sentence
-    that marks a season that nobody competed in.
+    `closes_at` may be moved to a later time while it is open; `announced_closes_at` is the end first announced.
+    `example` is a sentence that marks a season without competitors.
     """
 
     slug = models.SlugField(max_length=60, unique=True)
@@ -108,7 +108,7 @@ class Team(models.Model):
 
 
 class TeamMember(models.Model):
-    """Somebody's part in a season: one team each."""
+    """A person's membership in a team of a season: one team each."""
 
     season = models.ForeignKey(Season, on_delete=models.CASCADE, related_name="members")
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="members")

@@ -23,7 +23,9 @@ def news_of(season: Season, *, now: datetime) -> list[News]:
     """What happened until `now`, the newest first."""
     found = [_news(season, "opened", season.opens_at, "is open", "Enter a team and submit.")]
     found += _leads(season)
-    found.append(_news(season, "closed", season.closes_at, "has closed", "What was handed in is judged to its end."))
+    found.append(
+        _news(season, "closed", season.closes_at, "has closed", "Everything submitted before the end is still judged.")
+    )
     if season.rejudge_at:
         said = "The best entries of every problem are judged on fresh inputs."
         found.append(_news(season, "rejudge", season.rejudge_at, "judges its leaders again", said))
@@ -38,7 +40,7 @@ def _news(season: Season, key: str, at: datetime, what: str, text: str) -> News:
 
 def _final(season: Season) -> str:
     rows = [row for row in queries.standings(season) if row.line.solved][:3]
-    return "; ".join(f"{row.line.place}. {row.team.name}" for row in rows) or "Nothing was solved."
+    return "; ".join(f"{row.line.place}. {row.team.name}" for row in rows) or "No problem was solved."
 
 
 def _leads(season: Season) -> list[News]:

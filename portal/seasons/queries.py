@@ -28,7 +28,7 @@ def get_season(slug: str) -> Season:
             field="season",
             value=slug,
             message="There is no such season.",
-            remedy="Choose one of /seasons/.",
+            remedy="/seasons/ lists the seasons.",
             status=404,
         )
     return season
@@ -57,7 +57,7 @@ def _results(entries: Iterable[Entry], season: Season) -> list[Result]:
 
 
 def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bool = False) -> Result | None:
-    """What `judged` says of an entry; None where it was not accepted."""
+    """The result of an entry by its evaluation `judged`; None if it was not accepted."""
     accepted = judged.state == State.FINISHED and judged.verdict == Verdict.PASSED.value
     if not accepted or judged.score_rule != season.score_rule:
         return None
@@ -141,7 +141,7 @@ def _row(team: Team, line: TeamScore) -> StandingRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How far the judging of a season is: entries, those not judged yet, and the same of the rejudge.
+    """The progress of judging a season: entries, those not judged yet, and the same of the rejudge.
 
     `failed` were lost by a failure of ours and are to be judged once more.
     """
@@ -170,7 +170,7 @@ def counts(season: Season) -> Counts:
 
 
 def has_failed(evaluation: Evaluation) -> bool:
-    """Whether it ended without a word on the entry."""
+    """Whether it ended without a result for the entry."""
     return evaluation.state == State.UNSERVED or (evaluation.state == State.FINISHED and evaluation.verdict in OURS)
 
 

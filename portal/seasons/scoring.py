@@ -5,9 +5,9 @@
 over the season's P problems, where s_p is the lower end of the interval of the team's best entry for problem p, and 1
 where the team has none or is slower than the reference. A geometric mean, because speedups multiply: twice as fast on
 one problem weighs the same on every problem, and the scores of others change nothing (points by rank do both wrong).
-At least 1, because nobody shall be better off for keeping a slow but right program back.
+At least 1, so that holding back a slow but correct program is never an advantage.
 
-Where the profile is not ranked by speed, the number of problems solved decides in place of S.
+Where the profile is not ranked by speed, the number of problems solved decides instead of S.
 """
 
 import math
@@ -78,7 +78,7 @@ def leaders(best: Mapping[tuple[int, str], Result], *, problem: str, count: int)
 
 
 def is_ahead(one: Result, other: Result) -> bool:
-    """Whether `one` stands before `other` on their problem."""
+    """Whether `one` ranks before `other` on their problem."""
     return _order(one) < _order(other)
 
 

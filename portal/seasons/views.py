@@ -24,7 +24,7 @@ from portal.seasons.queries import StandingRow
 from problems import registry
 
 DRAWN = 8
-"""Teams in the chart: more lines than that tell nothing apart."""
+"""Teams in the chart: readers cannot distinguish more lines."""
 
 
 @require_safe
@@ -120,7 +120,7 @@ def enter(request: HttpRequest, slug: str) -> HttpResponse:
     wanted = request.POST.get("organisation", "")
     organisation = get_organisation(user, wanted) if wanted else None
     part = entering.enter(chosen, user, organisation=organisation, now=timezone.now())
-    messages.success(request, f"You take part in {chosen.title} as {part.team.name}.")
+    messages.success(request, f"You are now in {chosen.title}, in the team {part.team.name}.")
     return redirect("seasons:season", slug)
 
 
@@ -130,5 +130,5 @@ def leave(request: HttpRequest, slug: str) -> HttpResponse:
     """Take no part any more."""
     chosen = queries.get_season(slug)
     entering.leave(chosen, signed_in(request), now=timezone.now())
-    messages.success(request, f"You take no part in {chosen.title} any more.")
+    messages.success(request, f"You have left {chosen.title}.")
     return redirect("seasons:season", slug)

@@ -48,15 +48,15 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
     """A list and a view without any way to change a row past the actions."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Nobody adds here."""
+        """Adding is not possible here."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes here."""
+        """Changing is not possible here."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody deletes here."""
+        """Deleting is not possible here."""
         return False
 
 
@@ -77,7 +77,7 @@ def _ask(
     action: str,
     act: Callable[[Any, str], object],
 ) -> HttpResponse | None:
-    """Ask for a reason, then `act` on every chosen row with it, each apart: a refusal of one is shown beside it."""
+    """Ask for a reason, then `act` on every chosen row with it, each on its own: a refusal of one is shown with it."""
     form = ReasonForm(request.POST if "confirmed" in request.POST else None)
     if form.is_valid():
         for row in queryset[:ACTED_AT_ONCE]:
@@ -104,7 +104,7 @@ def _ask(
 
 @admin.register(Submission)
 class SubmissionAdmin(ReadOnly, LargeList):
-    """Submissions, each with what its newest evaluation came to; entries are put into quarantine here."""
+    """Submissions, each with the result of its newest evaluation; entries are put into quarantine here."""
 
     list_display = ("short", "author", "problem", "backend", "verdict", "in_quarantine", "visibility", "created_at")
     list_filter = (Created, ProblemFilter, "backend", "visibility", "is_attempt")
@@ -153,7 +153,7 @@ class SubmissionAdmin(ReadOnly, LargeList):
 
     @admin.action(description="Lift the quarantine, with a public reason")
     def lift(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
-        """Ask why, then let every chosen entry stand again."""
+        """Ask for a reason, then restore every chosen entry."""
         by = signed_in(request)
         return _ask(
             self,
@@ -166,12 +166,12 @@ class SubmissionAdmin(ReadOnly, LargeList):
 
 
 class OpenFilter(admin.SimpleListFilter):
-    """Flags that nobody has settled."""
+    """Open or resolved flags."""
 
     title, parameter_name = "outcome", "settled"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        """Open or settled."""
+        """Open or resolved."""
         return [("no", "Open"), ("yes", "Settled")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
@@ -181,14 +181,14 @@ class OpenFilter(admin.SimpleListFilter):
 
 @admin.register(Flag)
 class FlagAdmin(ReadOnly, LargeList):
-    """What readers say of entries, and what came of it."""
+    """Readers' flags on entries, and their outcome."""
 
     list_display = ("at", "entry", "author", "problem", "by", "reason", "settled_by", "outcome")
     list_filter = (OpenFilter, SubmissionProblemFilter)
     list_select_related = ("submission__author", "by", "settled_by")
     ids = ("submission",)
     author_column, problem_column = "submission__author", "submission__problem"
-    actions = ("quarantine", "settle")
+    actions = ("quarantine", "resolve")
 
     @admin.display(description="entry")
     def entry(self, flag: Flag) -> SafeString:
@@ -206,7 +206,7 @@ class FlagAdmin(ReadOnly, LargeList):
         """What the entry solves."""
         return flag.submission.problem
 
-    @admin.action(description="Quarantine the entries, with a public reason; settles the flags")
+    @admin.action(description="Quarantine the entries, with a public reason; resolves the flags")
     def quarantine(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
         """Ask why, then take the flagged entries off their boards."""
         by = signed_in(request)
@@ -214,21 +214,21 @@ class FlagAdmin(ReadOnly, LargeList):
         def act(row: Flag, reason: str) -> None:
             with transaction.atomic():
                 actions.quarantine(row.submission, reason=reason, by=by)
-                actions.settle_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
+                actions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
 
         return _ask(self, request, queryset, title="Put entries into quarantine", action="quarantine", act=act)
 
-    @admin.action(description="Settle: the entries stand, with a word to who flagged them")
-    def settle(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        """Ask what to say, then settle every open flag on the entries."""
+    @admin.action(description="Resolve: keep the entries, with an answer to those who flagged them")
+    def resolve(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
+        """Ask for an answer, then resolve every open flag on the entries."""
         by = signed_in(request)
         return _ask(
             self,
             request,
             queryset,
-            title="Settle flags",
-            action="settle",
-            act=lambda row, reason: actions.settle_flags(row.submission, outcome=reason, by=by),
+            title="Resolve flags",
+            action="resolve",
+            act=lambda row, reason: actions.resolve_flags(row.submission, outcome=reason, by=by),
         )
 
 
@@ -295,15 +295,15 @@ class EvaluationAdmin(ReadOnly, LargeList):
 
     @admin.action(description="Judge again: shows count and GPU time first")
     def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
-        """Show how many would be judged again and what that takes, then queue them after everybody else's work."""
+        """Show how many would be judged again and what that takes, then queue them after all other work."""
         return self._confirm(request, queryset, action="judge_again", act=actions.rejudge)
 
-    @admin.action(description="Judge again and give back the GPU time: for errors of ours under a submission")
+    @admin.action(description="Judge again and refund the GPU time: for errors of ours")
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and what the evaluations have cost their organisations is given back."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
 
-    @admin.action(description="Judge on this site's own nodes what a guest's node has accepted")
+    @admin.action(description="Judge on this site's own nodes what a guest node has accepted")
     def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
         return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
@@ -320,7 +320,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if form.is_valid():
             queued = act(chosen, reason=form.cleaned_data["reason"])
-            messages.success(request, f"{len(queued)} evaluations were queued again; what was found stays beside it.")
+            messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
         table = [
@@ -329,7 +329,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         context = {
             **self.admin_site.each_context(request),
             "title": "Judge again",
-            "summary": f"{sum(counts.values())} submissions would be judged at their problems' present revisions. "
+            "summary": f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
             "Those that wait already are left out.",
             "form": form,
             "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
@@ -349,7 +349,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
         return [path("rejudged/", rejudged, name="submissions_evaluation_rejudged"), *super().get_urls()]
 
     def rejudged(self, request: HttpRequest) -> HttpResponse:
-        """What rejudges found beside what had been found before, the newest first."""
+        """Results of rejudges next to the earlier results, newest first."""
         context = {
             **self.admin_site.each_context(request),
             "title": "Judged again: old and new",
@@ -386,7 +386,7 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
         self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a scope beside somebody whom it does not name."""
+        """Refuse a scope that does not match the account or organisation given."""
         cleaned = super().clean() or self.cleaned_data
         for name in ("account", "organisation"):
             if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
@@ -450,5 +450,5 @@ class ReportAdmin(ReadOnly, LargeList):
 
     @admin.display
     def verdict(self, report: Report) -> str:
-        """What the evaluation came to."""
+        """The result of the evaluation."""
         return report.evaluation.verdict

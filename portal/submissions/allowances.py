@@ -1,8 +1,8 @@
-"""What somebody may use in a day, what of it is left, and what one evaluation costs.
+"""Allowances: the GPU time of a day, what is left of it, and the cost of one evaluation.
 
 A payer is an account with its own submissions, or the account or organisation that pays for runs. GPU-seconds are
-seconds of judging times the GPUs of the profile: an evaluation that waits holds a reservation, and its end replaces
-that by what it took, or by nothing where the fault was ours. Practice profiles have no GPUs and cost none.
+seconds of judging times the GPUs of the profile: an evaluation that waits has a reservation. Its end replaces
+that by the time used, or by nothing if the fault was ours. Practice profiles have no GPUs and cost none.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Payer:
 
     @property
     def key(self) -> str:
-        """What `Evaluation.payer` holds."""
+        """The value of `Evaluation.payer`."""
         if self.organisation is None:
             return f"account-{self.account.pk}" if self.account else ""
         return f"sponsor-{self.account.pk}" if self.account else f"organisation-{self.organisation.pk}"
@@ -86,7 +86,7 @@ class Allowance:
         limit_gpu_s, queued_at_most: the limits; None where there is none.
         next_release_at: when the oldest use is a day old and counts no more; None where nothing was used.
         new_until: until when the account is new and has less; None where it is not, or not for that reason.
-        reason: what the operator says of the limit.
+        reason: the operator's reason for the limit.
     """
 
     profile: str
@@ -112,13 +112,13 @@ class Allowance:
         return None if self.queued_at_most is None else max(0, self.queued_at_most - self.queued)
 
     def judgements(self, each_gpu_s: float) -> int | None:
-        """How many more evaluations that hold `each_gpu_s` fit; None where nothing limits them."""
+        """How many more evaluations that reserve `each_gpu_s` fit; None if nothing limits them."""
         by_time = None if self.remaining_gpu_s is None or not each_gpu_s else int(self.remaining_gpu_s // each_gpu_s)
         found = [number for number in (by_time, self.queue_room) if number is not None]
         return min(found, default=None)
 
     def retry_after_s(self, now: datetime) -> int:
-        """Seconds after which some of it may come back: waiting work is settled, or the oldest use is a day old."""
+        """Seconds after which some of it may renew: a reservation is charged, or the oldest use is a day old."""
         if self.reserved_gpu_s > 0 or self.next_release_at is None:
             return _SOON_S
         return max(1, int((self.next_release_at - now).total_seconds()) + 1)
@@ -155,7 +155,7 @@ def price_of(profile: str) -> Price:
 
 
 def reservation_gpu_s(profile: str) -> float:
-    """What one evaluation on `profile` holds while it waits."""
+    """What one evaluation on `profile` reserves while it waits."""
     return float(settings.RESERVED_SECONDS * gpus_of(profile))
 
 
@@ -167,7 +167,7 @@ def allowances_of(payer: Payer, *, now: datetime) -> list[Allowance]:
 
 
 def allowances_for(payer: Payer, profile: str, *, now: datetime) -> list[Allowance]:
-    """Those that an evaluation on `profile` has to keep."""
+    """The allowances that apply to an evaluation on `profile`."""
     return [found for found in allowances_of(payer, now=now) if found.profile in ("", profile)]
 
 
@@ -186,7 +186,7 @@ class Forecast:
 
     @property
     def tightest(self) -> Allowance:
-        """The allowance that the next evaluation meets first."""
+        """The allowance that limits the next evaluation most."""
         each = self.price.reserved_gpu_s
         return min(self.allowances, key=lambda allowance: _or_endless(allowance.judgements(each)))
 
@@ -208,15 +208,15 @@ class Forecast:
     def words(self) -> str:
         """The same for a reader, in a sentence or three."""
         if not self.price.gpus:
-            return f"It costs no GPU time. {_queue_words(self.tightest)}"
+            return f"It uses no GPU time. {_queue_words(self.tightest)}"
         price = (
             f"One evaluation usually takes {self.price.usual_gpu_s:,.0f} GPU-seconds, at most "
-            f"{self.price.at_most_gpu_s:,.0f}; {self.price.reserved_gpu_s:,.0f} are set aside while it waits."
+            f"{self.price.at_most_gpu_s:,.0f}; {self.price.reserved_gpu_s:,.0f} are reserved while it waits."
         )
         if self.remaining_gpu_s is None:
             return f"{price} {_queue_words(self.tightest)}"
-        again = f"; the first used come back at {self.renews_at:%Y-%m-%d %H:%M} UTC" if self.renews_at else ""
-        return f"{price} You have {self.remaining_gpu_s:,.0f} left of this day{again}. {_queue_words(self.tightest)}"
+        again = f"; the oldest use stops counting at {self.renews_at:%Y-%m-%d %H:%M} UTC" if self.renews_at else ""
+        return f"{price} You have {self.remaining_gpu_s:,.0f} left today{again}. {_queue_words(self.tightest)}"
 
 
 def _or_endless(number: int | None) -> float:
@@ -307,7 +307,7 @@ def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
 
 
 def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
-    """What of the payer has not ended; what an operator has judged again is in nobody's way."""
+    """The payer's unfinished evaluations; an operator's rejudges do not count."""
     own = Evaluation.objects.filter(state__in=State.unfinished(), payer=payer.key)
     return own.exclude(priority=REJUDGE_PRIORITY)
 
@@ -315,7 +315,7 @@ def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
 def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: bool = False) -> None:
     """Refuse one more evaluation on `profile` that does not fit; runs while the payer's row is locked.
 
-    With `is_guests` somebody else's machine judges it: that costs the site no GPU time, and only the queue has limits.
+    With `is_guests` a guest node judges it: that costs the site no GPU time, and only the queue has limits.
 
     Raises:
         Refusal: nothing is allowed there (403), or not before some of it has come back (429).
@@ -327,7 +327,7 @@ def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: b
 
 
 def refusal(payer: Payer, allowance: Allowance, profile: str, *, now: datetime) -> Refusal:
-    """What to say to whom `allowance` has no room for one more evaluation on `profile`."""
+    """The refusal if `allowance` has no room for one more evaluation on `profile`."""
     where = f" on {allowance.profile}" if allowance.profile else ""
     if _never_fits(allowance, profile):
         return _not_allowed(payer, allowance, profile)
@@ -337,7 +337,7 @@ def refusal(payer: Payer, allowance: Allowance, profile: str, *, now: datetime) 
             field="",
             value=str(allowance.queued),
             message=f"{payer.words} {_have(payer)} {allowance.queued} evaluations in the queue{where}, which is the "
-            f"most there can be.{_because(allowance)}",
+            f"limit.{_because(allowance)}",
             remedy=f"Wait until one has ended, or cancel one.{more}",
             status=429,
             retry_after_s=_SOON_S,
@@ -348,8 +348,8 @@ def refusal(payer: Payer, allowance: Allowance, profile: str, *, now: datetime) 
         field="profile",
         value=profile,
         message=f"{payer.words} {_have(payer)} {allowance.remaining_gpu_s:,.0f} of {allowance.limit_gpu_s:,.0f} "
-        f"GPU-seconds a day left{where}; one more evaluation on {profile} sets "
-        f"{reservation_gpu_s(profile):,.0f} aside.{_because(allowance)}",
+        f"GPU-seconds a day left{where}. One more evaluation on {profile} reserves "
+        f"{reservation_gpu_s(profile):,.0f}.{_because(allowance)}",
         remedy=f"{_renewal(allowance)} Or choose a profile with fewer GPUs, or a practice one.{more}",
         status=429,
         retry_after_s=allowance.retry_after_s(now),
@@ -367,12 +367,17 @@ def _never_fits(allowance: Allowance, profile: str) -> bool:
 
 def _not_allowed(payer: Payer, allowance: Allowance, profile: str) -> Refusal:
     where = f"on {allowance.profile}" if allowance.profile else "on this site"
-    figure = "no evaluation" if allowance.queued_at_most == 0 else f"{allowance.limit_gpu_s:,.0f} GPU-seconds a day"
+    if allowance.queued_at_most == 0:
+        limit = f"may have no evaluation in the queue {where}."
+    else:
+        limit = (
+            f"may use {allowance.limit_gpu_s:,.0f} GPU-seconds a day {where}. One evaluation on {profile} "
+            "reserves more."
+        )
     return Refusal(
         field="profile",
         value=profile,
-        message=f"{payer.words} may use {figure} {where}, and one evaluation on {profile} needs more."
-        f"{_because(allowance)}",
+        message=f"{payer.words} {limit}{_because(allowance)}",
         remedy=f"Choose another profile, or ask the operator for more.{_remedy(allowance)}",
         status=403,
     )
@@ -383,17 +388,17 @@ def _because(allowance: Allowance) -> str:
 
 
 def _remedy(allowance: Allowance) -> str:
-    return f" The account is new: from {allowance.new_until:%Y-%m-%d} on it has more." if allowance.new_until else ""
+    return f" The account is new. From {allowance.new_until:%Y-%m-%d} on it has more." if allowance.new_until else ""
 
 
 def _renewal(allowance: Allowance) -> str:
     if allowance.next_release_at is None:
-        return "Wait until what you have in the queue has ended."
-    return f"Some comes back at {allowance.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use is a day old."
+        return "Wait until your evaluations in the queue have ended."
+    return f"Wait until {allowance.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use stops counting."
 
 
 def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
-    """Set aside what evaluations that were just queued may take."""
+    """Reserve the GPU time of evaluations that were just queued."""
     GpuUse.objects.bulk_create(
         GpuUse(
             organisation=payer.organisation,
@@ -406,21 +411,21 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
     )
 
 
-def settle(ended: EvaluationEnded) -> None:
-    """Replace the reservation of an evaluation that has ended by what it took."""
+def charge_ended(ended: EvaluationEnded) -> None:
+    """Replace the reservation of an evaluation that has ended by the GPU time that it used."""
     evaluation = ended.evaluation
-    held = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
-    held.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
+    reserved = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
+    reserved.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
 
 
 def refund(refunded: EvaluationRefunded) -> None:
-    """Give back what an ended evaluation took; twice gives nothing more."""
+    """Give back the GPU time of an ended evaluation; a second call changes nothing."""
     GpuUse.objects.filter(evaluation=refunded.evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 
 def charge(evaluation: Evaluation) -> float:
     """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
-    # What an author cancels has cost what it took till then: else cancelling just before the end would be free.
+    # A cancelled evaluation costs the time used so far: otherwise cancelling just before the end would be free.
     is_charged = FACTS[Verdict(evaluation.verdict)].is_charged if evaluation.verdict else False
     if not is_charged and evaluation.state != State.CANCELLED:
         return 0.0

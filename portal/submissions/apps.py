@@ -10,9 +10,9 @@ class SubmissionsConfig(AppConfig):
     label = "submissions"
 
     def ready(self) -> None:
-        """Hear of evaluations that end: what they took is charged, and given back when an operator says so."""
-        from portal.submissions.allowances import refund, settle  # noqa: PLC0415 - models are there once Django is ready
+        """Receive evaluations that end: their GPU time is charged, and refunded when an operator decides so."""
+        from portal.submissions.allowances import charge_ended, refund  # noqa: PLC0415 - models are there once Django is ready
         from portal.submissions.hooks import evaluation_ended, evaluation_refunded  # noqa: PLC0415 - as above
 
-        evaluation_ended.connect(settle, uid="submissions.settle")
+        evaluation_ended.connect(charge_ended, uid="submissions.charge_ended")
         evaluation_refunded.connect(refund, uid="submissions.refund")

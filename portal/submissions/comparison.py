@@ -1,4 +1,4 @@
-"""One submission beside another, or beside the reference: what changed in the source, and in the outcome."""
+"""Two submissions, or a submission and the reference: the changes of source and outcome."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class TimePair:
 
 
 def earlier_submissions(submission: Submission, viewer: Viewer) -> list[Submission]:
-    """The author's submissions to the same problem before this one, the newest first, as far as `viewer` sees them."""
+    """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
     before = visible_submissions(viewer).filter(
         author=submission.author_id,
         problem=submission.problem,

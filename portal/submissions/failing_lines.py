@@ -12,14 +12,14 @@ _WHY_LENGTH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class FailingLine:
-    """A line, counted from 1, and what is said of it."""
+    """A line, counted from 1, and the message about it."""
 
     path: str
     line: int
     why: str
 
 
-def told_to_scripts(marks: Sequence[FailingLine]) -> str:
+def marks_for_scripts(marks: Sequence[FailingLine]) -> str:
     """The lines as `path:line:why`, one below the other, as pages carry them for their scripts."""
     return "\n".join(f"{mark.path}:{mark.line}:{mark.why.replace(chr(10), ' ')}" for mark in marks)
 
@@ -31,8 +31,8 @@ def failing_lines(report: EvaluationReport, *, paths: Sequence[str]) -> tuple[Fa
     """
     if report.verdict is Verdict.PASSED:
         return ()
-    for told in (_findings, _build, _errors, _stacks):
-        found = {(each.path, each.line): each for each in reversed(list(told(report, paths)))}
+    for source in (_findings, _build, _errors, _stacks):
+        found = {(each.path, each.line): each for each in reversed(list(source(report, paths)))}
         if found:
             return tuple(reversed(found.values()))[:MOST_MARKS]
     return ()

@@ -51,7 +51,9 @@ class SubmissionForm(EvaluateForm):
     )
     visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
     node_owner = forms.ChoiceField(label="Judged by", required=False)
-    note = forms.CharField(label="Note", required=False, max_length=200, help_text="For yourself: what is new in it.")
+    note = forms.CharField(
+        label="Note", required=False, max_length=200, help_text="Only you see it: what is new in this version."
+    )
     key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     field_order = ("backend", "profile", "mode", "visibility", "note")
@@ -60,11 +62,11 @@ class SubmissionForm(EvaluateForm):
         super().__init__(*args, profiles=profiles, **kwargs)
         guests = {owner.slug: owner.name for owner in guests_for(*(profile.name for profile in profiles))}
         self.has_guests = bool(guests)
-        choices = [("", "This site's machines"), *((slug, f"{name}'s machines") for slug, name in guests.items())]
+        choices = [("", "This site's nodes"), *((slug, f"{name}'s guest nodes") for slug, name in guests.items())]
         self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
 
     def submit(self, author: User, *, problem: str) -> Submission | None:
-        """Store what was sent; None after putting a refusal beside its field.
+        """Store the submission; None after adding a refusal to its field.
 
         The status that belongs to the refusal is kept in `status`.
         """
@@ -89,7 +91,7 @@ class SubmissionForm(EvaluateForm):
     status = 422
 
     def refuse(self, refusal: Refusal) -> None:
-        """Show a refusal beside the field it is about."""
+        """Show a refusal at the field it is about."""
         self.status = refusal.status
         field = "source" if refusal.field == "file" and not self.cleaned_data.get("file") else refusal.field
         about = f"{refusal.value}: " if refusal.value and field == "file" else ""

@@ -1,4 +1,4 @@
-"""What this app tells the apps above it."""
+"""The events that this app sends to the apps above it."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class EvaluationQueued:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationEnded:
-    """An evaluation has finished or was cancelled: its row as it is now, which nothing changes any more."""
+    """An evaluation has finished or was cancelled: its final row."""
 
     evaluation: Evaluation
 
@@ -36,13 +36,13 @@ class QuarantineChanged:
 
 
 evaluation_queued: Hook[EvaluationQueued] = Hook()
-"""Told inside the transaction that stores what its author has asked for."""
+"""Sent inside the transaction that stores the author's request."""
 
 evaluation_ended: Hook[EvaluationEnded] = Hook()
-"""Told inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""
+"""Sent inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""
 
 evaluation_refunded: Hook[EvaluationRefunded] = Hook()
-"""Told inside the transaction in which an operator has it judged again and gives back what it cost."""
+"""Sent inside the transaction in which an operator has it judged again and refunds its cost."""
 
 quarantine_changed: Hook[QuarantineChanged] = Hook()
-"""Told inside the transaction in which an operator decides; the submission's row is locked."""
+"""Sent inside the transaction in which an operator decides; the submission's row is locked."""

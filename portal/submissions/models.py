@@ -44,7 +44,7 @@ class Visibility(models.TextChoices):
 class Submission(models.Model):
     """One source for one problem by one author.
 
-    `asked_visibility` is what its request said: a repeated request is held against it, whatever the author has made of
+    `asked_visibility` is what its request said: a repeated request is compared with it, whatever the author has made of
     `visibility` since. It is empty for attempts of runs and for what is older than the field.
     """
 
@@ -107,12 +107,12 @@ _NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "runni
 
 
 def recorded_mark(on: date | None, where: str) -> str:
-    """What stands beside every figure that was measured elsewhere; empty where `on` is None."""
+    """The label of every figure that was measured elsewhere; empty if `on` is None."""
     return f"recorded on {on.day} {on:%B %Y}, {where}" if on is not None else ""
 
 
 class Evaluation(models.Model):
-    """One judging of a submission on a profile, and its place in the queue."""
+    """One evaluation of a submission on a profile, and its position in the queue."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="evaluations")
@@ -193,7 +193,7 @@ class Evaluation(models.Model):
             models.Index(fields=("state", "profile", "-priority", "queued_at"), name="queue_order"),
             models.Index(fields=("submission", "-queued_at"), name="evaluations_of_submission"),
             models.Index(fields=("node", "finished_at"), name="use_of_a_node"),
-            # Both hold what has not ended alone, so they stay small beside millions of rows.
+            # Both cover only unfinished evaluations, so they stay small among millions of rows.
             models.Index(
                 fields=("profile", "-priority", "turn", "queued_at"), condition=_NOT_ENDED, name="turns_of_a_profile"
             ),
@@ -273,7 +273,7 @@ class ProfileQueue(models.Model):
 
 
 class GpuUse(models.Model):
-    """What one evaluation costs: reserved while it waits, settled when it ends.
+    """The cost of one evaluation: reserved while it waits, charged when it ends.
 
     `organisation` is whose run it is of, None for a person's own submission. `account` is whose allowance it counts
     against: the author's, or that of the organisation's sponsor at that time; None where an operator had granted the
@@ -316,7 +316,7 @@ class LimitScope(models.TextChoices):
 
 
 class AllowanceLimit(models.Model):
-    """What an operator lets somebody use in a day; where there is no row the settings say it.
+    """An operator's limit on a day's GPU time; without a row the settings decide.
 
     One row may be about all profiles together (`profile` empty) and others about one profile each: every one of them
     has to be kept. An empty figure limits nothing.
@@ -366,7 +366,7 @@ class AllowanceLimit(models.Model):
 
 
 class Quarantine(models.Model):
-    """An operator's decision that an entry stands on no board, with its public reason, and that it does again.
+    """An operator's decision to remove an entry from all boards, with its public reason, and to restore it.
 
     Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None.
     """
@@ -394,7 +394,7 @@ class Quarantine(models.Model):
 
 
 class Flag(models.Model):
-    """A reader's word to the operators that something is wrong with an entry. Only operators see it."""
+    """A reader's message to the operators that something is wrong with an entry. Only operators see it."""
 
     submission = models.ForeignKey(Submission, on_delete=models.CASCADE, related_name="flags")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="flags")

@@ -32,7 +32,7 @@ from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
 from portal.submissions import timelines
 from portal.submissions.error_maps import error_maps
-from portal.submissions.failing_lines import FailingLine, failing_lines, told_to_scripts
+from portal.submissions.failing_lines import FailingLine, failing_lines, marks_for_scripts
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
@@ -50,7 +50,7 @@ STAGE_LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class StageStep:
-    """One stage of the judging in the page's row of stages."""
+    """One stage of judging in the page's row of stages."""
 
     label: str
     status: str
@@ -76,12 +76,12 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
     ]
 
 
-_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed beside the reference and stands on the board."
-_ADVICE_WITHOUT_FLOOR = "Compare your time with the reference's, size by size."
+_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with the reference and enters the board."
+_ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
 def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None) -> Facts | None:
-    """What the site says of the verdict; None before there is one. Advice on a pass fits what its report holds."""
+    """Explanation and advice for the verdict; None before there is one. Advice on a pass depends on its report."""
     if not evaluation.verdict:
         return None
     facts = FACTS[Verdict(evaluation.verdict)]
@@ -172,7 +172,7 @@ def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str,
     """The lines that the verdict is about, for templates and for scripts."""
     paths = [file.path for file in evaluation.submission.source.files.files]
     marks = failing_lines(report, paths=paths) if report else ()
-    return {"marks": marks, "marks_text": told_to_scripts(marks)}
+    return {"marks": marks, "marks_text": marks_for_scripts(marks)}
 
 
 def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
@@ -241,15 +241,15 @@ _OF_THE_JUDGE = ("judge.", "sandbox.")
 
 def _environment(report: EvaluationReport) -> dict[str, Any]:
     """What the node was, and apart from it how the judge was set."""
-    told = [(name, value) for name, value in report.environment.items() if value]
+    facts = [(name, value) for name, value in report.environment.items() if value]
     return {
-        "environment": [pair for pair in told if not pair[0].startswith(_OF_THE_JUDGE)],
-        "judge_settings": [pair for pair in told if pair[0].startswith(_OF_THE_JUDGE)],
+        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
     }
 
 
 def _evidence(report: EvaluationReport) -> dict[str, Any]:
-    """What stands beside times: collectives per rank, GPUs around timed calls, driver faults, bytes on the links."""
+    """Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic."""
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
@@ -285,7 +285,7 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """An evaluation as a roofline shows it, whether or not it stands on a board."""
+    """An evaluation as a roofline shows it, whether or not it is on a board."""
 
     author: str
     backend: str

@@ -35,11 +35,11 @@ def note(capability: Capability) -> str:
     measured = (
         f"Ranked by speed at the sizes {sizes}."
         if profile.is_ranked_by_speed
-        else f"A practice board: judged at the size {sizes}, correctness counts, times are indicative."
+        else f"A practice board, judged at the size {sizes}. Only correctness counts; times are indicative."
     )
     if capability.is_paused:
-        paused = f"{measured} The operator has paused its queue: a submission is taken and waits."
-        return f"{paused} The operator says: {capability.pause_reason}" if capability.pause_reason else paused
+        paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."
+        return f"{paused} Reason: {capability.pause_reason}" if capability.pause_reason else paused
     if not capability.is_online:
         return (
             f"{measured} No node is online for it now{_last_served(capability)}: a submission waits, and ends "
@@ -47,7 +47,7 @@ def note(capability: Capability) -> str:
         )
     backends = ", ".join(capability.backends) or "no backend"
     slots = f"{capability.slots} slot{'s' if capability.slots != 1 else ''} online"
-    return f"{measured} {slots}, able to judge {backends}."
+    return f"{measured} {slots}, for {backends}."
 
 
 def _last_served(capability: Capability) -> str:
@@ -70,14 +70,14 @@ def submit_data(problem: Problem, *, profiles: list[Profile], author: User) -> S
     """What the submit page of `problem` needs besides its form; the forecasts are the author's."""
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
-    told = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
-    costs = {forecast.price.profile: forecast for forecast in told}
+    found = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
+    costs = {forecast.price.profile: forecast for forecast in found}
     online = [capability.profile.name for capability in chosen if capability.is_online]
     default = online[-1] if online else chosen[0].profile.name
     return SubmitData(
         capabilities=tuple(chosen),
         default_profile=default,
-        forecasts=tuple(told),
+        forecasts=tuple(found),
         unserved_hours=f"{settings.UNSERVED_HOURS:.0f}",
         default_note=f"{default}: {note(able[default])} {costs[default].words}",
         script={

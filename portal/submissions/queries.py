@@ -106,12 +106,12 @@ def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
 
 
 def may_flag(viewer: Viewer, submission: Submission) -> bool:
-    """Whether `viewer` may tell the operators that something is wrong with `submission`."""
+    """Whether `viewer` may flag `submission` for the operators."""
     return isinstance(viewer, User) and viewer.pk != submission.author_id
 
 
 def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
-    """The last flag that `viewer` put on `submission`, settled or not."""
+    """The last flag of `viewer` on `submission`, resolved or not."""
     return submission.flags.filter(by=viewer).first() if isinstance(viewer, User) else None
 
 
@@ -123,7 +123,7 @@ def may_read_source(viewer: Viewer, submission: Submission) -> bool:
         return False
     if viewer.is_staff or viewer.pk == submission.author_id:
         return True
-    # A colleague of the author of an attempt: whoever sees it privately belongs to its organisation.
+    # A colleague of the author of an attempt: a viewer who sees it while private belongs to its organisation.
     return submission.is_attempt and visible_submissions(viewer).filter(pk=submission.pk).exists()
 
 
@@ -180,7 +180,7 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
 
 
 def holder_of(evaluation_id: str, lease: str) -> Node | None:
-    """The node that holds an evaluation under `lease` now."""
+    """The node whose lease on an evaluation is `lease`."""
     try:
         key = uuid.UUID(evaluation_id)
     except ValueError:
@@ -190,18 +190,18 @@ def holder_of(evaluation_id: str, lease: str) -> Node | None:
 
 
 def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
-    """The tries of `evaluation` before its present one and why each ended; one without a report lost its node."""
+    """The tries of `evaluation` before the current one and why each ended; one without a report lost its node."""
     if evaluation.attempt == 1:
         return ()
     # Without the rest of the reports, which may be hundreds of kilobytes each.
-    told = {
+    reports = {
         attempt: EarlierTry(attempt=attempt, verdict=Verdict(verdict), reason=message[:_REASON_LENGTH])
         for attempt, verdict, message in evaluation.reports.values_list(
             "attempt", "content__verdict", "content__message"
         )
     }
     return tuple(
-        told.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped answering")
+        reports.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped responding")
         for attempt in range(1, evaluation.attempt)
     )
 
@@ -236,8 +236,8 @@ def paused_profiles() -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueuePlace:
-    """Where a queued evaluation stands: how many go before it, how many wait in all, and about how long it takes.
+class QueuePosition:
+    """The position of a queued evaluation: how many are ahead, how many wait in all, and the expected wait.
 
     `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet. `pause_reason` is what
     the operator says of a pause, which may be nothing.
@@ -258,8 +258,8 @@ def _goes_before(evaluation: Evaluation) -> Q:
     return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
 
 
-def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
-    """The place of an evaluation that waits for a slot; None once it has one."""
+def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
+    """The queue position of an evaluation that waits for a slot; None once it has one."""
     if evaluation.state not in WAITING:
         return None
     before = _goes_before(evaluation)
@@ -270,7 +270,7 @@ def place_in_queue(evaluation: Evaluation) -> QueuePlace | None:
     is_paused = not counted["itself"]
     ahead = counted["total" if is_paused else "ahead"]
     slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
-    return QueuePlace(
+    return QueuePosition(
         ahead=ahead,
         total=counted["total"],
         expected_wait_s=None if is_paused else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
@@ -296,7 +296,7 @@ class LiveView:
     """
 
     evaluation: Evaluation
-    place: QueuePlace | None
+    place: QueuePosition | None
     report: EvaluationReport | None
     version: str
     poll_after_s: int | None
@@ -305,14 +305,14 @@ class LiveView:
 
     @property
     def since(self) -> datetime:
-        """When the present state or stage began."""
+        """When the current state or stage began."""
         evaluation = self.evaluation
         return evaluation.finished_at or evaluation.stage_since or evaluation.started_at or evaluation.queued_at
 
 
 def live_view(evaluation: Evaluation) -> LiveView:
     """What to show of `evaluation` now."""
-    place = place_in_queue(evaluation)
+    place = position_in_queue(evaluation)
     parts = (
         evaluation.state,
         evaluation.attempt,
@@ -429,7 +429,7 @@ def _not_found(value: str) -> Refusal:
         field="id",
         value=value,
         message="There is no such submission, or it is not public.",
-        remedy=f"Check the address; your own are listed at {settings.SITE_URL}{reverse('submissions:mine')} "
+        remedy=f"Check the address. Your own submissions are at {settings.SITE_URL}{reverse('submissions:mine')} "
         "when you are signed in.",
         status=404,
     )

@@ -10,7 +10,7 @@ from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
 from portal.submissions.models import Evaluation, ProfileQueue, State
-from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePlace, paused_profiles, place_in_queue
+from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePosition, paused_profiles, position_in_queue
 
 OWN_SHOWN = 5
 
@@ -74,16 +74,16 @@ def queue_lengths() -> list[Queue]:
     ]
 
 
-def own_places(user: User) -> list[tuple[Evaluation, QueuePlace | None]]:
-    """The reader's own unfinished evaluations, the oldest first, with their places in the queue."""
+def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:
+    """The reader's own unfinished evaluations, the oldest first, with their positions in the queue."""
     own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
     unfinished = own.filter(state__in=State.unfinished())
     chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
-    return [(evaluation, place_in_queue(evaluation)) for evaluation in chosen]
+    return [(evaluation, position_in_queue(evaluation)) for evaluation in chosen]
 
 
 def capabilities() -> dict[str, Capability]:
-    """What every profile can judge now, by name: its own backends as far as an online node has them."""
+    """What every profile can judge now, by name: those of its backends that an online node has."""
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
     paused = paused_profiles()

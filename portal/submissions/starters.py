@@ -13,7 +13,7 @@ from problems.schema import ArgumentKind, Problem
 def starters(slug: str) -> dict[str, str]:
     """The starter of every backend for the problem `slug`.
 
-    The one for `pytorch` is the reference itself: correct as it stands, and the time to beat.
+    The one for `pytorch` is the reference itself: correct, and the program to beat.
     """
     problem = registry.get(slug)
     context = {

@@ -1,4 +1,4 @@
-"""What the site's worker does when it hears from a judge."""
+"""The tasks that the site's worker runs for messages of nodes."""
 
 import logging
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @app.task(name=TaskName.RECORD_PROGRESS.value)
 def record_progress(text: str, key: str = "") -> None:
-    """Take a sign of life from the node that has this key."""
+    """Take a progress message from the node that has this key."""
     try:
         progress = Progress.from_json(_without_nul(text))
     except ContractError as error:
@@ -49,7 +49,7 @@ def record_delivery(text: str, key: str = "") -> None:
 
 
 def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
-    """Whether the lease is held, and the key is that of the node that holds it; what is refused is logged."""
+    """Whether the lease is valid and the key is that of its node; refused messages are logged."""
     node = queries.holder_of(evaluation_id, lease)
     if node is None:
         logger.warning("a report on %s came without a lease that is held; refused", evaluation_id[:40])

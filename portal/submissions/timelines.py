@@ -32,7 +32,7 @@ class Recorded:
 
     @property
     def uncertainty_us(self) -> float:
-        """By how much the place of a rank beside another may be wrong."""
+        """The uncertainty of the alignment of one rank with another."""
         return max(rank.uncertainty_ns for rank in self.call.ranks) / 1000
 
     @property
@@ -76,7 +76,7 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
 
 
 def beside_each_other(old: EvaluationReport | None, new: EvaluationReport | None) -> list[Recorded]:
-    """The calls of two submissions under their own titles, as far as they were recorded on one profile and size."""
+    """The calls of two submissions under their own titles, if they were recorded on one profile and size."""
     calls = [(title, _submission(report)) for title, report in (("Before", old), ("Now", new))]
     if old is not None and new is not None and (old.profile, _size(old)) != (new.profile, _size(new)):
         return []
@@ -150,7 +150,7 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelR
 
 PAGE_PX, PHONE_PX = 1040, 360
 _MOST_MARKS = 1000
-"""So many marks a picture has at most, the longest; the trace has all."""
+"""The most marks of a picture, the longest ones; the trace has all."""
 _TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keyword"}
 _HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
 
@@ -177,7 +177,7 @@ def picture(calls: Sequence[Recorded]) -> Picture:
         for rank in recorded.call.ranks
     ]
     names = " and ".join(recorded.title.lower() for recorded in calls)
-    label = f"What ran when on every rank: {names}; the tables below hold the sums"
+    label = f"Timeline of every rank: {names}; the tables below have the sums"
     wide, narrow = (svg(groups, length_ns=length_ns, width=width, label=label) for width in (PAGE_PX, PHONE_PX))
     hidden = sum(span.ns < least_ns for span in spans)
     return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden)
@@ -236,7 +236,7 @@ def split_bar(rank: RankSplit) -> str:
         ("compute and wire at once", rank.both_us, "success"),
         ("wire", rank.wire_us, "warning"),
         ("waiting for the last rank", rank.wait_us, "text-faint"),
-        ("kernels that reach peers themselves", rank.mixed_us, "code-keyword"),
+        ("kernels that access peers directly", rank.mixed_us, "code-keyword"),
         ("neither", rank.idle_us, "border"),
     )
     return bar([Share(value=us, tone=tone, title=f"{name}: {us:,.2f} us") for name, us, tone in parts])

@@ -1,7 +1,7 @@
 """Whose turn it is: payers take turns at a profile, one evaluation each, however much each of them has queued.
 
-Every evaluation gets the number of its turn when it is queued, and the queue goes by it (start-time fair queueing).
-Whoever has nothing queued comes in at the turn that is being judged; whoever has goes on from their last one.
+Every evaluation gets the number of its turn when it is queued, and the queue is ordered by it (start-time fair
+queueing). A payer with nothing queued starts at the turn that is being judged; others continue from their last one.
 """
 
 from django.db.models import Max

@@ -34,7 +34,9 @@ def bundle_from_text(text: str) -> SourceBundle:
     try:
         content = text.encode()
     except UnicodeEncodeError as error:
-        raise _refusal("the editor", "The text holds characters that are not Unicode.", "Type it again.") from error
+        raise _refusal(
+            "the editor", "The text holds characters that are not Unicode.", "Remove these characters."
+        ) from error
     _check_total(len(content), "the editor")
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=_text("the editor", content)),))
 
@@ -45,7 +47,7 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
     Raises:
         Refusal: as for an archive that holds them; PathRefused where a path is at fault.
     """
-    # As an archive, so that one set of rules decides on what comes in pieces.
+    # As an archive, so that one set of rules applies to both.
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
@@ -53,7 +55,7 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
                 content, path_bytes = text.encode(), len(path.encode())
             except UnicodeEncodeError as error:
                 raise _refusal(
-                    ascii(path), "The file holds characters that are not Unicode.", "Type it again."
+                    ascii(path), "The file holds characters that are not Unicode.", "Remove these characters."
                 ) from error
             if path_bytes > MAX_PATH_BYTES:  # from 64 KB on no zip could hold it
                 raise _path_refused(path, f"This path is longer than {MAX_PATH_BYTES} bytes.", "Use shorter names.")
@@ -107,19 +109,23 @@ def check_packing(member: zipfile.ZipInfo) -> None:
     """Refuse a file of an archive that is packed in a way whose unpacking cannot be stopped at a size."""
     # Python unpacks bzip2 and LZMA by the block: a hundred bytes become hundreds of megabytes before one is counted.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _refusal(member.filename, "This file is packed in an unusual way.", "Pack it again as an ordinary .zip.")
+        raise _refusal(
+            member.filename,
+            "This file uses a compression method that the site does not accept.",
+            "Pack it again as an ordinary .zip.",
+        )
 
 
 def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
     if not members:
         raise _refusal(name, "The archive holds no file.", "Put solution.py into it.")
     if len(members) > MAX_FILES:
-        raise _refusal(name, f"The archive holds {len(members)} files.", f"At most {MAX_FILES} are taken.", status=413)
+        raise _refusal(name, f"The archive holds {len(members)} files.", f"Send at most {MAX_FILES} files.", status=413)
     for member in members:
         _check_path(member)
         check_packing(member)
     for path, fault in source_paths.faults([member.filename for member in members]):
-        raise _path_refused(path, f"The archive cannot be taken: {fault}.", "Use plain, short paths, each once.")
+        raise _path_refused(path, f"The archive cannot be used: {fault}.", "Use plain, short paths, each only once.")
     _check_total(sum(member.file_size for member in members), name)
 
 
@@ -132,12 +138,12 @@ def _check_path(member: zipfile.ZipInfo) -> None:
         )
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in {0, stat.S_IFREG}:
-        raise _refusal(path, "This is a link or device, not a file.", "Pack the file itself.")
+        raise _refusal(path, "This is a link or a device, not a file.", "Pack the file itself.")
     if member.flag_bits & 0x1:
         raise _refusal(path, "This file is encrypted.", "Pack the archive without a password.")
     if PurePosixPath(path).suffix not in EXTENSIONS:
         remedy = f"Only {', '.join(EXTENSIONS)} may be in the archive."
-        raise _path_refused(path, "This kind of file is not taken.", remedy)
+        raise _path_refused(path, "This type of file is not accepted.", remedy)
 
 
 def _read_members(name: str, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> list[SourceFile]:
@@ -165,7 +171,7 @@ def _text(name: str, content: bytes, *, may_be_empty: bool = False) -> str:
         raise _refusal(name, message, "Save it as UTF-8.") from error
     is_entry = PurePosixPath(name).name == SourceBundle.ENTRY or not may_be_empty
     if is_entry and not text.strip():
-        raise _refusal(name, "The file is empty.", "Write a solution(...) into it.")
+        raise _refusal(name, "The file is empty.", "Define solution(...) in it.")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -16,7 +16,7 @@ from portal.submissions.queries import IN_PROGRESS
 
 WINDOW = timedelta(hours=1)
 _REPORTS = 100
-"""Of so many reports of the hour the stages are read: each is a look into a document of some hundred kilobytes."""
+"""The stages are read from this many reports of the hour: each is a document of some hundred kilobytes."""
 
 _Place = tuple[str, str]
 
@@ -27,7 +27,7 @@ class Use:
 
     Attributes:
         judged_share: share of the hour in which a slot had an evaluation, 0 to 1, on average over the slots.
-        verdicts: verdicts of slots in the hour; those that a compiler decided are not among them.
+        verdicts: verdicts of slots in the hour; those decided at compilation are not among them.
         building, built: evaluations that are being compiled for it, and that wait compiled, now.
         starting_s: how long evaluations waited for ranks that had imported them, in seconds at the median; None where
             none was judged.
@@ -75,7 +75,7 @@ def _in_slots(now: datetime) -> QuerySet[Evaluation]:
 
 
 def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]]:
-    """Seconds in slots within the hour, and verdicts, by place."""
+    """Seconds in slots within the hour, and verdicts, by node and profile."""
     seconds: defaultdict[_Place, float] = defaultdict(float)
     verdicts: Counter[_Place] = Counter()
     rows = _in_slots(now).values_list("node__name", "profile", "started_at", "finished_at", "state")
@@ -87,7 +87,7 @@ def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]
 
 
 def _ahead() -> dict[_Place, tuple[int, int]]:
-    """What is being compiled and what waits compiled, by place."""
+    """Evaluations being compiled and compiled ones that wait, by node and profile."""
     rows = (
         Evaluation.objects.filter(state__in=(State.BUILDING, State.BUILT), node__isnull=False)
         .values("node__name", "profile")
@@ -98,7 +98,7 @@ def _ahead() -> dict[_Place, tuple[int, int]]:
 
 
 def _starting_times(now: datetime) -> Mapping[_Place, list[float]]:
-    """Seconds in the stage that starts ranks, of the latest reports, by place."""
+    """Seconds in the stage that starts ranks, of the latest reports, by node and profile."""
     latest = (
         _in_slots(now).filter(state=State.FINISHED).order_by("-finished_at").values_list("pk", flat=True)[:_REPORTS]
     )

@@ -35,7 +35,7 @@ PER_PAGE = 30
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest, slug: str) -> HttpResponse:
-    """The author's desk of a problem: statement, editor and, once something was sent, its verdict.
+    """The author's workbench of a problem: statement, editor and, after submitting, the verdict.
 
     A valid form leads to the submission's own page; sent by htmx, it is answered with the verdict as it comes.
     """
@@ -43,13 +43,17 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     author = signed_in(request)
     chosen = judging_profiles(problem)
     data = submit_data(problem, profiles=chosen, author=author)
-    on_desk = request.headers.get("HX-Request") == "true"
+    on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
         submission = form.submit(author, problem=slug) if form.is_valid() else None
         if submission is not None:
-            return _desk_verdict(request, submission) if on_desk else redirect("submissions:detail", submission.pk)
-        if on_desk:
+            return (
+                _workbench_verdict(request, submission)
+                if on_workbench
+                else redirect("submissions:detail", submission.pk)
+            )
+        if on_workbench:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
         form = SubmissionForm(
@@ -67,14 +71,14 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
 
 
-def _desk_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
-    """The new submission's live part, which follows its judging by itself."""
-    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_desk": True}
-    return render(request, "submissions/_desk_verdict.html", context)
+def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
+    """The new submission's live part, which updates itself."""
+    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_workbench": True}
+    return render(request, "submissions/_workbench_verdict.html", context)
 
 
 def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
-    """The submission that the desk starts from or the reader's last one, with the lines that its verdict is about."""
+    """The submission that the workbench starts from or the reader's last one, with the lines of its verdict."""
     wanted = request.GET.get("from")
     author = signed_in(request)
     last = queries.own_submissions(author, problem=slug).first()
@@ -90,7 +94,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
 @require_POST
 @login_required
 def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
-    """What the text of the editor changes in the reader's last submission to the problem, line by line."""
+    """The differences of the editor's text from the reader's last submission to the problem, line by line."""
     get_problem(slug)
     last = queries.own_submissions(signed_in(request), problem=slug).first()
     if last is None:
@@ -145,7 +149,7 @@ def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
             field="evaluation",
             value=wanted or "",
             message="This submission has no such evaluation.",
-            remedy="Open the submission without naming one.",
+            remedy="Open the submission without an evaluation in the address.",
             status=404,
         )
     return found
@@ -176,7 +180,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
-    """What the page says of the author's previous attempt at the problem; None where there is none to see."""
+    """The author's previous attempt at the problem for the page; None if there is none to see."""
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
@@ -195,7 +199,7 @@ REFERENCE = "reference"
 
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """The submission beside an earlier one of its author, or beside the reference: source and times."""
+    """The submission and an earlier one of its author, or the reference: source and times."""
     submission = queries.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
@@ -262,7 +266,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     if request.headers.get("If-None-Match") == etag:
         response = HttpResponseNotModified()
     elif request.GET.get("desk"):
-        context = _live_parts(request, submission, evaluation) | {"on_desk": True}
+        context = _live_parts(request, submission, evaluation) | {"on_workbench": True}
         response = render(request, "submissions/_live.html", context)
     else:
         response = render(request, "submissions/live.html", _live_parts(request, submission, evaluation))
@@ -273,7 +277,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """One file of a submission as it was handed in, `solution.py` where none is named."""
+    """One file of a submission as it was submitted, `solution.py` by default."""
     submission = queries.get_submission(request.user, submission_id)
     bundle = queries.readable_source(request.user, submission)
     path = request.GET.get("file", SourceBundle.ENTRY)
@@ -282,8 +286,8 @@ def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         raise Refusal(
             field="file",
             value=path,
-            message="This submission has no such file that you may read.",
-            remedy="Open the submission: its files are listed there.",
+            message="This submission has no such file, or you may not read it.",
+            remedy="The submission's page lists its files.",
             status=404,
         )
     headers = {"Content-Disposition": content_disposition_header(as_attachment=True, filename=PurePosixPath(path).name)}
@@ -305,7 +309,7 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
             field="evaluation",
             value=str(evaluation_id),
             message="No call of this evaluation was recorded.",
-            remedy="Submit the source again: judges of today record a call of every submission that passes.",
+            remedy="Submit the source again. The judge now records a call of every submission that passes.",
             status=404,
         )
     return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
@@ -319,7 +323,7 @@ def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> Evaluati
             field="evaluation",
             value=str(evaluation_id),
             message="There is no report on this evaluation yet.",
-            remedy="Wait until it has finished.",
+            remedy="Wait until the evaluation has finished.",
             status=404,
         )
     return found
@@ -348,19 +352,19 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = queries.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
-    messages.success(request, "Everyone may read it now." if chosen == "public" else "Only you may read it now.")
+    messages.success(request, "The source is now public." if chosen == "public" else "The source is now private.")
     return redirect("submissions:detail", submission.pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """Tell the operators that something is wrong with an entry, one whose author keeps its source private too."""
+    """Flag an entry for the operators, also one whose author keeps its source private."""
     reader = signed_in(request)
     submission = queries.get_flaggable(reader, submission_id)
     if request.method == "POST":
         actions.flag(submission, reason=request.POST.get("reason", ""), by=reader)
-        messages.success(request, "The operators will look at it.")
+        messages.success(request, "The operators will review the entry.")
         if queries.visible_submissions(reader).filter(pk=submission.pk).exists():
             return redirect("submissions:detail", submission.pk)
         return redirect("ranking:board", submission.problem)

@@ -13,7 +13,7 @@ Row = tuple[Cell, ...]
 
 
 class Kind(StrEnum):
-    """What a column holds; each may be null."""
+    """The type of a column; each may be null."""
 
     TEXT = "text"
     INTEGER = "integer"

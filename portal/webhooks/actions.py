@@ -1,6 +1,6 @@
 """Webhooks of an organisation: adding, trying and removing them, and sending again what failed.
 
-`delivering` sends what they are to hear.
+`delivering` sends the events.
 """
 
 import secrets
@@ -19,11 +19,11 @@ from portal.webhooks.posting import address_of
 
 MAX_WEBHOOKS = 10
 SENT_BY_HAND_PER_HOUR = 60
-"""Tests and repetitions of one organisation: each is a request to an address that may be somebody else's."""
+"""Tests and repetitions of one organisation: each is a request to an address that may belong to a third party."""
 
 
 def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], by: User) -> Webhook:
-    """Add an address that is told of events; its `secret` is shown once by the caller.
+    """Add an address that receives events; the caller shows its `secret` once.
 
     Raises:
         Refusal: `by` is no owner (403), the address or an event is none, or there are too many (409).
@@ -33,9 +33,11 @@ def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], 
     for event in chosen:
         if event not in EventKind.values:
             known = ", ".join(EventKind.values)
-            raise Refusal(field="events", value=event, message="There is no such event.", remedy=f"Known are {known}.")
+            raise Refusal(
+                field="events", value=event, message="There is no such event.", remedy=f"Choose one of {known}."
+            )
     if not chosen:
-        raise Refusal(field="events", value="", message="The webhook hears of nothing.", remedy="Choose an event.")
+        raise Refusal(field="events", value="", message="No event was chosen.", remedy="Choose at least one event.")
     address_of(url)
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
@@ -43,8 +45,8 @@ def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], 
             raise Refusal(
                 field="url",
                 value=url,
-                message=f"The organisation has {MAX_WEBHOOKS} webhooks, which is the most there can be.",
-                remedy="Remove one.",
+                message=f"The organisation has {MAX_WEBHOOKS} webhooks, which is the limit.",
+                remedy="Remove a webhook first.",
                 status=409,
             )
         return Webhook.objects.create(
@@ -65,7 +67,7 @@ def try_webhook(webhook: Webhook, *, by: User) -> WebhookDelivery:
         if row.removed_at is not None:
             raise _conflict(row, "The webhook was removed.", "Add it again.")
         if row.deliveries.filter(event=None, state=DeliveryState.WAITING).exists():
-            raise _conflict(row, "A test is on its way already.", "Look into the log in a moment.")
+            raise _conflict(row, "A test is being sent already.", "Its result will appear in the log.")
         _check_sent_by_hand(row)
         return WebhookDelivery.objects.create(webhook=row)
 
@@ -90,7 +92,7 @@ def send_again(delivery: WebhookDelivery, *, by: User) -> WebhookDelivery:
 
 
 def remove_webhook(webhook: Webhook, *, by: User) -> None:
-    """Tell an address nothing any more; its log stays. Raises Refusal (403)."""
+    """Stop sending events to an address; its log stays. Raises Refusal (403)."""
     require_owner(by, webhook.organisation)
     now = timezone.now()
     Webhook.objects.filter(pk=webhook.pk, removed_at=None).update(removed_at=now)
@@ -102,12 +104,12 @@ def _not_again(delivery: WebhookDelivery) -> Refusal:
     if delivery.event_id is None:
         message, remedy = "A test is not sent again.", "Send another test."
     elif delivery.state == DeliveryState.WAITING:
-        message, remedy = "The delivery is still being tried.", "Wait for the next try; the log says when it is."
+        message, remedy = "The delivery is still being tried.", "Wait for the next try. The log shows its time."
     elif delivery.state == DeliveryState.DELIVERED:
-        message, remedy = "The delivery was heard.", "Look into the log of the receiver."
+        message, remedy = "The delivery was accepted already.", "Look at the log of the receiver."
     else:
         message = f"The delivery was sent again already, as {delivery.sent_again.pk}."
-        remedy = "Look what came of that one; where it failed too, send that one again."
+        remedy = "Look at its result. If it failed too, send that one again."
     return Refusal(field="delivery", value=str(delivery.pk), message=message, remedy=remedy, status=409)
 
 
@@ -119,8 +121,8 @@ def _check_sent_by_hand(webhook: Webhook) -> None:
             field="webhook",
             value=webhook.url,
             message=f"The organisation has had {SENT_BY_HAND_PER_HOUR} deliveries sent by hand within an hour, tests "
-            "among them, which is the most there can be.",
-            remedy="Wait a while; events are told all the same.",
+            "among them, which is the limit.",
+            remedy="Wait a while. Events are sent all the same.",
             status=429,
             retry_after_s=600,
         )

@@ -10,7 +10,7 @@ class WebhooksConfig(AppConfig):
     label = "webhooks"
 
     def ready(self) -> None:
-        """Hear of events of runs: each is queued for the webhooks that asked for its kind."""
+        """Receive events of runs: each is queued for the webhooks that subscribe to its kind."""
         from portal.runs.hooks import events_written  # noqa: PLC0415 - models are there only when Django is ready
         from portal.webhooks.delivering import queue_deliveries  # noqa: PLC0415 - as above
 

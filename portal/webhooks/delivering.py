@@ -1,8 +1,8 @@
-"""Telling webhooks of events until they have heard it or it is too late.
+"""Delivering events to webhooks until they accept them or the time is over.
 
-What is to be told is rows in the database. One process at a time tells one webhook its deliveries in order, one after
-another; a webhook that fails is left alone for longer and longer, and keeps nobody else waiting. What a process had
-claimed when it died becomes free by itself.
+Pending deliveries are rows in the database. One process at a time sends the deliveries of one webhook in order, one
+after another. A webhook that fails is tried again after longer and longer pauses, and delays no other webhook. The
+claim of a process that died expires.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ HEARD_WITHIN = timedelta(days=1)
 """After this a delivery is given up, however often it was tried."""
 _CLAIM = timedelta(seconds=60)
 _SLICE_S = 30.0
-"""How long one turn of a webhook takes at most, apart from its last try: less than a claim lasts."""
+"""The longest turn of a webhook, apart from its last try: shorter than a claim is valid."""
 
 
 def queue_deliveries(written: EventsWritten) -> None:
@@ -55,20 +55,20 @@ class Turn:
 
     @property
     def key(self) -> int:
-        """What names the webhook among those that are being told."""
+        """The webhook's key among those that are being served."""
         return self.webhook_id
 
 
 def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Turn]:
     """The webhooks that have something due, the longest waiting first.
 
-    One that has just had a turn waits from its end on: whoever has much to be told goes behind whoever has little.
+    A webhook that has just had a turn goes to the end: one with few deliveries does not wait for one with many.
 
     Args:
         now: the moment.
         limit: how many at most.
-        without: accounts that have enough turns at present.
-        busy: webhooks that are being told.
+        without: accounts that have enough turns already.
+        busy: webhooks that are being served.
     """
     waiting = WebhookDelivery.objects.filter(webhook=OuterRef("pk"), state=DeliveryState.WAITING, next_try_at__lte=now)
     is_free, is_asked_for = Q(free_at__lte=now), Exists(waiting.filter(BY_HAND))
@@ -89,14 +89,14 @@ def due_turns(now: datetime, *, limit: int, without: Collection[int] = (), busy:
 
 
 def take_turn(turn: Turn, now: datetime) -> int:
-    """Tell a webhook what is due at `now`, up to its first failure; returns how many tries that took."""
+    """Send a webhook its deliveries due at `now`, up to the first failure; returns the number of tries."""
     row = Webhook.objects.filter(pk=turn.webhook_id, free_at=turn.free_at, removed_at=None)
     # Two processes may have read the same row: only one finds it as it was.
     if not row.update(free_at=now + _CLAIM):
         return 0
     waiting = WebhookDelivery.objects.filter(webhook=turn.webhook_id, state=DeliveryState.WAITING)
     too_late = waiting.filter(created_at__lt=now - HEARD_WITHIN)
-    too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not heard within a day.")
+    too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not delivered within a day.")
     due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
     if turn.only_by_hand:
         due = due.filter(BY_HAND)
@@ -173,7 +173,7 @@ def _headers(delivery: WebhookDelivery, body: bytes) -> dict[str, str]:
 
 
 def _note(delivery: WebhookDelivery, answer: Answer, now: datetime) -> None:
-    # A second process may have sent the same delivery after a claim ran out: only the first answer to a try counts.
+    # A second process may have sent the same delivery after a claim ran out: only the first response to a try counts.
     row = WebhookDelivery.objects.filter(pk=delivery.pk, tries=delivery.tries, state=DeliveryState.WAITING)
     known = {"tries": F("tries") + 1, "answer_status": answer.status, "error": answer.error[:300]}
     webhook = Webhook.objects.filter(pk=delivery.webhook_id)

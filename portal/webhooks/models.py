@@ -1,4 +1,4 @@
-"""Addresses that are told of what happens to runs, and the log of what was sent."""
+"""Addresses that receive events of runs, and the log of deliveries."""
 
 import uuid
 
@@ -13,9 +13,9 @@ TEST_KIND = "webhook.test"
 
 
 class Webhook(models.Model):
-    """An address of an organisation that is told of events. The secret signs what is sent.
+    """An address of an organisation that receives events. Messages are signed with the secret.
 
-    `free_at` is when it may be told again: later than now while a process tells it, and after it has failed `failures`
+    `free_at` is when it may be served again: later than now while a process serves it, or after it failed `failures`
     times in a row.
     """
 
@@ -37,7 +37,7 @@ class Webhook(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """How far the telling of one event to one webhook has come."""
+    """The state of one delivery."""
 
     WAITING = "waiting", "Waiting"
     DELIVERED = "delivered", "Delivered"
@@ -49,9 +49,9 @@ BY_HAND = models.Q(event=None) | models.Q(again_of__isnull=False)
 
 
 class WebhookDelivery(models.Model):
-    """One event for one webhook, and what came of it: the delivery log. A delivery without an event is a test.
+    """One event for one webhook, and its result: the delivery log. A delivery without an event is a test.
 
-    `again_of` is the delivery that had been given up and that somebody had sent again, as this one.
+    `again_of` is the failed delivery that this one repeats, at somebody's request.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -84,12 +84,12 @@ class WebhookDelivery(models.Model):
 
     @property
     def kind(self) -> str:
-        """What is told: an `EventKind`, or `TEST_KIND`."""
+        """The kind of event: an `EventKind`, or `TEST_KIND`."""
         return self.event.kind if self.event is not None else TEST_KIND
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether somebody asked for it at this moment, a test or a repetition: it is sent once and at once."""
+        """Whether it was sent by hand, a test or a repetition: it is tried once and immediately."""
         return self.event_id is None or self.again_of_id is not None
 
     @property

@@ -26,7 +26,7 @@ _EMBEDS_IPV4 = tuple(ipaddress.ip_network(block) for block in ("64:ff9b::/96", "
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came of one try: the HTTP status, or the reason why there is none."""
+    """The result of one try: the HTTP status, or the reason why there is none."""
 
     status: int | None
     error: str = ""
@@ -38,7 +38,7 @@ class Answer:
 
 
 def address_of(url: str) -> SplitResult:
-    """The parts of an address that may be told; raises Refusal."""
+    """The parts of a permitted address; raises Refusal."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -50,8 +50,8 @@ def address_of(url: str) -> SplitResult:
         raise Refusal(
             field="url",
             value=url,
-            message="This is no address that can be told.",
-            remedy=f"Give an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
+            message="This is not an address for a webhook.",
+            remedy=f"Use an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
             "without a user name or fragment.",
         )
     return parts
@@ -72,14 +72,14 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
             response = connection.getresponse()
             response.read(_ANSWER_BYTES)
             if connection.is_cut_off:
-                return Answer(status=None, error=f"The answer took more than {WHOLE_TRY_S:.0f} seconds.")
+                return Answer(status=None, error=f"The response took more than {WHOLE_TRY_S:.0f} seconds.")
             error = "" if 200 <= response.status < 300 else f"answered {response.status} {response.reason}"
             return Answer(status=response.status, error=_shown(error))
         finally:
             deadline.cancel()
             connection.close()
     except (Refusal, OSError, http.client.HTTPException, ValueError) as error:
-        # ValueError: names that IDNA cannot write (`a..b`), and what else the far end makes the parsers trip over.
+        # ValueError: names that IDNA cannot write (`a..b`), and whatever else in a response the parsers cannot read.
         # Of an error of the system its words alone: its number says nothing to who reads the log.
         words = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Answer(status=None, error=_shown(words))
@@ -91,10 +91,10 @@ def _shown(text: str) -> str:
 
 
 def _resolved(host: str, port: int) -> str:
-    """The IP address behind a name, if it may be told; raises OSError."""
+    """The IP address behind a name, if requests may go there; raises OSError."""
     found = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
     if not settings.WEBHOOKS_TO_PRIVATE_ADDRESSES and not is_public(found):
-        # Without the address: what names inside the operator's network stand for is not the vendor's affair.
+        # Without the address: a vendor must not learn what names inside the operator's network resolve to.
         raise OSError(f"{host} does not lead to a public address")
     return found
 
@@ -125,7 +125,7 @@ class _Pinned(http.client.HTTPConnection):
         self.sock = context.wrap_socket(plain, server_hostname=self.host) if context else plain
 
     def cut_off(self) -> None:
-        """End a try that takes too long, wherever it stands; called from another thread."""
+        """Abort a try that takes too long, at any stage; called from another thread."""
         self.is_cut_off = True
         if self._handle is not None:
             with suppress(OSError):

@@ -15,7 +15,7 @@ def get_webhook(organisation: Organisation, webhook_id: int) -> Webhook:
             field="webhook",
             value=str(webhook_id),
             message="The organisation has no such webhook.",
-            remedy="Take an id from its webhooks.",
+            remedy="Take an id from the list of its webhooks.",
             status=404,
         )
     return found
@@ -29,7 +29,7 @@ def get_delivery(webhook: Webhook, delivery_id: uuid.UUID) -> WebhookDelivery:
             field="delivery",
             value=str(delivery_id),
             message="The webhook has no such delivery.",
-            remedy="Take an id from its log.",
+            remedy="Take an id from the log of the webhook.",
             status=404,
         )
     return found

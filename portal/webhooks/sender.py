@@ -1,4 +1,4 @@
-"""The threads in which far ends are told, beside the dispatcher: so many at once, and so many for one account."""
+"""The webhook sender: threads of the dispatcher that deliver, bounded in total and per account."""
 
 import logging
 import threading
@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.utils import timezone
 
 AT_ONCE = 16
-"""Far ends that a process tells at the same time."""
+"""The receivers that a process serves at the same time."""
 PER_ACCOUNT = 4
 """How many of these may be of one account's organisations: slow receivers of one vendor leave room for the others."""
 LOOK_EVERY_S = 1.0
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Due(Protocol):
-    """A turn of one far end: what names it, and on whose behalf it is told."""
+    """A turn of one receiver: its key, and the account that pays for the turn."""
 
     @property
     def key(self) -> int:
@@ -43,7 +43,7 @@ class DueTurns(Protocol[AnyTurn]):
 
 
 class TurnSender(Generic[AnyTurn]):
-    """Gives far ends their turns until told to stop: `due` finds them, `take` carries one out."""
+    """Gives receivers their turns until stopped: `due` finds them, `take` carries one out."""
 
     def __init__(self, due: DueTurns[AnyTurn], take: Callable[[AnyTurn, datetime], object]) -> None:
         self._due = due
@@ -53,7 +53,7 @@ class TurnSender(Generic[AnyTurn]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether anybody is being told."""
+        """Whether any receiver is being served."""
         return bool(self._turns)
 
     def run(self, stop: threading.Event) -> None:
@@ -63,7 +63,7 @@ class TurnSender(Generic[AnyTurn]):
             try:
                 self.look()
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("far ends wait, the database does not answer: %s", error)
+                logger.warning("deliveries wait, the database does not respond: %s", error)
             with self._changed:
                 self._changed.wait(LOOK_EVERY_S)
 
@@ -84,17 +84,17 @@ class TurnSender(Generic[AnyTurn]):
     def _begin(self, turn: AnyTurn) -> None:
         with self._changed:
             self._turns[turn.key] = turn.account
-        # A daemon: the process ends without waiting for a receiver, and what was claimed becomes free by itself.
+        # A daemon: the process ends without waiting for a receiver, and its claims expire.
         threading.Thread(target=self._take, args=(turn,), daemon=True).start()
 
     def _take(self, turn: AnyTurn) -> None:
         try:
             self._take_turn(turn, timezone.now())
         except (DatabaseError, InterfaceError) as error:
-            logger.warning("a far end waits, the database does not answer: %s", error)
+            logger.warning("a delivery waits, the database does not respond: %s", error)
         except Exception:
-            # One far end must not end the telling of all others: its claim makes it free again by itself.
-            logger.exception("far end %s could not be told", turn.key)
+            # One receiver must not stop the deliveries to all others. Its claim expires.
+            logger.exception("delivery to %s failed", turn.key)
         finally:
             connection.close()
             with self._changed:

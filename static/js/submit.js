@@ -28,7 +28,7 @@
     box.querySelector(".cm-content").id = id;
     form.querySelector(`label[for="${id}"]`).addEventListener("click", () => editor.focus());
   } catch (error) {
-    console.error("The code editor could not be loaded; the plain field works as well.", error);
+    console.error("The code editor could not be loaded. Use the plain text field.", error);
     textarea.addEventListener("input", () => keep());
   }
   const text = () => (editor ? editor.text() : textarea.value);
@@ -37,7 +37,7 @@
   const isStarter = (value) => !value.trim() || Object.values(data.starters).includes(value);
   backend.addEventListener("change", () => { if (isStarter(text())) replace(data.starters[backend.value]); });
   form.querySelector("[data-load-starter]")?.addEventListener("click", () => {
-    if (isStarter(text()) || window.confirm("Replace what is in the editor with the starter template?")) {
+    if (isStarter(text()) || window.confirm("Replace the editor's text with the starter template?")) {
       replace(data.starters[backend.value]);
       editor?.focus();
     }
@@ -62,7 +62,7 @@
   if (draft && draft.text !== shown && !("isGiven" in form.dataset) && isStarter(shown)) {
     if (draft.backend in data.starters) backend.value = draft.backend;
     replace(draft.text);
-    notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toLocaleString()} is back.`;
+    notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toLocaleString()} was restored.`;
     notice.hidden = false;
   }
   form.querySelector("[data-drop-draft]").addEventListener("click", () => {
@@ -90,7 +90,7 @@
       file.value = "";
       show.textContent = `${chosen.name} was opened in the editor.`;
     } else {
-      show.textContent = `${chosen.name} will be sent instead of what is in the editor.`;
+      show.textContent = `${chosen.name} will be submitted instead of the editor's text.`;
     }
   };
   file.addEventListener("change", opened);

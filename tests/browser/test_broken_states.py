@@ -41,8 +41,8 @@ class Newcomer:
     def pages(self) -> dict[str, tuple[str, ...]]:
         """By name of the picture: the address, and the words that must be there."""
         return {
-            "nodes-waiting": ("/nodes/", "paused by the operator", "no node: work waits", "No heartbeat yet"),
-            "submission-paused": (self.paused, "Judging is paused by the operator"),
+            "nodes-waiting": ("/nodes/", "paused by the operator", "no node: evaluations wait", "No heartbeat yet"),
+            "submission-paused": (self.paused, "The operator has paused judging"),
             "submission-without-node": (self.silent, f"No node is online for {SILENT}"),
             "problem-closed": (f"/problems/{CLOSED}/", "Closed for submissions"),
             "submit-closed": (f"/problems/{CLOSED}/submit/", WHY),
@@ -52,11 +52,11 @@ class Newcomer:
 
 
 EMPTY = {
-    "submissions-empty": ("/submissions/", "start from its template"),
+    "submissions-empty": ("/submissions/", "start from its starter template"),
     "runs-empty": ("/runs/", "No run yet"),
     "organisations-empty": ("/organisations/", "None yet"),
-    "search-empty": ("/search/?q=zzzz", "Nothing fits"),
-    "problems-none-found": ("/problems/?q=zzzz", "No problem fits"),
+    "search-empty": ("/search/?q=zzzz", "Nothing matches"),
+    "problems-none-found": ("/problems/?q=zzzz", "No problem matches"),
 }
 
 
@@ -118,7 +118,7 @@ def _make_organisation(page: Page, name: str) -> str:
     page.goto("/organisations/")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Short name").fill(name.rsplit(" ", maxsplit=1)[-1] + "-lab")
-    page.get_by_role("button", name="Make the organisation").click()
+    page.get_by_role("button", name="Create the organisation").click()
     page.get_by_role("heading", name="Webhooks", exact=True).wait_for()
     return page.url
 
@@ -232,7 +232,7 @@ def test_the_page_of_a_failure_of_ours_fits_and_is_accessible(visit: Visit, widt
         failed = render_to_string("errors/500.html", {"title": "Something failed on our side"})
     page.route("**/docs/", lambda route: _answer(route, failed))
     assert problems_of(page, "/docs/", picture=f"failure-{width}-{scheme}") == []
-    expect(page.get_by_role("main")).to_contain_text("the fault is ours")
+    expect(page.get_by_role("main")).to_contain_text("The fault is ours")
 
 
 def _answer(route: Route, html: str) -> None:

@@ -71,7 +71,7 @@ def _run(page: Page, model: str, *, mode: str, attempts: list[tuple[str, str]]) 
     page.get_by_label("Mode", exact=True).select_option(mode)
     page.get_by_label("Backend", exact=True).select_option("pytorch")
     page.get_by_label("Profile", exact=True).select_option("cpux2")
-    page.get_by_role("button", name="Make the run").click()
+    page.get_by_role("button", name="Create the run").click()
     page.wait_for_url("**/runs/*-*/")
     path = "/" + page.url.split("/", 3)[3]
     lines = [

@@ -135,7 +135,7 @@ def test_a_refusing_endpoint_fails_the_sample_and_says_how_to_go_on(command, tmp
         done = command(*AGENT, "--journal", "refused.jsonl", OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="wrong")
     assert done.status == 3
     assert "allreduce/0: The model's endpoint answered: Incorrect API key provided" in done.err
-    assert "The same command goes on from refused.jsonl." in done.err
+    assert "Run the same command to resume from refused.jsonl." in done.err
     other = command(*AGENT, "--steps", "5", "--journal", "refused.jsonl", OPENAI_BASE_URL=server.base_url)
     assert other.status == 2
     assert "was begun with plan" in other.err

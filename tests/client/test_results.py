@@ -92,7 +92,7 @@ def test_a_judges_report_is_read_whole():
     "words",
     [
         "submission 80.0 us, reference 80.0 us, speedup 1.250 (1.210 to 1.290)",
-        "less 64.0 and 61.0 us that an empty call takes",
+        "less 64.0 and 61.0 us of an empty call",
         "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; ranks nothing",
     ],
 )
@@ -106,7 +106,7 @@ def test_no_time_that_a_submissions_own_process_told_is_shown():
 
 def test_times_of_the_earlier_rule_are_called_so():
     told = diagnosis(judged(SCORE_RULE - 1))
-    assert "by the ranks' own clocks: not to be compared with times of today" in told
+    assert "by the ranks' own clocks: not comparable with times by the current rule" in told
     assert "empty call" not in told
 
 

@@ -113,7 +113,10 @@ def test_what_holds_no_attempts_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"allreduce/first/solution\.py is not at SLUG/SAMPLE"):
         list(read_attempts(tmp_path / "tree"))
     (tmp_path / "empty.zip").write_bytes(b"no zip")
-    for name, words in (("empty.zip", "is no zip archive"), ("tree/allreduce/first/solution.py", "is neither .jsonl")):
+    for name, words in (
+        ("empty.zip", "is not a zip archive"),
+        ("tree/allreduce/first/solution.py", "is neither .jsonl"),
+    ):
         with pytest.raises(UsageError, match=words):
             list(read_attempts(tmp_path / name))
 
@@ -151,7 +154,7 @@ def test_a_solution_tree_becomes_a_run(command, tmp_path):
     assert "one of h100x8, h100x8-nomc. Nodes are online for cpux2." in lacking.err
     shown = command("import-tree", tree, "--profile", "cpux2")
     assert "1_allreduce_pytorch.py\tallreduce\tpytorch\tby slug" in shown.out
-    assert shown.err == "No run was made; add --yes to make it.\n"
+    assert shown.err == "No run was created; add --yes to create it.\n"
     done = command("import-tree", tree, "--profile", "cpux2", "--json", "--yes")
     assert done.status == 3, done.err
     said = json.loads(done.out)
@@ -171,7 +174,7 @@ def test_what_is_over_quota_is_sent_later_by_the_same_command(command, site, ali
     allow(site, made.organisation, gpu_seconds=2.5 * reserved_gpu_s)
     done = command(*arguments)
     assert (done.status, done.out) == (3, "attempts.jsonl: 2 created, 1 over_quota of 3; sent by this call: 3\n")
-    assert "What is over quota can be sent in 60 s by the same command." in done.err
+    assert "Run the same command in 60 s to send the attempts that are over quota." in done.err
     quota = alice.runs.quota(made.organisation)
     assert (quota.reserved_gpu_s, quota.remaining_gpu_s) == (2 * reserved_gpu_s, 0.5 * reserved_gpu_s)
 

@@ -74,7 +74,8 @@ def test_the_same_key_with_another_request_says_what_differs_and_what_to_do(comm
     alice.cancel(first)
     assert (done.status, done.out) == (3, "")
     assert (
-        f"Idempotency-Key 'two modes': This key was used for another submission, {first}: mode is benchmark" in done.err
+        f"Idempotency-Key 'two modes': This key was used for a different submission, {first}: mode is benchmark"
+        in done.err
     )
     assert "and was check. Use another key" in done.err
 
@@ -103,11 +104,11 @@ def test_an_answer_that_got_lost_submits_once(command, site, alice, tmp_path):
     ("arguments", "status", "words"),
     [
         (("submit", "allreduce", "missing.py"), 2, "missing.py"),
-        (("submit", "allreduce", "notes.txt"), 2, "neither a .py file, a .zip, nor a folder"),
+        (("submit", "allreduce", "notes.txt"), 2, "neither a .py file, a .zip nor a folder"),
         (("submit", "alreduce", "mine.py", "--profile", "cpux2"), 3, "alreduce"),
         (("submit", "allreduce", "mine.py", "--profile", "h900"), 3, "profile 'h900'"),
-        (("status", "not-an-id"), 2, "is no identifier"),
-        (("problems", "--site", "not a site"), 2, "is no site's address"),
+        (("status", "not-an-id"), 2, "is not an identifier"),
+        (("problems", "--site", "not a site"), 2, "is not the address of a site"),
         (("problems", "--site", "http://127.0.0.1:9", "--patience", "0"), 4, "cannot be reached"),
         (("submissions", "--token", "pkb_wrong"), 3, "The token is unknown."),
     ],

@@ -154,7 +154,7 @@ def test_a_forecast_says_it_before_anything_is_spent(alice, node):
     assert gpu.remaining_gpu_s == 20_000 - 80
     assert gpu.judgements == 20
     assert practice.remaining_gpu_s is None
-    assert "costs no GPU time" in practice.words
+    assert "uses no GPU time" in practice.words
     assert "19,920 left of this day" in gpu.words
     assert GpuUse.objects.count() == 1
 

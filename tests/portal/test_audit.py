@@ -174,11 +174,11 @@ def charge_too_much() -> None:
     GpuUse.objects.filter(used_gpu_s__gt=0).update(used_gpu_s=1000.0)
 
 
-def settle_too_early() -> None:
+def charge_too_early() -> None:
     GpuUse.objects.filter(used_gpu_s=None).update(used_gpu_s=1.0)
 
 
-def never_settle() -> None:
+def never_charge() -> None:
     GpuUse.objects.filter(used_gpu_s__gt=0).update(used_gpu_s=None)
 
 
@@ -205,8 +205,8 @@ def never_settle() -> None:
         (leave_a_run_open, "runs-are-completed"),
         (judge_for_nothing, "gpu-time-is-charged"),
         (charge_too_much, "quotas-are-exact"),
-        (settle_too_early, "quotas-are-exact"),
-        (never_settle, "quotas-are-exact"),
+        (charge_too_early, "quotas-are-exact"),
+        (never_charge, "quotas-are-exact"),
     ],
 )
 @pytest.mark.usefixtures("site")

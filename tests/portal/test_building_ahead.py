@@ -107,7 +107,7 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
     record_heartbeat(status(node.key, built=(order.lease,)), now)
     waiting = fresh(evaluation)
     assert (waiting.state, waiting.lease, waiting.slot_index, waiting.deadline_at) == (State.BUILT, None, None, None)
-    assert queries.place_in_queue(waiting).ahead == 0
+    assert queries.position_in_queue(waiting).ahead == 0
 
     sent = Sent()
     assert dispatch_once(now, send=sent) == 1

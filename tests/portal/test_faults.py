@@ -106,7 +106,7 @@ def test_killing_the_node_loses_nothing_and_leaves_no_rank_behind(stack, running
     assert_passed_once(finish(running, stack))
     assert running.attempt == 2
     [report] = running.reports.all()
-    assert report.report.earlier == (EarlierTry(attempt=1, reason="its node stopped answering"),)
+    assert report.report.earlier == (EarlierTry(attempt=1, reason="its node stopped responding"),)
 
 
 def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):

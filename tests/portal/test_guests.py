@@ -116,9 +116,9 @@ def test_without_a_node_of_the_site_ordinary_work_waits_though_a_guest_is_free(a
 def test_nobodys_source_goes_to_a_guest_unasked(alice, guest):
     assert evaluation_of(submit(alice)).node_owner is None
     for wrong in ("nobody", "ACME"):
-        with pytest.raises(Refusal, match="has a node"):
+        with pytest.raises(Refusal, match="has no guest node"):
             submit(alice, node_owner=wrong)
-    with pytest.raises(Refusal, match="has a node"):
+    with pytest.raises(Refusal, match="has no guest node"):
         submit(alice, node_owner="acme", profile="cpux4")
 
 
@@ -136,7 +136,7 @@ def test_a_guest_offers_no_profile_that_it_was_not_registered_for(guest_key, now
 
 
 def test_a_guest_needs_profiles_that_there_are(owner):
-    with pytest.raises(Refusal, match="needs the profiles"):
+    with pytest.raises(Refusal, match="needs a list of the profiles"):
         nodes.register_node("acme-2", owner=owner)
     with pytest.raises(Refusal, match="no such profile"):
         nodes.register_node("acme-2", owner=owner, allowed_profiles=["h900"])
@@ -166,7 +166,7 @@ def test_a_rejudge_of_a_guests_entry_stays_with_the_guest(alice, guest, guest_ke
 def test_the_owners_page_says_whose_machines_judged_and_what_that_proves(alice, guest, guest_key, now, client):
     judged_by_guest(alice, guest_key, now, low=2.0)
     page = client.get("/nodes/guests/acme/").content.decode()
-    for words in ("Acme University", "What that proves, and what not", "not judged here", "acme-1"):
+    for words in ("Acme University", "What this proves and what it does not", "not judged here", "acme-1"):
         assert words in page
     assert client.get("/nodes/guests/nobody/").status_code == 404
     assert "Acme University" in client.get("/nodes/").content.decode()
@@ -177,7 +177,7 @@ def test_the_author_reads_the_mark_on_page_api_and_export(alice, guest, guest_ke
     submission = evaluation.submission
     actions.set_visibility(submission, visibility="public", by=alice)
     page = client.get(f"/submissions/{submission.pk}/").content.decode()
-    assert "Judged by a machine of Acme University, not by this site" in page
+    assert "Judged by a guest node of Acme University, not by this site" in page
     told = client.get(f"/api/v1/submissions/{submission.pk}/").json()
     assert told["evaluation"]["node_owner"] == "acme"
     table = get_table("evaluations")
@@ -255,7 +255,7 @@ def test_a_report_on_another_profile_problem_or_source_is_refused(held, caplog):
     for changes in ({"profile": "h200x8-nomc"}, {"problem": "allgather"}, {"source_digest": "0" * 64}):
         forged = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, **changes))
         tasks.record_delivery(forged.to_json(), NODE_KEY)
-    refused(held, caplog, "has no lease; ignored")
+    refused(held, caplog, "has no valid lease; ignored")
 
 
 def test_progress_keeps_no_other_nodes_lease_alive(held, guest, guest_key, caplog):

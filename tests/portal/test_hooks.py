@@ -77,7 +77,7 @@ def test_nothing_is_told_outside_a_transaction():
     heard: list[str] = []
     hook.connect(heard.append, uid="a test")
     with pytest.raises(transaction.TransactionManagementError):
-        hook.tell("too early")
+        hook.send("too early")
     with transaction.atomic():
-        hook.tell("in time")
+        hook.send("in time")
     assert heard == ["in time"]

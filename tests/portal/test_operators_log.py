@@ -58,7 +58,7 @@ def test_who_was_banned_reads_why_and_who_knows_no_password_reads_nothing(client
     client.logout()
     sign_in = reverse("accounts:sign-in")
     told = client.post(sign_in, {"username": "alice", "password": "a long pass phrase"}).content.decode()
-    assert "Operators closed this account: forged reports." in told
+    assert "An operator closed this account: forged reports." in told
     guessed = client.post(sign_in, {"username": "alice", "password": "a guess"}).content.decode()
     assert "forged reports" not in guessed
     assert "Wrong name or password" in guessed

@@ -117,7 +117,7 @@ def test_the_page_of_one_says_what_was_kept_of_each_size(client):
     page = client.get(f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}").content.decode()
     timing = page.split('id="timing"')[1].split("</section>")[0]
     assert "6.106" in timing  # 909.2 over 148.9 at base
-    assert "no interval was kept" in timing
+    assert "no interval stored" in timing
     assert "0 calls" not in timing
 
 
@@ -147,7 +147,7 @@ def test_a_report_on_another_source_is_left_out(folder):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
     taken = recorded.add(folder)
     assert taken.added == 10
-    assert all("the source has changed since it was judged" in refusal for refusal in taken.refused)
+    assert all("the source has changed since the evaluation" in refusal for refusal in taken.refused)
 
 
 def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder, alice):
@@ -312,5 +312,5 @@ def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, ju
 def test_a_problems_page_shows_what_was_recorded_by_the_earlier_rule_instead_of_nothing(client):
     recorded.add()
     board = client.get("/problems/fused_moe_fwd/").content.decode().split('id="board"')[1].split("</section>")[0]
-    assert "No entry by the present rule yet" in board
+    assert "No entry has been timed by the current rule yet" in board
     assert "pkb, h200x4-nomc" in board

@@ -146,7 +146,7 @@ def test_the_next_try_is_told_why_those_before_it_ended_and_its_report_repeats_t
     assert sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
     send_again(later(settings.EVALUATION_DEADLINE_SECONDS + 1))
     first = EarlierTry(attempt=1, verdict=Verdict.BASELINE_UNSTABLE, reason="the verdict is BASELINE_UNSTABLE")
-    second = EarlierTry(attempt=2, reason="its node stopped answering")
+    second = EarlierTry(attempt=2, reason="its node stopped responding")
     assert [(each.request.attempt, each.request.earlier) for each in sent] == [(2, (first,)), (3, (first, second))]
 
     def cannot_start(profile):

@@ -1,4 +1,4 @@
-"""Choices as rows of links: one click, no script, and the choice stands in the address."""
+"""Choices as rows of links: one click, no script, and the choice is in the address."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -33,9 +33,9 @@ def chips(
         label: what is chosen.
         name: the parameter.
         choices: values, or pairs of a value and what is read.
-        chosen: the present value.
+        chosen: the current value.
         every: what the link says that chooses nothing; there is none where this is empty.
-        notes: what stands behind a choice, such as a count, by value; choices without one come last, folded away.
+        notes: a note on a choice, such as a count, by value; choices without one come last, folded away.
         anchor: the part of the page that the links lead to, such as "#roofline".
     """
     query = context["request"].GET

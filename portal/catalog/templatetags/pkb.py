@@ -38,7 +38,7 @@ _ICONS = {
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A decorative icon; the word beside it carries the meaning."""
+    """A decorative icon; the text next to it carries the meaning."""
     return mark_safe(  # noqa: S308 - a constant of this module
         '<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" '
         f'stroke-linejoin="round" aria-hidden="true" focusable="false">{_ICONS[name]}</svg>'
@@ -82,7 +82,7 @@ def markdown(text: str) -> SafeString:
 
 @register.filter
 def microseconds(value: float | None) -> str:
-    """A time given in microseconds, in the unit that suits it; less than a nanosecond is told from nothing alone."""
+    """A time given in microseconds, in the unit that suits it; values below a nanosecond are shown as such."""
     if value is None:
         return "none"
     if 0 < value < 0.001:
@@ -95,7 +95,7 @@ def microseconds(value: float | None) -> str:
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """A wait given in seconds, rounded to what people plan by; short ones are not told apart."""
+    """A wait given in seconds, rounded for planning; short waits look the same."""
     if value is None:
         return "unknown"
     if value < 5:
@@ -107,7 +107,7 @@ def seconds(value: float | None) -> str:
 
 @register.filter
 def heartbeat(value: datetime) -> str:
-    """How long ago a node told that it lives, in words that do not change while it does."""
+    """The age of a node's last heartbeat, in words that do not change while heartbeats arrive."""
     age = (timezone.now() - value).total_seconds()
     return "just now" if age < 60 else f"{seconds(age)} ago"
 
@@ -196,7 +196,7 @@ def view_query(view: Any, **changes: str) -> str:
 
 @register.simple_tag
 def interval_bar(row: Any, left: float, right: float) -> SafeString:
-    """A score's interval as a small picture between the speedups `left` and `right`; the numbers stand beside it.
+    """A score's interval as a small picture between the speedups `left` and `right`; the numbers are next to it.
 
     The dashed line marks the reference's own time, a speedup of 1.
     """

@@ -20,7 +20,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.refusals import Refusal
 from portal.repeated_keys import differences
 from portal.runs import queries, quotas
-from portal.runs.events import tell
+from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
@@ -31,7 +31,7 @@ from portal.submissions.models import Evaluation
 from portal.submissions.priorities import BULK_PRIORITY
 
 BATCH = 50
-"""Attempts stored in one transaction: what an upload that is ended halfway leaves behind is a whole number of these."""
+"""Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
 
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: 87 problems with the largest k. A run's page and figures are worked out from all of them."""
@@ -66,8 +66,8 @@ def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
     """Add one attempt; the same key with the same source gives the attempt that is there.
 
     Raises:
-        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or place
-            holds another source (409), or the quota is used up (429).
+        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or the
+            problem, sample and step have another source (409), or the quota is used up (429).
     """
     result = add_lines(run, [Line(number=1, key=attempt.key, attempt=attempt)], by=by, priority=0).results[0]
     if result.refusal is not None:
@@ -101,7 +101,7 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
     # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
-    held = _held(run, batch)
+    held = _existing(run, batch)
     faults = {
         line.number: _fault(run, line.attempt)
         for line in batch
@@ -130,8 +130,8 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     ]
 
 
-def _held(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
-    """Key and digest of what the run holds already under the keys of a batch."""
+def _existing(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
+    """Key and digest of the attempts that the run has already under the keys of a batch."""
     keys = [line.attempt.key for line in batch if line.attempt is not None]
     return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
 
@@ -168,7 +168,7 @@ class _Budget:
 
 
 def _budget(payer: Payer, organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
-    """What quota and allowances leave: the tightest of them, and what that one says when it is used up."""
+    """What quota and allowances leave: the tightest of them, and its refusal when it is used up."""
     if all(faults.values()):
         return _Budget(judgements=None, refusal=None)
     now = timezone.now()
@@ -198,14 +198,14 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
         return _Budget(judgements=None, refusal=None)
     quota = quotas.quota_of(organisation, now=now)
     judgements = int(quota.remaining_gpu_s // each)
-    # Whoever is refused after the last that fits waits for those, which this very upload will have reserved.
+    # Lines after the last one that fits wait for the lines before, which this very upload will have reserved.
     when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
     refusal = Refusal(
         field="quota",
         value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
         message=f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
         f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
-        remedy="Wait until earlier use is 30 days old or waiting work is judged, or ask the operator for more.",
+        remedy="Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
         status=429,
         retry_after_s=when_full.retry_after_s(now),
     )
@@ -213,7 +213,7 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
 
 
 class _Sorter:
-    """Tells the lines of a batch apart: refused, repeated, over quota, or fresh."""
+    """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
     def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget, room: int) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
@@ -262,8 +262,8 @@ class _Sorter:
         refusal = Refusal(
             field="key",
             value=attempt.key,
-            message=f"The run holds another attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
-            remedy="A run is append-only: use another key with another sample or step, or make a new run.",
+            message=f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            remedy="A run is append-only: use another key with another sample or step, or create a new run.",
             status=409,
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
@@ -274,24 +274,24 @@ class _Sorter:
             raise Refusal(
                 field="run",
                 value=attempt.key,
-                message=f"The run has {MAX_ATTEMPTS} attempts, which is the most that one can have.",
-                remedy="Put further attempts into another run of the same model.",
+                message=f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
+                remedy="Add further attempts to another run of the same model.",
                 status=409,
             )
         if attempt.problem in self.closed:
             raise Refusal(
                 field="problem",
                 value=attempt.problem,
-                message="This problem takes no submissions now.",
-                remedy="Leave it out.",
+                message="This problem is closed: it accepts no submissions now.",
+                remedy="Leave out this problem.",
                 status=409,
             )
         if attempt.key in self.in_batch or place in self.in_batch:
             raise Refusal(
                 field="key",
                 value=attempt.key,
-                message="An earlier line of this upload has the same key or the same problem, sample and step.",
-                remedy="Number samples and steps apart.",
+                message="An earlier line of this upload has the same key, or the same problem, sample and step.",
+                remedy="Give every line its own sample and step.",
                 status=409,
             )
 
@@ -320,7 +320,7 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
         for row, new in zip(stored, fresh, strict=True)
         if new.attempt.trajectory
     )
-    tell(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
+    record(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
@@ -384,6 +384,6 @@ def _refuse_published(run: Run) -> Refusal:
         field="run",
         value=str(run.pk),
         message="The run is published, so nothing can be added to it.",
-        remedy="Make a new run.",
+        remedy="Create a new run.",
         status=409,
     )

@@ -19,7 +19,7 @@ from portal.accounts.organisations import home_of
 from portal.refusals import Refusal
 from portal.repeated_keys import check_same_request
 from portal.runs import queries
-from portal.runs.events import tell
+from portal.runs.events import record
 from portal.runs.models import (
     AttemptState,
     EventKind,
@@ -41,7 +41,7 @@ _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class RunWishes:
-    """What a vendor says of a run when making it."""
+    """What a vendor declares of a run when creating it."""
 
     model: str
     mode: str
@@ -90,7 +90,7 @@ def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = N
         raise Refusal(
             field="model",
             value=wishes.model,
-            message="Another call made the same model at this moment.",
+            message="Another call created the same model at the same moment.",
             remedy="Send the request again.",
             status=409,
         ) from error
@@ -113,7 +113,7 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
     queries.require_change(by, run)
     if sources not in ("public", "private"):
         raise Refusal(
-            field="sources", value=sources, message="There is no such choice.", remedy="Known are public, private."
+            field="sources", value=sources, message="There is no such choice.", remedy="Choose one of public, private."
         )
     with transaction.atomic():
         current = Run.objects.select_for_update(of=("self",)).select_related("model").get(pk=run.pk)
@@ -126,7 +126,7 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
         current.save(update_fields=["state", "published_at", "are_sources_public"])
         if current.are_sources_public:
             submissions.publish_sources(current.attempts.exclude(submission=None).values_list("submission", flat=True))
-        tell(current, [RunEvent(run=current, kind=EventKind.RUN_PUBLISHED)])
+        record(current, [RunEvent(run=current, kind=EventKind.RUN_PUBLISHED)])
     return current
 
 
@@ -137,12 +137,16 @@ def _check_complete(run: Run) -> None:
             field="run",
             value=str(run.pk),
             message=f"{pending} of its attempts are not judged yet.",
-            remedy="Wait until nothing is pending: the results feed tells.",
+            remedy="Wait until none is pending. The results feed shows when.",
             status=409,
         )
     if not run.attempts.exists():
         raise Refusal(
-            field="run", value=str(run.pk), message="The run has no attempts.", remedy="Upload some first.", status=409
+            field="run",
+            value=str(run.pk),
+            message="The run has no attempts.",
+            remedy="Upload attempts first.",
+            status=409,
         )
 
 
@@ -151,7 +155,10 @@ def _profile(wishes: RunWishes) -> Profile:
         value = getattr(wishes, name)
         if value not in known:
             raise Refusal(
-                field=name, value=value, message=f"There is no such {name}.", remedy=f"Known are {', '.join(known)}."
+                field=name,
+                value=value,
+                message=f"There is no such {name}.",
+                remedy=f"Choose one of {', '.join(known)}.",
             )
     try:
         chosen = profiles.get(wishes.profile)
@@ -161,7 +168,7 @@ def _profile(wishes: RunWishes) -> Profile:
             field="profile",
             value=wishes.profile,
             message="There is no such profile.",
-            remedy=f"Known are {known_profiles}.",
+            remedy=f"Choose one of {known_profiles}.",
         ) from error
     if Backend(wishes.backend) not in chosen.backends:
         judged = ", ".join(member.value for member in chosen.backends)
@@ -176,21 +183,23 @@ def _profile(wishes: RunWishes) -> Profile:
 
 def _check_words(wishes: RunWishes) -> None:
     if not wishes.model.strip():
-        raise Refusal(field="model", value="", message="The model has no name.", remedy="Give it one.")
+        raise Refusal(
+            field="model", value="", message="The name of the model is empty.", remedy="Give the model a name."
+        )
     for name, most in (("model", 80), ("version", 40), ("provider", 80), ("prompt_version", 80)):
         value = getattr(wishes, name)
         if len(value) > most or not value.isprintable():
             raise Refusal(
                 field=name,
                 value=repr(value)[:80],
-                message=f"This is longer than {most} characters or cannot be printed.",
+                message=f"This is longer than {most} characters or has characters that cannot be printed.",
                 remedy="Shorten it.",
             )
     if len(wishes.notes) > MAX_NOTES or "\0" in wishes.notes:
         raise Refusal(
             field="notes",
             value=wishes.notes,
-            message=f"The notes are longer than {MAX_NOTES} characters or hold NUL.",
+            message=f"The notes are longer than {MAX_NOTES} characters or contain NUL.",
             remedy="Shorten them.",
         )
 
@@ -198,7 +207,7 @@ def _check_words(wishes: RunWishes) -> None:
 def _check_amounts(wishes: RunWishes) -> None:
     if not 1 <= wishes.k <= MAX_K:
         raise Refusal(
-            field="k", value=str(wishes.k), message=f"k is not from 1 to {MAX_K}.", remedy="Choose a number in it."
+            field="k", value=str(wishes.k), message=f"k must be from 1 to {MAX_K}.", remedy="Choose a number in it."
         )
     if wishes.mode == RunMode.SINGLE_SHOT and wishes.k != 1:
         raise Refusal(
@@ -211,26 +220,26 @@ def _check_amounts(wishes: RunWishes) -> None:
         raise Refusal(
             field="cost_usd",
             value=str(wishes.cost_usd),
-            message="This is no amount from 0 to a thousand million.",
+            message="This is not an amount from 0 to 1,000,000,000.",
             remedy="Correct it or leave it out.",
         )
     try:
-        # What JSON has no word for, such as the infinity that 1e999 is read as, no database takes.
+        # The database refuses values that JSON does not have, such as the infinity that 1e999 is read as.
         text = json.dumps(wishes.sampling, allow_nan=False)
         _check_depth(wishes.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
         raise Refusal(
             field="sampling",
             value="",
-            message="The sampling settings hold a number beyond all bounds, or are nested too deeply.",
-            remedy="Keep what decides the sampling.",
+            message="The sampling settings have a number that is too large, or are nested too deeply.",
+            remedy="Keep only the settings that decide the sampling.",
         ) from error
     if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text or _SURROGATE.search(text):
         raise Refusal(
             field="sampling",
             value=text,
-            message=f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or hold NUL.",
-            remedy="Keep what decides the sampling.",
+            message=f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or contain NUL.",
+            remedy="Keep only the settings that decide the sampling.",
         )
 
 
@@ -249,7 +258,7 @@ def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
     earlier = Run.objects.select_related("model__organisation").filter(created_by=user, idempotency_key=key).first()
     if earlier is None:
         return None
-    # What is said of the model as a whole, its provider, was perhaps said by an earlier run. Notes may differ.
+    # The provider belongs to the model and may come from an earlier run. Notes may differ.
     held = {
         "organisation": earlier.model.organisation.slug,
         "model": earlier.model.name,

@@ -19,15 +19,17 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
         raise Refusal(
             field="run",
             value=str(run.pk),
-            message="Only an operator decides on runs.",
+            message="Only an operator can decide on runs.",
             remedy="Ask the operator of this site.",
             status=403,
         )
     if kind not in DecisionKind.values:
         known = ", ".join(DecisionKind.values)
-        raise Refusal(field="kind", value=kind, message="There is no such decision.", remedy=f"Known are {known}.")
+        raise Refusal(field="kind", value=kind, message="There is no such decision.", remedy=f"Choose one of {known}.")
     if not reason.strip():
-        raise Refusal(field="reason", value="", message="The decision has no reason.", remedy="Say why, for everybody.")
+        raise Refusal(
+            field="reason", value="", message="The decision has no reason.", remedy="Give a reason. It is public."
+        )
     changes = _changes(DecisionKind(kind))
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(**changes)

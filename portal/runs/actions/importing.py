@@ -25,7 +25,7 @@ from problems import registry
 
 @dataclass(frozen=True, kw_only=True)
 class TreeChoices:
-    """What the uploader says of the programs; it goes before what names and texts say.
+    """The uploader's options; they override what names and texts say.
 
     Attributes:
         problems: `FILE=SLUG` for each file whose name does not say its problem, separated by commas.
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Understood:
-    """What an import would do. `lacking` holds what still has to be said before it can."""
+    """What an import would do. `lacking` names the fields that it still needs."""
 
     name: TreeName
     wishes: RunWishes
@@ -118,7 +118,7 @@ def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:
             field="file",
             value=", ".join(sorted(folders)),
             message="The archive holds several trees of solutions.",
-            remedy="Import each as a run of its own.",
+            remedy="Import each as its own run.",
         )
     stem = PurePosixPath(name).name.removesuffix(".zip")
     return tree_name(next(iter(folders), stem)) or TreeName()
@@ -199,7 +199,7 @@ def _known_backend(name: str, value: str) -> Backend:
     except ValueError as error:
         known = ", ".join(Backend)
         raise Refusal(
-            field=name, value=value, message="There is no such backend.", remedy=f"Known are {known}."
+            field=name, value=value, message="There is no such backend.", remedy=f"Choose one of {known}."
         ) from error
 
 
@@ -225,7 +225,7 @@ def _wishes(name: TreeName, given: Mapping[str, object]) -> RunWishes:
 def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
     if not wishes.model:
         yield Refusal(
-            field="model", value="", message="The folder's name says no model.", remedy="Give the field model."
+            field="model", value="", message="The folder's name has no model.", remedy="Give the field model."
         )
     if wishes.profile:
         if wishes.model:
@@ -233,10 +233,10 @@ def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
         return
     hardware = " ".join(filter(None, (name.hardware, name.ranks and f"with {name.ranks} ranks")))
     if name.profiles:
-        message = f"{hardware} in the folder's name is more than one profile here."
+        message = f"{hardware} in the folder's name matches more than one profile here."
         choice = f"one of {', '.join(name.profiles)}"
     else:
-        message = f"No profile here is {hardware}." if hardware else "The folder's name says no hardware."
+        message = f"No profile here is {hardware}." if hardware else "The folder's name has no hardware."
         choice = f"one of {', '.join(profiles.profiles())}"
     yield Refusal(
         field="profile", value=hardware, message=message, remedy=f"Give the field profile: {choice}.{_online()}"
@@ -251,7 +251,7 @@ def _refused(wishes: RunWishes) -> Iterator[Refusal]:
 
 
 def _online() -> str:
-    """Which profiles can be judged right now, as a sentence; empty where no node is heard."""
+    """Which profiles can be judged right now, as a sentence; empty if no node is online."""
     names = sorted(set(online_slots().values_list("profile", flat=True)))
     return f" Nodes are online for {', '.join(names)}." if names else ""
 

@@ -1,4 +1,4 @@
-"""What pages of submissions say of seasons."""
+"""Season entries on pages of submissions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ register = template.Library()
 
 @register.filter
 def item_at(row: Sequence[Any], index: int) -> Any:
-    """What stands at a place of a row."""
+    """The item of a row at an index."""
     return row[index]
 
 

@@ -8,7 +8,7 @@ from portal.submissions.actions.attempts import (
     store_sources,
     submit_attempts,
 )
-from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, settle_flags
+from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, resolve_flags
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     cancel_evaluation,
@@ -32,8 +32,8 @@ __all__ = [
     "record_progress",
     "rejudge",
     "rejudge_and_refund",
+    "resolve_flags",
     "set_visibility",
-    "settle_flags",
     "store_sources",
     "submit_attempts",
 ]

@@ -88,10 +88,10 @@ def publish_sources(submission_ids: Iterable[object]) -> None:
 
 
 def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
-    """Queue each submission once more at the problem's present revision, after everybody else's work.
+    """Queue each submission once more at the problem's current revision, after all other work.
 
     One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
-    found before stays beside what will be found, and `reason` is shown beside the new evaluation.
+    found before stays, and `reason` is shown with the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
     chosen: dict[tuple[object, str, str, int | None], Evaluation] = {}
@@ -141,14 +141,14 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -
     ended = [evaluation for evaluation in evaluations if evaluation.has_ended]
     with transaction.atomic():
         for evaluation in ended:
-            evaluation_refunded.tell(EvaluationRefunded(evaluation=evaluation))
+            evaluation_refunded.send(EvaluationRefunded(evaluation=evaluation))
         return rejudge(ended, reason=reason)
 
 
 def confirm_here(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """Have what guests' nodes have accepted judged by the site's own, where those have the profile.
 
-    What is found stands on the site's own boards, and beside the guest's entry. What waits for that is left out.
+    The result counts on the site's own boards and is shown with the guest's entry. Pending ones are left out.
     """
     own = set(online_slots().values_list("profile", flat=True))
     chosen = {

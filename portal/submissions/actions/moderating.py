@@ -11,7 +11,7 @@ from portal.submissions.hooks import QuarantineChanged, quarantine_changed
 from portal.submissions.models import Flag, Quarantine, Submission
 
 FLAGS_PER_DAY = 10
-"""So many entries one reader flags in 24 hours: each takes an operator's attention."""
+"""The most entries that one reader may flag in 24 hours: each takes an operator's attention."""
 REASON_CHARACTERS = 1000
 
 
@@ -26,17 +26,19 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
     if submission.is_attempt:
         raise _conflict(submission, "This is an attempt of a model's run.", "Quarantine its run.")
     with transaction.atomic():
-        # Whoever ends an evaluation of it locks the same row before its standing is renewed.
+        # The code that ends an evaluation of it locks the same row before it updates the standing.
         Submission.objects.select_for_update().get(pk=submission.pk)
         if submission.quarantines.filter(lifted_at=None).exists():
-            raise _conflict(submission, "The entry is in quarantine already.", "Lift it first to give another reason.")
+            raise _conflict(
+                submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
+            )
         made = Quarantine.objects.create(submission=submission, reason=text, by=by)
-        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=True))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
     return made
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
-    """Let an entry stand on its boards again; the story of its quarantine stays on its page.
+    """Restore an entry to its boards; the history of its quarantine stays on its page.
 
     Raises:
         Refusal: `by` is no operator (403), there is no reason, or it is in no quarantine (409).
@@ -49,12 +51,12 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
             lifted_at=timezone.now(), lifted_by=by, lift_reason=text
         )
         if not lifted:
-            raise _conflict(submission, "The entry is in no quarantine.", "There is nothing to lift.")
-        quarantine_changed.tell(QuarantineChanged(submission=submission, is_quarantined=False))
+            raise _conflict(submission, "The entry is not in quarantine.", "There is nothing to lift.")
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=False))
 
 
 def flag(submission: Submission, *, reason: str, by: User) -> Flag:
-    """Tell the operators that something is wrong with an entry that `by` may see.
+    """Flag an entry that `by` may see for the operators.
 
     Raises:
         Refusal: there is no reason, the entry is the reader's own or flagged by them already (409), or they have
@@ -62,20 +64,22 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
     """
     text = _reason(reason, most=REASON_CHARACTERS)
     if submission.author_id == by.pk:
-        raise _conflict(submission, "This entry is your own.", "Make its source private, or write to the operators.")
+        raise _conflict(submission, "This entry is your own.", "Make its source private, or contact the operators.")
     with transaction.atomic():
         # The reader's row is locked: of two requests at once one is counted before the other.
         User.objects.select_for_update().only("pk").get(pk=by.pk)
         if Flag.objects.filter(submission=submission, by=by, settled_at=None).exists():
-            raise _conflict(submission, "You have flagged this entry already.", "Wait until an operator has looked.")
+            raise _conflict(
+                submission, "You have flagged this entry already.", "Wait until an operator has reviewed it."
+            )
         lately = Flag.objects.filter(by=by, at__gt=timezone.now() - timedelta(days=1)).order_by("at")
         if lately.count() >= FLAGS_PER_DAY:
             raise _too_many(lately[0])
         return Flag.objects.create(submission=submission, by=by, reason=text)
 
 
-def settle_flags(submission: Submission, *, outcome: str, by: User) -> int:
-    """Say what came of every open flag on an entry; returns how many there were. Raises Refusal."""
+def resolve_flags(submission: Submission, *, outcome: str, by: User) -> int:
+    """Resolve every open flag on an entry with an answer; returns their number. Raises Refusal."""
     _require_operator(by)
     text = _reason(outcome, most=500)
     return Flag.objects.filter(submission=submission, settled_at=None).update(
@@ -87,7 +91,7 @@ def _reason(text: str, *, most: int) -> str:
     cleaned = text.strip()
     if cleaned and len(cleaned) <= most:
         return cleaned
-    message = f"The reason has {len(cleaned)} characters." if cleaned else "There is no reason."
+    message = f"The reason has {len(cleaned)} characters." if cleaned else "The reason is empty."
     raise Refusal(
         field="reason", value=cleaned, message=message, remedy=f"Say in 1 to {most} characters what is wrong."
     )
@@ -98,8 +102,8 @@ def _require_operator(by: User) -> None:
         raise Refusal(
             field="submission",
             value=by.username,
-            message="Only an operator decides on entries.",
-            remedy="Flag the entry: the operators look at it.",
+            message="Only an operator can decide on entries.",
+            remedy="Flag the entry: then the operators review it.",
             status=403,
         )
 
@@ -109,7 +113,7 @@ def _too_many(oldest: Flag) -> Refusal:
     return Refusal(
         field="reason",
         value=str(FLAGS_PER_DAY),
-        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the most there can be.",
+        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
         remedy=f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
         status=429,
         retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),

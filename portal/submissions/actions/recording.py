@@ -1,4 +1,4 @@
-"""What nodes tell: progress, and reports at the end. A message that arrives twice, late or from the wrong node
+"""Messages of nodes: progress, and reports at the end. A message that arrives twice, late or from the wrong node
 changes nothing.
 """  # noqa: D205
 
@@ -28,13 +28,13 @@ ERROR_LOG_CHARACTERS = 64 * 1024
 
 def record_progress(progress: Progress, now: datetime) -> bool:
     """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
-    held = _held(progress.evaluation_id, progress.lease)
+    leased = _leased(progress.evaluation_id, progress.lease)
     # First contact starts the clock that the page shows; filtering on LEASED keeps later progress from resetting it.
-    held.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
-    held.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
+    leased.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
+    leased.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
     # The sweep may take the lease away at this moment; filtering on lease and state makes one of the two win.
     return bool(
-        held.update(
+        leased.update(
             stage_detail=progress.detail[:300],
             stage_fraction=progress.fraction,
             lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
@@ -45,19 +45,19 @@ def record_progress(progress: Progress, now: datetime) -> bool:
 def record_delivery(delivery: Delivery, now: datetime) -> bool:
     """Record the report that a node delivers under its lease; returns whether it counted.
 
-    Keeps the report, ends the evaluation or queues it again after a failure of ours, and tells `evaluation_ended`, all
+    Stores the report, ends the evaluation or queues it again after a failure of ours, and sends `evaluation_ended`, all
     in one transaction.
     """
     report = delivery.report
     with transaction.atomic():
         evaluation = (
-            _held(report.evaluation_id, delivery.lease)
+            _leased(report.evaluation_id, delivery.lease)
             .select_for_update(of=("self",))
             .select_related("submission__source", "node")
             .first()
         )
         if evaluation is None or not _belongs(delivery, evaluation):
-            logger.info("report on %s from %s has no lease; ignored", report.evaluation_id, delivery.node)
+            logger.info("report on %s from %s has no valid lease; ignored", report.evaluation_id, delivery.node)
             metrics.refused_messages.labels("report", "no lease").inc()
             return False
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
@@ -68,7 +68,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     """What `record_delivery` does once the lease is known to be good."""
     report = delivery.report
     if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
-        # The node was told to stop before it was done: no report on a try, and none of the tries is used up.
+        # The node was asked to stop before it was done: no report on a try, and none of the tries is used up.
         detail = f"Given back by {delivery.node}: {report.message}"
         return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
     Report.objects.create(
@@ -88,7 +88,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     return _finish(evaluation, delivery, now)
 
 
-def _held(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
+def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
     """The evaluation, while `lease` is good for it."""
     try:
         key = uuid.UUID(evaluation_id)
@@ -153,5 +153,5 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     )
     if moved:
         evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     return bool(moved)

@@ -116,7 +116,7 @@ def queue_evaluation(
     spec = catalog.get_problem(submission.problem)
     chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
     owner = _node_owner(node_owner, profile=chosen.name)
-    _refuse_attempt(submission, remedy="Ask the operator to judge it again; its run counts the newest result.")
+    _refuse_attempt(submission, remedy="Ask the operator to judge it again. Its run counts the newest result.")
     _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
         payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
@@ -132,7 +132,7 @@ def queue_evaluation(
 
 
 def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
-    """End an evaluation that has not ended; a node that works on it is told to stop.
+    """End an evaluation that has not ended; a node that works on it is asked to stop.
 
     Raises:
         Refusal: it is not theirs (403), or it has ended already (409).
@@ -160,11 +160,11 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
                 field="evaluation",
                 value=str(evaluation.pk),
                 message="This evaluation has already ended.",
-                remedy="There is nothing left to cancel; submit again to have it judged anew.",
+                remedy="There is nothing to cancel. To have it judged again, submit it again.",
                 status=409,
             )
         evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.tell(EvaluationEnded(evaluation=evaluation))
+        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
@@ -179,15 +179,15 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
             field="submission",
             value=str(submission.pk),
             message="This submission belongs to another author.",
-            remedy="Only its author can change who reads it.",
+            remedy="Only its author can change its visibility.",
             status=403,
         )
-    _refuse_attempt(submission, remedy="Publish the run: its sources become public together.")
+    _refuse_attempt(submission, remedy="Publish the run: all its sources become public together.")
     if not by.is_staff and queries.quarantine_of(submission) is not None:
         raise Refusal(
             field="submission",
             value=str(submission.pk),
-            message="The entry is in quarantine, and who reads it stays as it was.",
+            message="The entry is in quarantine, so its visibility cannot change.",
             remedy="Ask the operators to lift the quarantine first.",
             status=409,
         )
@@ -195,7 +195,7 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
         raise Refusal(
             field="visibility",
             value=visibility,
-            message=f"This source was opened by {submission.opened_by}, as its rules said beforehand.",
+            message=f"The rules of {submission.opened_by} made this source public.",
             remedy="It stays public.",
             status=409,
         )
@@ -219,7 +219,7 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Pr
     except profiles.UnknownProfile as error:
         known = ", ".join(profiles.profiles())
         raise Refusal(
-            field="profile", value=profile, message="There is no such profile.", remedy=f"Known are {known}."
+            field="profile", value=profile, message="There is no such profile.", remedy=f"Choose one of {known}."
         ) from error
     reason = problem.refuses(chosen.world_size, chosen.sizes[Mode(mode)])
     if reason is not None:
@@ -251,8 +251,8 @@ def _node_owner(slug: str, *, profile: str) -> Organisation | None:
         raise Refusal(
             field="node_owner",
             value=slug,
-            message=f"Nobody called {slug[:60]!r} has a node for {profile} here.",
-            remedy=f"Known for it are {known}." if known else "Leave it empty: the site's own nodes judge it.",
+            message=f"{slug[:60]!r} has no guest node for {profile}.",
+            remedy=f"Known for it are {known}." if known else "Leave it empty for the site's own nodes.",
         )
     return owner
 
@@ -260,7 +260,10 @@ def _node_owner(slug: str, *, profile: str) -> Organisation | None:
 def _check_choice(field: str, value: str, known: list[str]) -> None:
     if value not in known:
         raise Refusal(
-            field=field, value=str(value), message=f"There is no such {field}.", remedy=f"Known are {', '.join(known)}."
+            field=field,
+            value=str(value),
+            message=f"There is no such {field}.",
+            remedy=f"Choose one of {', '.join(known)}.",
         )
 
 
@@ -281,14 +284,14 @@ def _check_open(slug: str) -> None:
         raise Refusal(
             field="problem",
             value=slug,
-            message=f"This problem takes no submissions now. {switch.note}".strip(),
+            message=f"This problem is closed: it accepts no submissions now. {switch.note}".strip(),
             remedy="Choose another problem.",
             status=409,
         )
 
 
 def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
-    # Judging until the dice fall well would be another benchmark, and a run is published as a whole.
+    # Judging again until the score is good would be another benchmark, and a run is published as a whole.
     if submission.is_attempt:
         raise Refusal(
             field="submission",
@@ -309,14 +312,14 @@ def _check_not_quarantined(author: User, *, problem: str, source: Source) -> Non
             field="file",
             value=str(found.submission_id),
             message=f"The same source is in quarantine: {found.reason}",
-            remedy="Submit another one, or ask the operators to lift the quarantine.",
+            remedy="Submit another source, or ask the operators to lift the quarantine.",
             status=403,
         )
 
 
 def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
     waiting = (
-        # What an operator has judged again goes last and is not what the author asked for: it is in nobody's way.
+        # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
         Evaluation.objects.filter(state__in=State.unfinished())
         .exclude(priority=REJUDGE_PRIORITY)
         .filter(
@@ -429,5 +432,5 @@ def _queue(
     )
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
-    evaluation_queued.tell(EvaluationQueued(evaluation=evaluation))
+    evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
     return evaluation

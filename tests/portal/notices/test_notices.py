@@ -71,7 +71,7 @@ def test_a_record_beaten_and_a_place_lost_are_told_once_each(alice, bob, node, d
     assert told(alice) == [
         ("record_beaten", f"carol beat your record on {BOARD}: 4.100 times the reference, yours was 3.100.")
     ]
-    assert told(bob) == [("place_lost", f"carol passed you on {BOARD}: you are now number 3.")]
+    assert told(bob) == [("place_lost", f"carol passed you on {BOARD}. You are now in place 3.")]
     assert told(carol) == []
     # Bettering oneself at the top passes nobody.
     judged(carol, node, low=5.0)
@@ -227,7 +227,7 @@ def test_a_redirect_is_not_followed_and_private_addresses_hear_nothing(alice, no
     sending.send_due(soon())
     assert "302" in Message.objects.get().error
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
-    with pytest.raises(Refusal, match="no address that can be told"):
+    with pytest.raises(Refusal, match="not an address for a webhook"):
         channel(alice, url=f"{listener.url}/plain-http")
     for url in ("https://169.254.169.254/latest/meta-data/", "https://localhost/", "https://[::ffff:127.0.0.1]/"):
         own = channel(alice, url=url)
@@ -242,7 +242,7 @@ def test_a_test_is_sent_at_once_and_only_so_often(alice, listener):
     own = channel(alice, url=listener.url)
     Channel.objects.filter(pk=own.pk).update(free_at=timezone.now() + timedelta(hours=1))
     actions.try_channel(own)
-    with pytest.raises(Refusal, match="on its way"):
+    with pytest.raises(Refusal, match="being sent already"):
         actions.try_channel(own)
     assert sending.send_due(soon()) == 1
     assert "This is a test" in json.loads(listener.heard[0][2])["text"]
@@ -289,9 +289,9 @@ def test_one_page_adds_switches_tries_and_removes(alice, bob, client, listener):
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({"form": "fax"}, 422, "no such form"),
-        ({"url": "javascript:alert(1)"}, 422, "no address that can be told"),
-        ({"url": "https://user:secret@a.example/"}, 422, "no address that can be told"),
+        ({"form": "fax"}, 422, "no such type of channel"),
+        ({"url": "javascript:alert(1)"}, 422, "not an address for a webhook"),
+        ({"url": "https://user:secret@a.example/"}, 422, "not an address for a webhook"),
         ({"kinds": ["gossip"]}, 422, "no such kind"),
     ],
 )

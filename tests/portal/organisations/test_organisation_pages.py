@@ -76,9 +76,9 @@ def test_a_role_is_changed_and_the_last_owner_stays(as_alice, alice, bob, acme):
 @pytest.mark.parametrize(
     ("address", "data", "words"),
     [
-        ("/organisations/", {"name": "x", "slug": "A B"}, "This is no short name"),
+        ("/organisations/", {"name": "x", "slug": "A B"}, "This is not a valid short name"),
         (f"{ACME}invite/", {"username": "nobody", "role": "member"}, "There is no such account"),
-        (f"{ACME}webhooks/", {"url": "ftp://a", "events": ["run.completed"]}, "no address that can be told"),
+        (f"{ACME}webhooks/", {"url": "ftp://a", "events": ["run.completed"]}, "not an address for a webhook"),
         (f"{ACME}webhooks/", {"url": "https://a/"}, "This field is required"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, a
     assert client.get(button).status_code == 405
     shown = client.post(button, follow=True).content.decode()
     again = delivery.sent_again
-    assert "It is on its way once more" in shown
+    assert "The event is being sent again" in shown
     assert "sent again by hand" in shown
     assert button not in shown
     # The new line failed as well: it is the one that can be sent again, by owners.

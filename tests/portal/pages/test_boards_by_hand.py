@@ -70,7 +70,7 @@ def test_the_problems_and_what_is_solved(client):
     # Two problems are solved; of allgather's interval a part lies below 1.
     assert "solved here 2 of 87 faster than the reference 1 " in home
     listed = text_of(read(client, "/problems/"))
-    assert "2 of 87 solved, 1 faster than the reference beyond doubt" in listed
+    assert "2 of 87 solved, 1 significantly faster than the reference" in listed
 
 
 def test_the_export():

@@ -22,17 +22,18 @@ def text_of(client, address):
 def test_a_paused_queue_is_named_wherever_one_would_wait_for_it(as_alice, alice, local):
     submission = scenes.submit(alice)
     ProfileSwitch.objects.create(profile="cpux2", is_paused=True)
-    assert "paused by the operator: work waits" in text_of(as_alice, "/nodes/")
+    assert "paused by the operator: evaluations wait" in text_of(as_alice, "/nodes/")
     assert "The operator has paused its queue" in text_of(as_alice, SUBMIT)
-    assert "the submission keeps its place" in text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
+    page = text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
+    assert "The submission keeps its position in the queue" in page
 
 
 def test_a_silent_node_is_shown_as_such_and_work_waits(as_alice, alice, local):
     submission = scenes.submit(alice)
     Node.objects.update(seen_at=timezone.now() - timedelta(hours=1))
     nodes = text_of(as_alice, "/nodes/")
-    assert "Silent" in nodes
-    assert "no node: work waits" in nodes
+    assert "No heartbeat</span>" in nodes
+    assert "no node: evaluations wait" in nodes
     assert "No node is online for cpux2" in text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
 
 
@@ -50,7 +51,7 @@ def test_a_closed_problem_says_so_on_its_pages_and_offers_no_form(as_alice, db):
 )
 def test_pages_without_anything_to_show_say_what_to_do(as_alice, address):
     page = text_of(as_alice, address)
-    assert any(words in page for words in ("Be the first", "Choose one", "sets one", "start from its template"))
+    assert any(words in page for words in ("Be the first", "Choose one", "sets one", "start from its starter template"))
 
 
 def test_a_refusal_that_waiting_cures_says_how_long(rf, db):

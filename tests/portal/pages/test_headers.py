@@ -83,7 +83,7 @@ def test_sign_ups_from_one_address_are_counted(client, monkeypatch, settings):
 
 def test_privacy_and_terms_are_what_the_operator_wrote(client):
     assert "What is kept" in client.get("/privacy/").content.decode()
-    assert "GPU time is a gift" in client.get("/terms/").content.decode()
+    assert "GPU time is free and may end" in client.get("/terms/").content.decode()
     OperatorsPage.objects.create(name="privacy", text="## Ours\n<script>alert(1)</script>")
     page = client.get("/privacy/").content.decode()
     assert "Ours</h2>" in page

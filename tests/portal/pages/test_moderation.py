@@ -149,7 +149,7 @@ def test_its_author_sees_it_in_the_list_of_their_own(cheat, operator, alice, cli
 
 def test_its_author_cannot_hide_the_evidence(cheat, operator, alice, client):
     actions.quarantine(cheat, reason=REASON, by=operator)
-    with pytest.raises(Refusal, match="who reads it stays as it was"):
+    with pytest.raises(Refusal, match="its visibility cannot change"):
         actions.set_visibility(cheat, visibility="private", by=alice)
     assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 200
 

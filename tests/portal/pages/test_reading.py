@@ -41,7 +41,7 @@ def test_every_problem_has_its_page(client, slug):
     page = client.get(reverse("explorer:problem", args=[slug])).content.decode()
     problem = registry.get(slug)
     assert all(f"<code>{argument.name}</code>" in page for argument in problem.arguments)
-    assert "Floors: how fast a call could be at best" in page
+    assert "Floors: the shortest possible time of a call" in page
 
 
 @pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_the_board_lists_entries_with_their_intervals(client, alice, bob, local)
 def test_a_board_that_does_not_exist_is_a_404_with_the_known_ones(client, query):
     response = client.get("/problems/allreduce/leaderboard/", query)
     assert response.status_code == 404
-    assert b"Known are" in response.content
+    assert b"Choose one of" in response.content
 
 
 @pytest.mark.django_db
@@ -163,7 +163,7 @@ def test_a_public_submission_is_readable_without_an_account(client, alice, local
     page = client.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
     assert FACTS[verdict].title in page
     # A pass without a floor is not sent to compare with one.
-    advice = "Compare your time with the reference" if verdict is Verdict.PASSED else FACTS[verdict].advice
+    advice = "Compare your times with the reference" if verdict is Verdict.PASSED else FACTS[verdict].advice
     assert advice in page
     assert "Judge again" not in page
 
@@ -181,7 +181,7 @@ def test_a_problem_says_how_fast_its_published_reference_ran_beside_ours(client,
     text = " ".join(client.get("/problems/gather/").content.decode().split())
     assert "ran at <strong>0.81 times the speed of this one</strong> (0.80 to 0.82)" in text
     assert "on h200x2-nomc on 2026-11-22, with torch 2.11.0+cu130" in text
-    assert "The earlier rule timed them" in text
+    assert "They were timed by the earlier rule" in text
     assert "published benchmark's own reference" not in client.get("/problems/grad_acc_loss/").content.decode()
 
 

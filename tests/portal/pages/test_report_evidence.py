@@ -99,12 +99,12 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
         submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=gated("tiny", "base")
     )
     page = page_of(as_alice, submission)
-    assert cells(page, "What was taken off, and how calls began") == [
-        "Off the submission 64.0 µs 64.0 µs",
-        "Off the reference 61.0 µs 61.0 µs",
+    assert cells(page, "Overhead subtracted, and how calls started") == [
+        "Subtracted from the submission 64.0 µs 64.0 µs",
+        "Subtracted from the reference 61.0 µs 61.0 µs",
         "Forging gains at most 38.0 µs 38.0 µs",
-        "Submission queued whole no no",
-        "Reference queued whole yes yes",
+        "Submission fully queued no no",
+        "Reference fully queued yes yes",
     ]
     assert cells(page, "Back to back") == ["Submission 71.0 µs not run", "Reference 95.0 µs not run"]
     assert cells(page, "Times per size")[0].startswith("tiny 240 calls 1.250 1.210 to 1.290 80.0 µs")
@@ -128,8 +128,8 @@ def test_ranks_on_processors_have_no_gate(as_alice, alice, local):
     record = msgspec.structs.replace(gated("tiny"), rules=rules)
     deliver(submission, local, timing=timed_by_host(scenes.timing(sizes=("tiny", "base"))), record=record)
     page = page_of(as_alice, submission)
-    assert len(cells(page, "What was taken off, and how calls began")) == 2
-    assert "queued whole" not in page
+    assert len(cells(page, "Overhead subtracted, and how calls started")) == 2
+    assert "fully queued" not in page
 
 
 def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
@@ -137,7 +137,7 @@ def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
     deliver(submission, local, timing=scenes.timing(rule=SCORE_RULE - 1))
     page = page_of(as_alice, submission)
     assert "Timed by the earlier rule" in page
-    assert "What was taken off" not in page
+    assert "Overhead subtracted" not in page
 
 
 def test_sizes_with_different_numbers_of_blocks_are_shown_whole(as_alice, alice, local):
@@ -172,12 +172,12 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         ),
     )
     page = page_of(as_alice, submission)
-    assert "The node proved 2 times around this evaluation" in page
+    assert "The node tested its own arithmetic and communication 2 times around this evaluation" in page
     assert cells(page, "GPUs before and after the timed calls") == [
         "tiny 1 before 1980 MHz 3201 MHz 301 W 41 °C sw_power_cap"
     ]
-    assert cells(page, "Bytes on the links") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
-    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not told 1"]
+    assert cells(page, "Link traffic") == ["tiny 10, 11 12, 13 9 look &lt;here&gt;"]
+    assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not reported 1"]
 
 
 def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alice, local):
@@ -186,7 +186,7 @@ def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alic
     other = SizeRecord(size="large", payload_bytes=1, floor_us=None, calls=())
     rules = profiles.get("cpux2").timing_rules()
     deliver(submission, local, record=Record(rules=rules, sizes=(known, other)))
-    assert "At base the reference met each call's contents once" in page_of(as_alice, submission)
+    assert "At base the reference ran once on each call's inputs" in page_of(as_alice, submission)
 
 
 def test_a_report_without_such_evidence_shows_no_empty_tables(as_alice, alice, local):
@@ -214,5 +214,5 @@ def test_what_a_person_should_look_at_is_on_the_page(as_alice, alice, local):
     submission = scenes.submit(alice)
     deliver(submission, local, alarms=("the reference ran 1.3 times as long beside this submission",))
     page = page_of(as_alice, submission)
-    assert "For a person to look at" in page
+    assert "For an operator to review" in page
     assert "the reference ran 1.3 times as long beside this submission" in page

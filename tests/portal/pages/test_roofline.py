@@ -95,10 +95,12 @@ def test_shipped_baselines_are_drawn_and_none_is_faster_than_its_floor(client, n
 def test_a_reference_that_met_its_contents_before_is_marked(client):
     name = "h200x4-nomc"
     primed = {slug for slug, sizes in measurements.baselines(name).baselines.items() if sizes["base"].is_primed}
-    marked = {row["slug"] for row in _rows(client, profile=name) if "contents met before" in row["reference_source"]}
+    marked = {
+        row["slug"] for row in _rows(client, profile=name) if "warmed up on its inputs" in row["reference_source"]
+    }
     assert marked == primed != set()
     page = client.get("/roofline/", {"profile": name, "size": "base"}).content.decode()
-    assert page.count('<span class="sub">contents met before</span>') == len(primed)
+    assert page.count('<span class="sub">warmed up on its inputs</span>') == len(primed)
 
 
 def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
@@ -178,7 +180,7 @@ def test_the_chart_is_a_picture_file_as_well(client, kind, start):
 def test_a_view_that_does_not_exist_is_a_404_that_says_what_there_is(client, query):
     response = client.get("/roofline/", query)
     assert response.status_code == 404
-    assert "Known are" in response.content.decode() or "powers of ten" in response.content.decode()
+    assert "Choose one of" in response.content.decode() or "powers of ten" in response.content.decode()
 
 
 @pytest.mark.parametrize("address", ["/roofline/", "/roofline/data.csv?size=all"])
@@ -234,7 +236,7 @@ def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client,
 
 def test_a_problem_that_computes_nothing_stands_by_its_bytes(client):
     _, figure = _problem_figure(client, "alltoall", profile="h100x4")
-    assert figure.x.title == "Least bytes on the wire per rank"
+    assert figure.x.title == "Minimum bytes on the wire per rank"
     assert _points(figure, "public reference, public inputs") == []
 
 
@@ -246,7 +248,7 @@ def test_a_problem_that_was_left_out_says_why(client):
 def test_a_problem_has_no_roofline_on_cpu_ranks(client):
     response = client.get("/problems/alltoall/", {"profile": "cpux2"})
     assert response.status_code == 404
-    assert b"Known are h100x4" in response.content
+    assert b"Choose one of h100x4" in response.content
 
 
 @pytest.fixture
@@ -299,7 +301,7 @@ def test_home_opens_on_references_by_the_present_rule_while_nobody_has_a_place(c
     page = client.get("/")
     shown = page.context["roofline_profile"].name
     assert measurements.baselines(shown).rule == SCORE_RULE
-    assert "No kernel has been timed there by the present rule yet." in page.content.decode()
+    assert "No kernel has been timed there by the current rule yet." in page.content.decode()
 
 
 def test_the_hardware_of_a_problems_roofline_is_a_row_of_links_that_lead_back_to_it(client):

@@ -59,7 +59,7 @@ def test_a_later_try_says_how_those_before_it_ended(as_alice, alice, local):
     scenes.lease(submission, local)
     assert f"{why}: {unstable.message}" in page_of(as_alice, submission)
     Evaluation.objects.update(attempt=3)
-    assert "; the second was lost: its node stopped answering" in page_of(as_alice, submission)
+    assert "; the second was lost: its node stopped responding" in page_of(as_alice, submission)
 
 
 def test_a_finished_submission_stops_polling(as_alice, alice, local):
@@ -236,7 +236,7 @@ def test_advice_on_a_pass_fits_what_was_judged(as_alice, alice, local):
     in_check_mode = page_of(as_alice, scenes.judged(alice, local, mode="check"))
     without_floor = page_of(as_alice, scenes.judged(alice, local))
     assert "Submit it in ranked mode" in in_check_mode
-    assert "Compare your time with the reference" in without_floor
+    assert "Compare your times with the reference" in without_floor
     for page in (in_check_mode, without_floor):
         assert "Compare your time with the floor" not in page
 

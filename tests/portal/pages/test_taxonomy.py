@@ -73,7 +73,7 @@ def test_solved_and_speedup_follow_the_boards(client, alice, bob, local):
 def test_practice_boards_have_no_speedup(client, alice, local):
     scenes.judged(alice, local)
     page = _page(client, quantity="speedup", profile="cpux2")
-    assert "Practice boards order nobody by speed" in page
+    assert "Practice boards do not order by speed" in page
     assert "best speedup" not in page
 
 
@@ -87,7 +87,7 @@ def test_shades_come_with_their_numbers(client):
 def test_an_unknown_choice_is_a_404_with_the_known_ones(client, query):
     response = client.get("/taxonomy/", query)
     assert response.status_code == 404
-    assert b"Known are" in response.content
+    assert b"Choose one of" in response.content
 
 
 def test_facets_that_leave_nothing_offer_the_way_back(client):

@@ -52,7 +52,7 @@ def test_the_page_shows_where_the_time_went_on_every_rank(as_alice, recorded):
         "Submission, rank 1 105 µs 30.0 µs 30.0 µs 40.0 µs 0 µs 0 µs 5.00 µs 43 %",
     ]
     assert "Rank 1 moves data for 70 us of 105 us" in page
-    assert "nothing here enters a score or a verdict" in page
+    assert "so it affects neither score nor verdict" in page
     # Every span is drawn twice, for wide pages and for phones, and says what it is.
     assert page.count("Memcpy PtoP (Device -&gt; Device): 60.00 us from 30.00 us, 6,000,000 bytes (wire)") == 2
 
@@ -144,7 +144,7 @@ def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alic
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=many))
     page = page_of(as_alice, submission)
-    assert "400 short spans are in the trace alone" in page
+    assert "400 short spans are only in the trace" in page
     assert page.count("<rect x=") <= 2 * 1000 + 10
 
 

@@ -48,7 +48,7 @@ def test_what_no_node_serves_for_a_day_ends_with_its_reason_and_costs_nothing(al
     client.force_login(alice)
     page = text_of(client, evaluation)
     assert "Not judged: no node" in page
-    assert "It has cost nothing." in page
+    assert "It cost nothing." in page
 
 
 @pytest.mark.parametrize("lacks", [{"backends": []}, {"revisions": {}}])
@@ -102,4 +102,4 @@ def test_it_is_said_beforehand(alice, node, now, client):
     page = client.get(reverse("submissions:new", args=["allreduce"])).content.decode()
     assert "none is known to have served it" in page
     assert "ends unjudged and without cost if no node takes it within 24 hours" in page
-    assert "What it may cost, and what you have left" in page
+    assert "GPU time: what an evaluation costs and what you have left" in page

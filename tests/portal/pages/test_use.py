@@ -52,7 +52,7 @@ def test_what_a_compiler_ended_is_neither_judging_nor_a_verdict_of_a_slot_nor_a_
     [use] = use_of_nodes(now=now)
     assert (use.judged_share, use.verdicts) == (0.0, 0)
     waiting = evaluation_of(submit(alice))
-    assert queries.place_in_queue(waiting).expected_wait_s is None
+    assert queries.position_in_queue(waiting).expected_wait_s is None
 
 
 def test_what_is_compiled_ahead_is_counted_where_it_waits(alice, node, now):

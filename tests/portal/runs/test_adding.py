@@ -159,7 +159,7 @@ def test_a_file_without_a_name_is_refused_by_itself(alices, alice):
         archive.writestr(zipfile.ZipInfo(""), "x = 1")
     taken, stranger = uploads.read_archive(packed)
     assert taken.refusal is None
-    assert "names no attempt" in stranger.refusal.message
+    assert "does not name an attempt" in stranger.refusal.message
 
 
 @pytest.mark.parametrize("piece", ["a.", "a-", "-eyJ", "-eyJaaaa"])

@@ -161,7 +161,7 @@ def test_wrong_lines_are_named_and_the_others_are_taken(as_alice, alice):
     upload = io.BytesIO(lines(line(), line() | {"problem": "alreduce", "sample": 1}))
     upload.name = "attempts.jsonl"
     page = as_alice.post(f"/runs/{run.pk}/fill/", {"file": upload}).content.decode()
-    assert "1 of 2 lines were not taken" in page
+    assert "1 of 2 lines were refused" in page
     assert "did you mean allreduce" in page
     assert run.attempts.count() == 1
 

@@ -159,7 +159,7 @@ def test_the_page_shows_what_the_tree_says_before_it_makes_a_run(alice, client):
     client.force_login(alice)
     page = client.post("/runs/import/", {**tree(), "organisation": "", "preview": "1"})
     text = page.content.decode()
-    assert "Nothing was stored" in text
+    assert "nothing was stored" in text
     assert "1 in cuda" in text
     assert "h200x8, h200x8-nomc" in text
     assert not Run.objects.exists()

@@ -194,7 +194,7 @@ def test_what_nobody_heard_within_a_day_is_given_up_without_trying_each(told, li
     WebhookDelivery.objects.update(created_at=timezone.now() - HEARD_WITHIN - timedelta(minutes=1))
     assert deliver_due(timezone.now()) == 0
     delivery = WebhookDelivery.objects.get()
-    assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not heard within a day.", [])
+    assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not delivered within a day.", [])
 
 
 def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(told, alice, listener):
@@ -343,7 +343,7 @@ def test_only_what_was_given_up_is_sent_again(told, alice, listener):
     with pytest.raises(Refusal, match="still being tried"):
         actions.send_again(delivery, by=alice)
     deliver_due(timezone.now())
-    with pytest.raises(Refusal, match="was heard"):
+    with pytest.raises(Refusal, match="was accepted already"):
         actions.send_again(delivery, by=alice)
     listener.status = 500
     test = actions.try_webhook(webhook, by=alice)

@@ -14,12 +14,14 @@ from portal.audit.invariants import Finding
 class Command(BaseCommand):
     """`manage.py audit`: reads everything and writes nothing; ends with 1 where an invariant is broken."""
 
-    help = "Hold the database against what must always be true of it: nothing lost, nothing twice, quotas exact."
+    help = "Check the database's invariants: nothing lost, nothing twice, quotas exact."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """How much to show."""
-        parser.add_argument("--shown", type=int, default=5, help="rows named per broken invariant (default 5)")
-        parser.add_argument("--json", action="store_true", help="all of it, for programs")
+        parser.add_argument(
+            "--shown", type=int, default=5, help="number of rows to name per broken invariant (default 5)"
+        )
+        parser.add_argument("--json", action="store_true", help="the whole result, for programs")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Audit and print."""

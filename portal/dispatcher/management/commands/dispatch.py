@@ -1,4 +1,4 @@
-"""The dispatcher: gives queued evaluations to free slots and ends leases that nobody keeps alive."""
+"""The dispatcher: gives queued evaluations to free slots and ends expired leases."""
 
 import logging
 import signal
@@ -29,11 +29,13 @@ EXPORT_END_S = 5.0
 class Command(BaseCommand):
     """`manage.py dispatch`: runs until SIGTERM; several may run at once."""
 
-    help = "Send queued evaluations to free slots until told to end. Several may run at once."
+    help = "Send queued evaluations to free slots until stopped. Several dispatchers may run at the same time."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """How often to look."""
-        parser.add_argument("--interval", type=float, default=0.3, help="seconds between two looks (default 0.3)")
+        parser.add_argument(
+            "--interval", type=float, default=0.3, help="seconds between two looks at the queue (default 0.3)"
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Look, send, wait."""
@@ -71,6 +73,6 @@ class Command(BaseCommand):
                 build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
-            logger.warning("the database does not answer: %s", error)
+            logger.warning("the database does not respond: %s", error)
             metrics.dispatcher_errors.inc()
         return since_sweep

@@ -13,7 +13,7 @@ from portal.refusals import Refusal
 class Command(BaseCommand):
     """`manage.py node_revoke NAME`."""
 
-    help = "Believe a node nothing any more: its key is void, what it holds is judged elsewhere. Its name stays used."
+    help = "Revoke a node's key. Other nodes judge its evaluations. Its name cannot be used again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which."""
@@ -25,7 +25,7 @@ class Command(BaseCommand):
             held = revoke(options["name"], now=timezone.now())
         except Refusal as refusal:
             raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
-        self.stdout.write(f"{options['name']} is revoked; {held} evaluations of its are queued again.")
+        self.stdout.write(f"{options['name']} is revoked; {held} of its evaluations are queued again.")
         self.stdout.write(
             f"Take its user from the broker: python deploy/broker_credentials.py remove {options['name']}"
         )

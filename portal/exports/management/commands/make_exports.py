@@ -17,6 +17,6 @@ class Command(BaseCommand):
         """Make them, and say where they are."""
         making = files.make(now=timezone.now())
         if making is None:
-            self.stdout.write("another process is making them")
+            self.stdout.write("another process is making the files")
         else:
             self.stdout.write(f"{making.folder}, in {making.took_s:.1f} s")

@@ -13,17 +13,22 @@ from portal.refusals import Refusal
 class Command(BaseCommand):
     """`manage.py node_add NAME`."""
 
-    help = "Register a node and print its key, which is kept nowhere else. --new-key replaces the key of a known one."
+    help = (
+        "Register a node and print its key, which is stored nowhere else. --new-key replaces the key of a "
+        "registered node."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Name, and whether to replace the key."""
         parser.add_argument("name", help="lower-case letters, digits and hyphens")
-        parser.add_argument("--new-key", action="store_true", help="void the key of a registered node")
         parser.add_argument(
-            "--owner", default="", help="the short name of the organisation whose machine it is: a guest"
+            "--new-key", action="store_true", help="revoke the key of a registered node and print a new one"
         )
         parser.add_argument(
-            "--profile", action="append", default=[], help="a profile that it may offer; again for more"
+            "--owner", default="", help="the short name of the organisation that owns the node: makes it a guest node"
+        )
+        parser.add_argument(
+            "--profile", action="append", default=[], help="a profile that the node may offer; repeat for more"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -40,7 +45,5 @@ class Command(BaseCommand):
         if options["owner"]:
             owner = Organisation.objects.filter(slug=options["owner"]).first()
             if owner is None:
-                raise CommandError(
-                    f"there is no organisation {options['owner']!r}; somebody makes it on the site first"
-                )
+                raise CommandError(f"there is no organisation {options['owner']!r}; create it on the site first")
         return actions.register_node(options["name"], owner=owner, allowed_profiles=options["profile"])

@@ -14,7 +14,7 @@ class Command(BaseCommand):
 
     help = (
         "Write invented submissions, evaluations, standings and records for load tests into the configured database; "
-        f"their authors are called {demo.NAME_PREFIX}... and their notes say that nothing was judged."
+        f"their authors are called {demo.NAME_PREFIX}..., and their notes say that nothing was judged."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,8 +34,8 @@ class Command(BaseCommand):
                 raise CommandError(f"--{name} is {options[name]}; it has to be at least 1")
         if demo.has_real_submissions() and not options["beside_real_data"]:
             raise CommandError(
-                "this database holds submissions of people; invented ones would stand on the same boards. "
-                "Use another database, or say --beside-real-data (and later --remove)"
+                "this database holds submissions of people; invented ones would be on the same boards. "
+                "Use another database, or pass --beside-real-data (and later --remove)"
             )
         start = time.monotonic()
         written = demo.seed(submissions=options["submissions"], authors=options["authors"], now=timezone.now())

@@ -1,4 +1,4 @@
-"""Derive every standing anew."""
+"""Recompute every standing."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from portal.ranking import actions
 class Command(BaseCommand):
     """`manage.py rebuild_standings`."""
 
-    help = "Derive standings, boards, records and people from the evaluations, for instance after one was taken back."
+    help = "Recompute standings, boards, records and people from the evaluations, for instance after one was withdrawn."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One switch, for the start of an installation."""

@@ -13,15 +13,17 @@ class Command(BaseCommand):
     """`manage.py recorded [--add | --remove]`: idempotent; without either what PKB_RECORDED says."""
 
     help = (
-        "Put the kernels and reports that ship with the problems on the boards, marked as recorded elsewhere, or take "
-        "them away; without an option as PKB_RECORDED says, and nothing where it is empty."
+        "Put the kernels and reports that ship with the problems on the boards, marked as recorded elsewhere, or "
+        "remove them. Without an option PKB_RECORDED decides; if it is empty, nothing happens."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Which of the two, whatever the setting says."""
         wanted = parser.add_mutually_exclusive_group()
         wanted.add_argument("--add", action="store_const", const=True, dest="wanted", help="Put them on the boards.")
-        wanted.add_argument("--remove", action="store_const", const=False, dest="wanted", help="Take them away.")
+        wanted.add_argument(
+            "--remove", action="store_const", const=False, dest="wanted", help="Remove them from the boards."
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Add or remove; say so only when something changed."""
@@ -30,7 +32,7 @@ class Command(BaseCommand):
             return
         if not wanted:
             if removed := recorded.remove():
-                self.stdout.write(f"{removed} recorded entries taken away")
+                self.stdout.write(f"{removed} recorded entries removed")
             return
         try:
             taken = recorded.add()
@@ -41,7 +43,7 @@ class Command(BaseCommand):
             self.stderr.write(f"no recorded entries: {reason}")
             return
         for refusal in taken.refused:
-            self.stderr.write(f"not taken: {refusal}")
+            self.stderr.write(f"refused: {refusal}")
         if taken.added:
             older = f", {taken.older} of them on boards of older revisions" if taken.older else ""
             self.stdout.write(f"{taken.added} recorded entries put on the boards{older}")

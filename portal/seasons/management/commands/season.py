@@ -16,20 +16,22 @@ from portal.seasons import actions, definition, example, queries
 class Command(BaseCommand):
     """`manage.py season load FILE`, `status`, `retry`, `rejudge`, `finish SLUG`, and `example`."""
 
-    help = "Define a season by a YAML or JSON file, judge its leaders again after its end, make its standings final."
+    help = "Define a season with a YAML or JSON file, judge its leaders again after its end, make its standings final."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """What to do."""
         todo = parser.add_subparsers(dest="todo", required=True)
-        todo.add_parser("load", help="define a season, or change what may still be changed").add_argument("file")
+        todo.add_parser("load", help="define a season, or change the fields that may still change").add_argument("file")
         for name, text in (
-            ("status", "how far it is"),
-            ("retry", "judge entries again that a failure of ours has ended"),
-            ("rejudge", "judge the leaders of every problem again, on fresh inputs; again for what failed"),
-            ("finish", "make the standings final and open the sources that the rules name"),
+            ("status", "show its progress"),
+            ("retry", "judge again the entries that a failure of ours ended"),
+            ("rejudge", "judge the leaders of every problem again on fresh inputs; repeat it after failures"),
+            ("finish", "make the standings final and publish the sources that the rules name"),
         ):
             todo.add_parser(name, help=text).add_argument("slug")
-        shipped = todo.add_parser("example", help="the example that ships: as PKB_RECORDED says, or as told")
+        shipped = todo.add_parser(
+            "example", help="put the shipped example season on the site or remove it: by PKB_RECORDED, or by option"
+        )
         wanted = shipped.add_mutually_exclusive_group()
         wanted.add_argument("--add", action="store_const", const=True, dest="wanted")
         wanted.add_argument("--remove", action="store_const", const=False, dest="wanted")
@@ -70,9 +72,9 @@ class Command(BaseCommand):
         if wanted is None:
             return ""
         if not wanted:
-            return "the example is taken away" if example.remove() else ""
+            return "the example was removed" if example.remove() else ""
         try:
-            return "the example stands among the seasons" if example.add() else ""
+            return "the example is listed among the seasons" if example.add() else ""
         except (NotRecorded, Refusal) as reason:
             if options["wanted"] is not None:
                 raise CommandError(str(reason)) from reason

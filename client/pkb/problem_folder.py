@@ -6,10 +6,10 @@ from pathlib import Path
 from .errors import UsageError
 from .results import Problem
 
-_TEST = '''"""What can be known of solution.py before a judge runs it. Run `python -m pytest` or `python test_local.py`.
+_TEST = '''"""Checks of solution.py that need no site. Run `python -m pytest` or `python test_local.py`.
 
-The second test has the judge check the program on this machine, where it is installed: PKB_JUDGE names the folder of a
-checkout of the site's repository (see AGENTS.md). Without it, `pkb submit` is the test.
+If PKB_JUDGE names a checkout of the site's repository (see AGENTS.md), the second test runs the judge on this machine.
+Without it, use `pkb submit`.
 """
 
 import ast
@@ -43,27 +43,27 @@ if __name__ == "__main__":
 '''
 _GUIDE = """# {title}: how to work here
 
-One function, `solution(...)`, in `solution.py`. All ranks call it at once, each with its own arguments; it has to be
-correct on every rank and faster than `reference.py`.
+Write one function, `solution(...)`, in `solution.py`. All ranks call it at the same time, each with its own arguments.
+It must be correct on every rank and faster than `reference.py`.
 
 | file | |
 |---|---|
-| `solution.py` | what you write; the only file that is submitted, unless you submit a folder or a .zip |
+| `solution.py` | your program; the only file that is submitted, unless you submit a folder or a .zip |
 | `STATEMENT.md` | the task: mathematics, shapes, what limits it, what a fast kernel does |
-| `reference.py` | the time to beat: PyTorch and torch.distributed |
-| `test_local.py` | what can be checked here: `python test_local.py` |
+| `reference.py` | the program to beat: PyTorch and torch.distributed |
+| `test_local.py` | local checks: `python test_local.py` |
 
 ## The loop
 1. Read `STATEMENT.md` and `reference.py`. Keep the signature: `{signature}`.
 2. Change `solution.py`. Run `python test_local.py`.
-3. `pkb submit {slug} solution.py --backend {backend} --mode check --watch` compiles and verifies: the quickest answer.
-   The exit status is 0 exactly when it passed; else the output names rank, size, output or line, with `--json` as JSON.
+3. `pkb submit {slug} solution.py --backend {backend} --mode check --watch` compiles and verifies quickly.
+   The exit status is 0 exactly when it passes. Otherwise the output names rank, size, output or line.
 4. Once it passes, `--mode ranked` times it against the reference and counts on the board.
-5. Where the judge is installed, `pkb judge {slug} solution.py` asks it here, without the site.
+5. If the judge is installed on this machine, `pkb judge {slug} solution.py` runs it without the site.
 
 ## Rules
-- Inputs are secret and fresh in every call and different on every rank. Special cases for values only cost time.
-- Compute in every call: results kept from an earlier call are STALE_OUTPUT, work outside of the timed call is refused.
+- Inputs are secret, fresh in every call and different on every rank. Special cases for values only cost time.
+- Compute in every call. A result kept from an earlier call is STALE_OUTPUT. Work outside of the timed call is refused.
 - Write to an argument only where the statement says that it may be written to.
 - All ranks reach the same collectives in the same order, or the verdict is DEADLOCK with every rank's position.
 - No network, no files outside the working folder, no processes of your own.
@@ -71,7 +71,7 @@ correct on every rank and faster than `reference.py`.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workplace:
+class ProblemFolder:
     """What is written where; nothing that exists is replaced unless `replaces` says so."""
 
     folder: Path
@@ -88,7 +88,7 @@ class Workplace:
         paths = [self.folder / name for name in texts]
         there = [path.name for path in paths if path.exists()]
         if there and not self.replaces:
-            raise UsageError(f"{self.folder} holds {', '.join(there)} already. Choose another folder, or say --force.")
+            raise UsageError(f"{self.folder} has {', '.join(there)} already. Choose another folder, or use --force.")
         self.folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts.values(), strict=True):
             path.write_text(text, encoding="utf-8")
@@ -97,7 +97,7 @@ class Workplace:
     def _texts(self, problem: Problem) -> dict[str, str]:
         starter = problem.starters.get(self.backend)
         if starter is None:
-            raise UsageError(f"There is no starter for {self.backend}. Known are {', '.join(problem.starters)}.")
+            raise UsageError(f"There is no starter for {self.backend}. Choose one of {', '.join(problem.starters)}.")
         words = {"slug": problem.slug, "title": problem.title, "backend": self.backend}
         guide = _GUIDE.format(signature=problem.signature, **words)
         return {
