@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem problem-docs node bench demo-data gate try-stack chaos
+.PHONY: help run test check setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -27,11 +27,12 @@ run: setup ## set up what is missing and serve; HOST and PORT from the environme
 test: setup-tests ## install what the tests need and run them; ARGS="-k word" for some of them
 	@$(VENV)/python -m pytest -m "not slow" $(ARGS)
 
-check: setup-tests ## format, lint, types, import contracts, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
+check: setup-tests ## format, lint, types, import contracts, manual, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(CHECK_ENV) $(VENV)/mypy
 	$(CHECK_ENV) $(VENV)/lint-imports --no-logo
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict  # its --quiet would hide the warnings from --strict
 	$(VENV)/djlint templates --lint --quiet
 	$(CHECK_ENV) $(VENV)/python manage.py makemigrations --check --dry-run
 	$(CHECK_ENV) $(VENV)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
@@ -57,6 +58,12 @@ problem: setup-tests ## one problem against itself, its mutants and its honest v
 
 problem-docs: setup-tests ## docs/problems.md with the problems that it lacks; N=13 runs that one again, ARGS=--all each
 	@$(VENV)/python -m tests.problems.table $(if $(N),--problem $(N)) $(ARGS)
+
+docs: setup-tests ## the manual with its own search, as a site of files in var/manual; ARGS="serve" shows it while you write
+	@$(VENV)/mkdocs $(or $(ARGS),build --strict)
+
+verdict-docs: setup-tests ## docs/judge/verdicts.md from the facts in evaluator/judging/verdicts.py
+	@$(VENV)/python -m tests.evaluator.verdicts_page
 
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \

@@ -1,1 +1,1 @@
-"""The judge of ParallelKernelBench: runs submissions on real ranks and decides. Works alone, without Django."""
+"""The judge of ParallelKernelBench: runs submissions on real ranks and decides their verdicts. Works without Django."""

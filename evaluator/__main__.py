@@ -6,6 +6,6 @@ import sys
 from evaluator.cli import main
 
 if __name__ == "__main__":
-    # Whoever ends this process ends its ranks with it: left alone they would hold their GPUs.
+    # A signal that ends this process also ends its ranks, which would otherwise hold their GPUs.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

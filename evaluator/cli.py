@@ -1,4 +1,4 @@
-"""The judge's command line, by itself without a site: `run`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
+"""The judge's command line, without a site: `run`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
 
 import argparse
 import contextlib
@@ -45,13 +45,13 @@ DEFAULT_PROFILE = "cpux2"
 
 
 class _ApiEvaluation(msgspec.Struct):
-    """What of the site's answer about an evaluation matters here."""
+    """The parts of the site's answer about an evaluation that are used here."""
 
     report: msgspec.Raw
 
 
 class UsageError(Exception):
-    """What was asked cannot be done; the text says what to change."""
+    """The request cannot be carried out; the text says what to change."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("problems", help="list the problems")
     listing.add_argument("--json", action="store_true", help="as an array of objects")
     listing.set_defaults(command=list_problems)
-    probing = commands.add_parser("probe", help="what this machine is, and which profiles it can judge")
+    probing = commands.add_parser("probe", help="facts about this machine, and the profiles that it can judge")
     probing.add_argument("--json", action="store_true")
     probing.add_argument("--measure", action="store_true", help="measure ceilings, and keep them with the profile")
     probing.add_argument("--profile", default=DEFAULT_PROFILE, help="whose ranks measure (with --measure)")
@@ -92,20 +92,22 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
     baseline.add_argument(
-        "--missing", action="store_true", help="only what the file lacks, or has of an older revision of the problem"
+        "--missing", action="store_true", help="only baselines that are missing, or of an older revision of the problem"
     )
     baseline.set_defaults(command=measure_baselines)
-    again = commands.add_parser("recompute", help="score and verdict again from a report; exit 0 if they agree, else 1")
+    again = commands.add_parser(
+        "recompute", help="score and verdict, computed from a report; exit 0 if they agree, else 1"
+    )
     again.add_argument(
         "report",
         type=Path,
         metavar="REPORT.json",
-        help="what `run --json` writes, or the site's API says of an evaluation",
+        help="the output of `run --json`, or the API's answer about an evaluation",
     )
     again.add_argument("--json", action="store_true")
     again.set_defaults(command=compute_again)
     examining = commands.add_parser(
-        "doctor", help="what this machine can enforce; exit 0 if it may do ranked public work"
+        "doctor", help="what this machine's sandbox can enforce; exit 0 if it may do ranked public work"
     )
     examining.add_argument("--profile", default=DEFAULT_PROFILE)
     examining.add_argument("--json", action="store_true")
@@ -122,16 +124,16 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
     run.add_argument(
-        "--regime", default="", metavar="NAME", help="calls of one of the problem's regimes alone (mode check)"
+        "--regime", default="", metavar="NAME", help="only calls in this regime of the problem (mode check)"
     )
     run.add_argument(
         "--one-world-size",
         action="store_true",
-        help="do not check what passed on another number of ranks too (mode check on CPU ranks)",
+        help="do not repeat a passed check on another number of ranks (mode check on CPU ranks)",
     )
-    run.add_argument("--dtype", help="dtype for inputs marked `input`, one of the problem's (default: bfloat16)")
+    run.add_argument("--dtype", help="dtype of inputs marked `input`, one of the problem's (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
-    run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none can be had")
+    run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none is possible")
     run.add_argument("--call-limit", type=float, default=JudgeSettings.call_limit_s, metavar="SECONDS")
     run.add_argument("--json", action="store_true", help="the report on standard output")
     run.set_defaults(command=judge_one)
@@ -176,17 +178,17 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
 
 
 def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
-    """The dtype that was asked for; raises UsageError where the problem has no meaning or no rank in it."""
+    """The requested dtype; raises UsageError where the problem does not support it."""
     name: str | None = options.dtype
     if name is not None and name not in problem.dtypes:
-        raise UsageError(f"problem {problem.slug} can be judged in {', '.join(problem.dtypes)}, not in {name}")
+        raise UsageError(f"problem {problem.slug} can be judged in dtype {', '.join(problem.dtypes)}, not in {name}")
     if name not in {None, problem.dtypes[0]} and Mode(options.mode) is Mode.RANKED:
-        raise UsageError(f"ranked evaluations are in {problem.dtypes[0]}: leave --dtype out, or take --mode check")
+        raise UsageError(f"ranked evaluations use dtype {problem.dtypes[0]}: leave --dtype out, or use --mode check")
     return name
 
 
 def _regime(options: argparse.Namespace, problem: Problem) -> str:
-    """The regime that was asked for; raises UsageError where calls of it alone cannot be judged."""
+    """The requested regime; raises UsageError where it cannot be judged alone."""
     name: str = options.regime
     if not name:
         return ""
@@ -215,7 +217,7 @@ def compute_again(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"cannot read {options.report}: {error.strerror}") from error
     except ContractError as error:
-        raise UsageError(f"{options.report} is no report of this judge: {error}") from error
+        raise UsageError(f"{options.report} is not a report of this judge: {error}") from error
     found = recompute(report)
     if options.json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
@@ -225,7 +227,7 @@ def compute_again(options: argparse.Namespace) -> int:
 
 
 def _read_report(text: bytes) -> EvaluationReport:
-    """The report that `text` is, or that it holds as the site's API gives an evaluation; raises ContractError."""
+    """The report in `text`, which is a report or the API's answer about an evaluation; raises ContractError."""
     with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
         text = bytes(msgspec.json.decode(text, type=_ApiEvaluation).report)
     return EvaluationReport.from_json(text)
@@ -256,7 +258,7 @@ def _problem_record(problem: Problem) -> dict[str, object]:
 
 
 def probe(options: argparse.Namespace) -> int:
-    """`probe`: facts about this machine and the profiles that it can judge; with --measure, what it reaches."""
+    """`probe`: facts about this machine and the profiles that it can judge; with --measure, its ceilings."""
     if options.measure:
         return _measure_ceilings(options)
     found = facts.facts()
@@ -295,7 +297,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
         slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]
     waiting, failed = deque(slugs), []
     while waiting:
-        # Ranks that one problem brought down, say for want of memory, are replaced for the problems after it.
+        # Ranks that one problem ended, such as by a lack of memory, are replaced for the next problems.
         with BaselineRun(JudgeSettings(profile=profile.name)) as run:
             while waiting:
                 slug = waiting.popleft()
@@ -314,7 +316,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
 
 
 def _known_baselines(path: Path) -> dict[str, dict[str, Baseline]]:
-    """What a file holds by the present clock; times by an earlier one are never put beside them."""
+    """The baselines of a file by the present clock; times by an earlier clock are dropped."""
     if not path.is_file():
         return {}
     table = BaselineTable.from_json(path.read_bytes())
@@ -322,13 +324,13 @@ def _known_baselines(path: Path) -> dict[str, dict[str, Baseline]]:
 
 
 def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile) -> bool:
-    """Whether the present revision has a baseline at every size that is ranked."""
+    """Whether the present revision has a baseline at every ranked size."""
     found, revision = known.get(slug, {}), registry.revision(slug)
     return all(size in found and found[size].revision == revision for size in profile.sizes[Mode.RANKED])
 
 
 def examine(options: argparse.Namespace) -> int:
-    """`doctor`: which properties of the sandbox hold here; exit 0 if the level that the profile demands is reached."""
+    """`doctor`: which properties of the sandbox hold here; exit 0 if the profile's level is reached."""
     profile = profiles.get(options.profile)
     found = _survey(profile)
     needs = profile.sandbox.value

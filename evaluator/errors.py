@@ -1,10 +1,10 @@
-"""The two ways in which an evaluation can go wrong: their fault, or ours."""
+"""The two ways in which an evaluation can fail: by the submission, or by the judge."""
 
 from evaluator.contract import Verdict
 
 
 class SubmissionFault(Exception):
-    """The submission is at fault; carries the verdict and a message for its author."""
+    """The submission is at fault; holds the verdict and a message for its author."""
 
     def __init__(self, verdict: Verdict, message: str) -> None:
         super().__init__(message)
@@ -15,9 +15,9 @@ class SubmissionFault(Exception):
 class EvaluatorError(Exception):
     """The judge or its node failed.
 
-    Where a submission's bytes were in play that ends its evaluation as JUDGE_ERROR, else it is judged again.
+    While a submission's bytes are handled, this ends the evaluation as JUDGE_ERROR; otherwise it is judged again.
     """
 
 
 class NodeTrouble(EvaluatorError):
-    """What the node cannot do whatever the submission is: a compiler that is missing, ranks that do not start."""
+    """A failure of the node for every submission: a missing compiler, ranks that do not start."""

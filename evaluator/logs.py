@@ -1,7 +1,7 @@
-"""Log lines of site and nodes: one line each, as text or as JSON, with the identifiers of what they are about.
+"""Log lines of site and nodes: one line each, as text or JSON, with the identifiers of their subject.
 
-The identifier of a web request goes with the evaluation that it asked for, through the queue, to the node that judges
-it: whoever has one finds every line about it, from the click to the ranks.
+The identifier of a web request goes with its evaluation through the queue to the node that judges it. It finds every
+line about the evaluation, from the request to the ranks.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _facts: ContextVar[Mapping[str, str]] = ContextVar("facts_of_log_lines", default
 
 @contextmanager
 def about(**facts: str) -> Iterator[None]:
-    """Add `facts`, such as `evaluation="..."`, to every line that this thread logs meanwhile; empty ones stay out."""
+    """Add `facts`, such as `evaluation="..."`, to every line that this thread logs while entered, except empty ones."""
     token = _facts.set({**_facts.get(), **{name: value for name, value in facts.items() if value}})
     try:
         yield
@@ -36,17 +36,17 @@ def about(**facts: str) -> Iterator[None]:
 
 
 def current(name: str) -> str:
-    """What the lines of this thread say of `name` at present; empty where nothing."""
+    """The present fact `name` of this thread; empty where there is none."""
     return _facts.get().get(name, "")
 
 
 def lease_mark(lease: str) -> str:
-    """What stands for a lease in a line: whoever reads logs must not be able to report under it."""
+    """A mark for a lease in log lines: a reader of logs must not be able to report under the lease."""
     return hashlib.sha256(lease.encode()).hexdigest()[:12]
 
 
 class AddFacts(logging.Filter):
-    """Gives every record the facts of its thread as attributes; a record's own of the same name win."""
+    """Gives every record the facts of its thread as attributes; a record's own facts take precedence."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record; none is left out."""
@@ -56,7 +56,7 @@ class AddFacts(logging.Filter):
 
 
 class OneLine(logging.Formatter):
-    """Text for people. What a message quotes cannot begin a line of its own; a traceback follows on lines below."""
+    """Text for people. A quoted text cannot begin its own line; a traceback follows on lines below."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The line, with its facts in brackets at the end."""
@@ -70,7 +70,7 @@ _NAMES = ("request_id", "submission", "evaluation", "lease", "node")
 
 
 def _without_controls(text: str) -> str:
-    """`text` with line breaks and other control characters written as escapes, U+2028 and its like among them."""
+    """`text` with line breaks and other control characters written as escapes, also U+2028 and U+2029."""
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -81,7 +81,7 @@ def configuration(log_format: str, *, level: str = "INFO") -> dict[str, Any]:
         ValueError: the format is neither text nor json.
     """
     if log_format not in _FORMATTERS:
-        raise ValueError(f"{log_format!r} is no format of log lines; use one of {', '.join(_FORMATTERS)}")
+        raise ValueError(f"{log_format!r} is not a format of log lines; use one of {', '.join(_FORMATTERS)}")
     return {
         "version": 1,
         "disable_existing_loggers": False,

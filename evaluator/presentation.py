@@ -11,7 +11,7 @@ from evaluator.judging.recompute import Recomputed
 from evaluator.judging.verdicts import FACTS
 
 _MOST_WORKS = 8
-"""So many names of the recorded call are shown; the report has more."""
+"""How many names of the recorded call are shown; the report has more."""
 
 
 def report_text(report: EvaluationReport) -> str:
@@ -45,10 +45,10 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
 
 
 def _timing_lines(timing: Timing) -> Iterator[str]:
-    """The score, and size by size the times less those of empty calls that it rests on."""
+    """The score, and for every size the times without those of empty calls."""
     yield f"speedup {timing.score:.3f} ({100 * timing.coverage:.0f} % interval {timing.low:.3f} to {timing.high:.3f})"
     if timing.rule != SCORE_RULE:
-        yield f"  scored by rule {timing.rule}: not to be compared with scores of rule {SCORE_RULE}"
+        yield f"  scored by rule {timing.rule}, which cannot be compared with rule {SCORE_RULE}"
     for item in timing.sizes:
         yield f"  {item.size}: {', '.join(_size_words(item))}"
 
@@ -60,7 +60,7 @@ def _size_words(item: SizeTiming) -> Iterator[str]:
     if item.floor_us is not None:
         yield f"floor {item.floor_us:.1f} us"
     if item.candidate_empty_us is not None:
-        yield f"less {item.candidate_empty_us:.1f} us that an empty call takes"
+        yield f"without the {item.candidate_empty_us:.1f} us of an empty call"
     if item.forgeable_us:
         yield f"at most {item.forgeable_us:.1f} us of it forgeable"
     if item.looped_us is not None and item.baseline_looped_us is not None:
@@ -68,25 +68,26 @@ def _size_words(item: SizeTiming) -> Iterator[str]:
 
 
 def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
-    """Which hardware paths were seen, what the links carried, and what the recorded call spent its time on."""
+    """Detected hardware paths, link traffic, and the work of the recorded call."""
     for seen in report.primitives:
-        yield f"{seen.primitive.value}, shown by {seen.witness.value}: {seen.detail}"
+        yield f"{seen.primitive.value}, shown by {seen.evidence.value}: {seen.detail}"
     for size in report.record.sizes if report.record is not None else ():
-        if size.wire is not None and size.wire.calls:
-            moved, least = max((*size.wire.sent_bytes, *size.wire.received_bytes)), size.wire.least_bytes
+        if size.links is not None and size.links.calls:
+            moved, least = max((*size.links.sent_bytes, *size.links.received_bytes)), size.links.least_bytes
             yield f"links at {size.size}: {moved:,} bytes a call at the busiest rank, {least:,.0f} needed"
-            if size.wire.flag:
-                yield f"  FLAG: {size.wire.flag}"
-        elif size.wire is not None:
-            yield f"links at {size.size}: {size.wire.note}"
-    if report.audit is not None:
-        yield f"recorded call at {report.audit.size}: {report.audit.note or f'{len(report.audit.works)} names'}"
-        for work in report.audit.works[:_MOST_WORKS]:
+            if size.links.flag:
+                yield f"  FLAG: {size.links.flag}"
+        elif size.links is not None:
+            yield f"links at {size.size}: {size.links.note}"
+    if report.recorded_work is not None:
+        recorded = report.recorded_work
+        yield f"recorded call at {recorded.size}: {recorded.note or f'{len(recorded.works)} names'}"
+        for work in recorded.works[:_MOST_WORKS]:
             yield f"  {work.us:10.1f} us  {work.count} x {work.kind.value} {work.name}"
 
 
 def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
-    """What a report's own calls give."""
+    """The result of a report's own calls."""
     lines = []
     if found.timing is not None:
         timing = found.timing
@@ -95,7 +96,7 @@ def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
     elif found.note:
         return f"nothing to compute again: {found.note}\n"
     elif found.agrees:
-        lines.append(f"nothing to compute again: {report.verdict} in mode {report.mode} rests on no times")
+        lines.append(f"nothing to compute again: {report.verdict} in mode {report.mode} uses no times")
     lines += [f"DIFFERS  {difference}" for difference in found.differences]
     lines.append("the report agrees with its record" if found.agrees else "the report does NOT agree with its record")
     return "\n".join(lines) + "\n"
@@ -116,8 +117,8 @@ def _indented(text: str) -> str:
 
 
 def confinement_text(found: Confinement, *, profile: Profile) -> str:
-    """What a machine can enforce, property by property, and what follows for ranked work."""
-    lines = [f"sandbox level: {found.level.value} (ranked public work on {profile.name} demands: {profile.sandbox})"]
+    """What a machine can enforce, property by property, and whether it may do ranked work."""
+    lines = [f"sandbox level: {found.level.value} (ranked public work on {profile.name} requires: {profile.sandbox})"]
     weaker = [probe for probe in found.missing if not probe.is_demanded]
     for probe in (each for each in found.probes if each not in weaker):
         mark = "yes" if probe.holds else "NO "
@@ -125,7 +126,7 @@ def confinement_text(found: Confinement, *, profile: Profile) -> str:
     lines += [f"  --   not enforced on any node: {text}" for text in NEVER_ENFORCED[profile.device]]
     lines += [f"  --   not enforced on this node: {probe.name}: {probe.detail}" for probe in weaker]
     may = found.level.is_at_least(profile.sandbox)
-    lines.append("ranked public work: " + ("yes" if may else "refused; what is marked NO is missing"))
+    lines.append("ranked public work: " + ("yes" if may else "refused; the properties marked NO are missing"))
     return "\n".join(lines) + "\n"
 
 

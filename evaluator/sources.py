@@ -14,7 +14,7 @@ _MAX_FILES = 200
 
 
 class SourceError(ValueError):
-    """What lies there is not a submission; the text says why."""
+    """The path holds no valid submission; the text says why."""
 
 
 def read_source(path: Path) -> SourceBundle:

@@ -1,4 +1,4 @@
-"""Putting a report where the site said: one object, with the permission that came with the work."""
+"""Uploads a report to the site's storage: one object, with the permission that came with the work."""
 
 import secrets
 import urllib.error
@@ -12,7 +12,7 @@ TIMEOUT_S = 60.0
 
 
 class UploadRefused(Exception):
-    """The storage did not take the object; the report goes by the broker then."""
+    """The storage did not accept the object; then the report goes by the broker."""
 
 
 def put(upload: Upload, content: bytes, *, within: str) -> None:
@@ -24,23 +24,23 @@ def put(upload: Upload, content: bytes, *, within: str) -> None:
         within: the folder in which files may be written, where the permission is for a file; "" for none.
 
     Raises:
-        UploadRefused: it was not taken.
+        UploadRefused: it was not accepted.
     """
     try:
         scheme = urlsplit(upload.url).scheme
     except ValueError as error:
-        raise UploadRefused(f"{upload.url} is no address") from error
+        raise UploadRefused(f"{upload.url} is not an address") from error
     match scheme:
         case "file":
             _write(Path(unquote(urlsplit(upload.url).path)), content, within=within)
         case "http" | "https":
             _post(upload, content)
         case _:
-            raise UploadRefused(f"nobody knows how to put anything at {scheme!r}")
+            raise UploadRefused(f"uploads to {scheme!r} are not supported")
 
 
 def _write(path: Path, content: bytes, *, within: str) -> None:
-    # A message names the path: it is not to make this process write elsewhere.
+    # A message names the path, and must not make this process write elsewhere.
     if not within or not path.resolve().is_relative_to(Path(within).resolve()):
         raise UploadRefused(f"{path} is not below PKB_NODE_ARTEFACT_DIR={within}")
     draft = path.with_suffix(".draft")
@@ -58,7 +58,7 @@ def _post(upload: Upload, content: bytes) -> None:
     parts = [_field(border, name, value) for name, value in upload.fields.items()]
     head = f'--{border}\r\nContent-Disposition: form-data; name="file"; filename="report.json"\r\n\r\n'
     body = b"".join(parts) + head.encode() + content + f"\r\n--{border}--\r\n".encode()
-    request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
+    request = urllib.request.Request(  # noqa: S310 - the scheme was checked
         upload.url, data=body, headers={"Content-Type": f"multipart/form-data; boundary={border}"}
     )
     try:

@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.manual.views import manual
 from portal.pages import elsewhere, operators_pages, views
 from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
@@ -19,6 +20,7 @@ urlpatterns = [
     path("seasons/", include("portal.seasons.urls")),
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
+    path("docs/<path:address>", manual, name="manual"),
     path("", include("portal.notices.urls")),
     path("accounts/", include("portal.accounts.urls")),
     path("accounts/", include("portal.accounts.sign_in_urls")),

@@ -1,4 +1,4 @@
-"""Wrong programs that every problem must refuse, made from its own reference and oracle.
+"""Programs made from a problem's own reference and oracle: wrong ones that must be refused, and honest sums.
 
 Each generic mutant is a function of an implementation and a call that gives the outputs a cheating or broken
 program would hand in on this rank. Every rank runs the same mutant at once, because most still communicate.
@@ -270,6 +270,40 @@ NARROW: dict[str, Mutant] = {
     "usual_numbers": _usual_numbers,
 }
 """Programs that are right in calls like the timed ones, and wrong in the regimes that name them."""
+
+
+def _added(*, is_wide: bool) -> Mutant:
+    """The reference, whose collectives add ranks' parts one after the other in an order drawn by the rank.
+
+    Every partial sum is rounded to the payload's dtype; with `is_wide` only the last one is.
+    """
+
+    def program(implementation: Implementation, call: Call) -> Outputs:
+        generator = torch.Generator().manual_seed(call.index * call.world_size + call.rank)
+
+        def total(parts: list[Tensor]) -> Tensor:
+            wide = torch.float64 if parts[0].element_size() >= 4 else torch.float32
+            order = torch.randperm(len(parts), generator=generator).tolist()
+            first, *others = (parts[place].to(wide) if is_wide else parts[place] for place in order)
+            return sum(others, start=first).to(parts[0].dtype)
+
+        return _through(Tap(total=total))(implementation, call)
+
+    return program
+
+
+ORDERS: dict[str, Mutant] = {
+    "any_order": _added(is_wide=False),
+    "any_order_wide": _added(is_wide=True),
+}
+"""Honest programs made from the reference: sums over ranks in a drawn order, rounded at every step or once."""
+
+
+def adds(problem: Problem) -> bool:
+    """Whether a collective of the reference adds what ranks send."""
+    return bool(
+        {Communication.ALL_REDUCE, Communication.REDUCE_SCATTER, Communication.REDUCE} & set(problem.communication)
+    )
 
 
 def generic(problem: Problem) -> dict[str, Mutant]:

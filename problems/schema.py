@@ -315,6 +315,8 @@ class Problem:
     """How calls that are checked and not timed differ from the timed ones, beside calls like these."""
     invariants: tuple[str, ...] = ()
     """What never varies though the signature would allow it, as sentences: a solution may rest on it."""
+    fewer_bits: str = ""
+    """Why a wire of 10 bits an element may pass, as a sentence; "" where it must be refused."""
     dtypes: tuple[str, ...] = ("bfloat16",)
     """The dtypes of `input` that a check can be asked for; ranked evaluations are in the first."""
     counted_flops: Reading = Reading()

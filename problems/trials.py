@@ -10,7 +10,7 @@ from torch import Tensor
 from problems.comparison import Comparison
 from problems.implementation import Implementation, Outputs, WrongStructure, load
 from problems.modules import Module
-from problems.mutants import NARROW, generic
+from problems.mutants import NARROW, ORDERS, generic
 from problems.schema import SizeName
 from problems.values import Call
 
@@ -21,8 +21,9 @@ REFERENCE = "reference"
 class Trial:
     """Which program runs on which call.
 
-    `program` is "reference", "honest:NAME", "mutant:NAME" or "narrow:REGIME" (from the problem's variants), or
-    "generic:NAME". `regime` names that of the call; "" is a call like the timed ones.
+    `program` is "reference", "honest:NAME", "mutant:NAME" or "narrow:REGIME" (from the problem's variants),
+    "generic:NAME", or "order:NAME" or "wire:NAME" (from ORDERS and NARROW of `problems.mutants`). `regime` names
+    that of the call; "" is a call like the timed ones.
     """
 
     slug: str
@@ -76,6 +77,10 @@ def attempt(trial: Trial) -> Outcome:
     return Outcome(comparisons=comparisons, changed_arguments=changed)
 
 
+_MADE = {"generic": generic, "order": lambda _problem: ORDERS, "wire": lambda _problem: NARROW}
+"""By family, the programs that are made from a problem's reference."""
+
+
 @lru_cache(maxsize=4)
 def _expected(trial: Trial, rank: int) -> Outputs:
     """What `rank` owes in the call of `trial`: kept, because many programs are tried on the same few calls."""
@@ -86,8 +91,8 @@ def _expected(trial: Trial, rank: int) -> Outputs:
 def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
     """The outputs of the program called `program`, and the immutable arguments that it changed."""
     family, _, name = program.partition(":")
-    if family == "generic":
-        return generic(implementation.problem)[name](implementation, call), ()
+    if family in _MADE:
+        return _MADE[family](implementation.problem)[name](implementation, call), ()
     if family == "narrow" and name not in implementation.narrow:
         return NARROW[implementation.problem.regime(name).narrow](implementation, call), ()
     programs = {"honest": implementation.honest, "mutant": implementation.mutants, "narrow": implementation.narrow}

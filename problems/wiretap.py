@@ -39,12 +39,14 @@ class Tap:
         payload: what a rank sends in place of a tensor.
         order: which received shard stands at each place, for collectives that carry one shard per rank.
         is_connected: False where nothing leaves a rank: each collective hands back the rank's own part.
+        total: how parts are added, by rank, where a collective sums; None for the library's way.
         watch: is told the name and the arguments of each collective before it runs.
     """
 
     payload: Callable[[Tensor, Group], Tensor] = _unchanged
     order: Callable[[int], Sequence[int]] = _in_order
     is_connected: bool = True
+    total: Callable[[list[Tensor]], Tensor] | None = None
     watch: Callable[[str, dict[str, Any]], None] = _unwatched
 
 
@@ -93,11 +95,21 @@ class _Collectives:
             for part, source in zip(parts, self.tap.order(len(parts)), strict=True):
                 part.copy_(copies[source])
 
+    def _added(self, sent: Tensor, op: Any, group: Group) -> Tensor | None:
+        """The sum of all ranks' `sent` in the tap's way; None where the tap has none or the collective adds nothing."""
+        if self.tap.total is None or not self.tap.is_connected or op != dist.ReduceOp.SUM:
+            return None
+        parts = [torch.empty_like(sent) for _ in range(dist.get_world_size(group))]
+        self.real["all_gather"](parts, sent, group)
+        return self.tap.total(parts)
+
     def all_reduce(
         self, tensor: Tensor, op: Any = dist.ReduceOp.SUM, group: Group = None, async_op: bool = False
     ) -> _Done:
-        tensor.copy_(self.tap.payload(tensor, group))
-        if self.tap.is_connected:
+        sent = self.tap.payload(tensor, group)
+        added = self._added(sent.contiguous(), op, group)
+        tensor.copy_(sent if added is None else added)
+        if self.tap.is_connected and added is None:
             self.real["all_reduce"](tensor, op, group)
         return _Done()
 
@@ -137,7 +149,9 @@ class _Collectives:
         sent = self.tap.payload(input, group).contiguous().clone()
         parts = sent.view(dist.get_world_size(group), -1).unbind()
         self._permute(parts)
-        if self.tap.is_connected:
+        if (added := self._added(sent, op, group)) is not None:
+            output.view(-1).copy_(added.view(len(parts), -1)[dist.get_rank(group)])
+        elif self.tap.is_connected:
             self.real["reduce_scatter_tensor"](output, sent, op, group)
         else:
             output.view(-1).copy_(parts[dist.get_rank(group)])
@@ -153,7 +167,9 @@ class _Collectives:
     ) -> _Done:
         sent = [self.tap.payload(part, group).contiguous().clone() for part in input_list]
         self._permute(sent)
-        if self.tap.is_connected:
+        if self.tap.total is not None and (added := self._added(torch.stack(sent), op, group)) is not None:
+            output.copy_(added[dist.get_rank(group)])
+        elif self.tap.is_connected:
             self.real["reduce_scatter"](output, sent, op, group)
         else:
             output.copy_(sent[dist.get_rank(group)])
@@ -218,8 +234,10 @@ class _Collectives:
         async_op: bool = False,
         group_dst: int | None = None,
     ) -> _Done:
-        tensor.copy_(self.tap.payload(tensor, group))
-        if self.tap.is_connected:
+        sent = self.tap.payload(tensor, group)
+        added = self._added(sent.contiguous(), op, group)
+        tensor.copy_(sent if added is None else added)
+        if self.tap.is_connected and added is None:
             self.real["reduce"](tensor, dst, op, group, group_dst=group_dst)
         return _Done()
 

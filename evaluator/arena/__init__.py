@@ -1,1 +1,1 @@
-"""The untrusted side: the only code of ours that shares a process with a submission. Kept as small as it can be."""
+"""The untrusted side: the only code of ours that shares a process with a submission. Kept as small as possible."""

@@ -1,6 +1,6 @@
-"""Running one call between its beginning and its end, the same code for a submission and for the reference.
+"""Runs one call from its beginning to its end. The same code for a submission and for the reference.
 
-What counts is the host's clock. The times that are taken here say what a rank's own clock has, as a cross-check.
+Only the host's clock counts. The times taken here are self-reported by the rank, as a cross-check.
 """
 
 import mmap
@@ -31,11 +31,11 @@ class Barrier:
         self._passed = 0
 
     def wait(self) -> None:
-        """Return once every rank has come here as often as this one."""
+        """Return once every rank has called this as often as this one."""
         self._passed += 1
         _NUMBER.pack_into(self._page, self._own, self._passed)
         yield_core = os.sched_yield
-        while any(_NUMBER.unpack_from(self._page, place)[0] < self._passed for place in self._all):
+        while any(_NUMBER.unpack_from(self._page, offset)[0] < self._passed for offset in self._all):
             yield_core()
 
 
@@ -43,7 +43,7 @@ class Barrier:
 class Timed:
     """What a call returned, and its time in nanoseconds by this rank's own clock.
 
-    `fingerprint` is 0 on a GPU, where the host hears of it with the end of the call.
+    `fingerprint` is 0 on a GPU, where the host gets it with the end of the call.
     """
 
     returned: list[Any]
@@ -59,22 +59,22 @@ class CpuRunner:
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
 
-    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
-        """Line up, call `function`, and store what it returned; with a delay this rank starts so much later."""
+    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+        """Line up, call `function`, and store its outputs; a delay makes this rank start later."""
         now = self._now
         self._barrier.wait()
         if delay_us:
             self._sleep(delay_us * 1e-6)
         start = now()
-        value = function(*slot.arguments)
+        value = function(*loaded.arguments)
         claimed_ns = now() - start
-        returned = slot.collect(value)
+        returned = loaded.collect(value)
         mark = fingerprint.fingerprint(returned)
-        store_outputs(slot.output, slot.area, returned)
+        store_outputs(loaded.output, loaded.area, returned)
         return Timed(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
     def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
-        """A call of nothing: ranks line up."""
+        """A bare call: ranks only line up."""
         self._barrier.wait()
 
 
@@ -87,33 +87,33 @@ class GpuRunner:
         self._forget = device_memory.forget_persisting_lines
         self._share = device_memory.L2Share.of(device)
 
-    def run(self, function: Callable[..., Any], slot: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
-        """Queue gate, unsealing, `function` and the taking of its outputs; return when the device is idle."""
+    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+        """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle."""
         gate, synchronize = self._gate, torch.cuda.synchronize
         begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        assert slot.sealed is not None
-        assert isinstance(slot.area, torch.Tensor)
+        assert loaded.sealed is not None
+        assert isinstance(loaded.area, torch.Tensor)
         self._share.give()
         self._forget(self._device)
         synchronize()
-        gate.touch(slot.sealed, slot.area)
+        gate.touch(loaded.sealed, loaded.area)
         gate.close_behind(number)
-        gate.unseal(slot.sealed)
+        gate.unseal(loaded.sealed)
         begin.record()
-        value = function(*slot.arguments)
+        value = function(*loaded.arguments)
         finish.record()
-        returned = slot.collect(value)
-        described, targets = planned_outputs(slot.area, returned)
+        returned = loaded.collect(value)
+        described, targets = planned_outputs(loaded.area, returned)
         gate.finish(returned, targets=targets, number=number)
         gate.say_queued(number)
         synchronize()
         self._share.take_back()
-        store_host_outputs(slot.area, described, returned)
-        describe_outputs(slot.output, described)
+        store_host_outputs(loaded.area, described, returned)
+        describe_outputs(loaded.output, described)
         return Timed(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
 
     def run_nothing(self, *, number: int) -> None:
-        """A call of nothing without any bytes: what opening and end take."""
+        """A bare call: no bytes, no work; only opening and end."""
         torch.cuda.synchronize()
         self._gate.close_behind(number)
         self._gate.finish([], targets=[], number=number)

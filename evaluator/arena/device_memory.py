@@ -1,6 +1,6 @@
 """Device memory that two processes share by a descriptor: CUDA's virtual memory management (driver API).
 
-The oracle creates an area, the sandbox rank maps the same memory, and contents and outputs cross without a copy
+The oracle creates an area, the sandbox rank maps the same memory, and inputs and outputs cross without a copy
 through the host. Legacy IPC handles do not work across process namespaces; descriptors do.
 """
 
@@ -74,7 +74,7 @@ class _Stretch:
 
 
 def bytes_at(address: int, size: int, *, device: torch.device) -> torch.Tensor:
-    """A flat uint8 tensor over `size` bytes of device memory; whoever owns the memory keeps it alive."""
+    """A flat uint8 tensor over `size` bytes of device memory; the owner of the memory keeps it alive."""
     return torch.as_tensor(_Stretch(address, size), device=device)
 
 
@@ -90,13 +90,13 @@ def is_available(device: torch.device) -> bool:
 
 
 def forget_persisting_lines(device: torch.device) -> None:
-    """Make lines that persist in the L2 cache ordinary again: no call begins with those of an earlier one."""
+    """Reset persisting lines of the L2 cache, so that no call begins with those of an earlier one."""
     if is_available(device):
         checked(cuda_driver().cuCtxResetPersistingL2Cache())
 
 
 def l2_aside(device: torch.device) -> int:
-    """Bytes of the L2 cache that are set aside for lines that persist; 0 where that cannot be asked."""
+    """Bytes of the L2 cache that are set aside for lines that persist; 0 where that is unknown."""
     if not is_available(device):
         return 0
     driver = cuda_driver()
@@ -104,21 +104,21 @@ def l2_aside(device: torch.device) -> int:
 
 
 def set_l2_aside(device: torch.device, size: int) -> None:
-    """Have `size` bytes of the L2 cache set aside for lines that persist."""
+    """Set aside `size` bytes of the L2 cache for lines that persist."""
     if l2_aside(device) != size:
         driver = cuda_driver()
         checked(driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size))
 
 
 class L2Share:
-    """What a program sets aside of the L2 cache: its own while it is timed; it would slow everything else."""
+    """The part of the L2 cache that a program sets aside. It applies only while it is timed, as it slows others."""
 
     def __init__(self, *, read: Callable[[], int], write: Callable[[int], object]) -> None:
-        """Made before there is a program: what is set aside now, in bytes, is meant for everything else.
+        """Made before there is a program: the present size, in bytes, is that of everything else.
 
         Args:
-            read: tells how many bytes are set aside.
-            write: has so many bytes set aside.
+            read: returns how many bytes are set aside.
+            write: sets aside so many bytes.
         """
         self._read, self._write = read, write
         self._others = self._programs = read()
@@ -129,14 +129,14 @@ class L2Share:
         return cls(read=partial(l2_aside, device), write=partial(set_l2_aside, device))
 
     def give(self) -> None:
-        """Have set aside what the program last asked for, in a call or at any time since, such as its import."""
+        """Set aside what the program last asked for, in a call or since, such as in its import."""
         asked = self._read()
         if asked != self._others:
             self._programs = asked
         self._write(self._programs)
 
     def take_back(self) -> None:
-        """Note what the program has set aside, and have set aside what was before there was a program."""
+        """Note what the program has set aside, and restore the size from before the program."""
         self._programs = self._read()
         self._write(self._others)
 

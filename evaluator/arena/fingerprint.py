@@ -1,7 +1,7 @@
-"""A number that tells whether tensors changed: the same code in sandbox and oracle ranks.
+"""A number that shows whether tensors changed. The same code in sandbox and oracle ranks.
 
-It is no hash: who computes it can forge it. It shows what was altered between a call's return and the moment when its
-outputs were taken.
+It is not a secure hash: a rank can forge it. It shows changes between a call's return and the moment when the judge
+takes the outputs.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _KINDS = frozenset(
 )  # fmt: skip
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-# Held from before a submission is imported: an instance or the class may be given others.
+# Kept from before a submission is imported, which may replace methods of the class or of an instance.
 _detach, _resolve_conj, _resolve_neg = torch.Tensor.detach, torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 _view, _sum, _view_as_real, _ne = torch.Tensor.view, torch.sum, torch.view_as_real, torch.ne
 
@@ -30,7 +30,7 @@ def is_plain_tensor(value: Any) -> bool:
 
 def fingerprint(values: Sequence[Any]) -> int:
     """The fingerprint of every plain tensor among `values` as a signed 64-bit number."""
-    total = sum(int(_bits(value, place).item()) for place, value in enumerate(values) if _is_known(value))
+    total = sum(int(_bits(value, index).item()) for index, value in enumerate(values) if _is_known(value))
     total &= 2**64 - 1
     return total - 2**64 if total >= 2**63 else total
 
@@ -39,12 +39,12 @@ def _is_known(value: Any) -> bool:
     return is_plain_tensor(value) and value.dtype in _KINDS and value.device.type in ("cpu", "cuda")
 
 
-def _bits(tensor: torch.Tensor, place: int) -> torch.Tensor:
-    """The sum of a tensor's elements read as integers, whatever its strides; the place keeps outputs apart."""
+def _bits(tensor: torch.Tensor, index: int) -> torch.Tensor:
+    """The sum of a tensor's elements read as integers, whatever its strides; the index distinguishes outputs."""
     plain = _resolve_neg(_resolve_conj(_detach(tensor)))
     if plain.dtype is torch.bool:
         # Any byte but 0 is true, and a copy may make 1 of it.
-        return _sum(_ne(_view(plain, torch.uint8), 0), dtype=torch.int64) * (2 * place + 1)
+        return _sum(_ne(_view(plain, torch.uint8), 0), dtype=torch.int64) * (2 * index + 1)
     if plain.is_complex():
         plain = _view_as_real(plain)
-    return _sum(_view(plain, _BITS[plain.element_size()]), dtype=torch.int64) * (2 * place + 1)
+    return _sum(_view(plain, _BITS[plain.element_size()]), dtype=torch.int64) * (2 * index + 1)

@@ -1,9 +1,9 @@
 """A rank's side of a timed call on a GPU: work queues behind a closed gate, inputs are sealed until it opens.
 
-The host opens the gates of all ranks with one store each. The word that it stores with them is the key of the inputs:
-before, they are bytes under a keystream. The last thing on the stream copies the outputs to where the judge reads them
-and tells the host a fingerprint of them under the same key. So the time from opening to fingerprint, on the host's
-clock, is the time in which the outputs came about, whatever code this process runs.
+The host opens the gates of all ranks with one store each, and stores the key of the inputs with it. Before that, inputs
+are encrypted under a keystream. The last work on the stream copies the outputs to the judge's memory, and writes their
+fingerprint under the same key for the host. So the time from opening to fingerprint, on the host's clock, is the time
+in which the outputs were computed, whatever code this process runs.
 """
 
 import ctypes
@@ -22,16 +22,16 @@ from evaluator.arena.gate_kernels import KEY_BYTES, TILE_BYTES, TILE_HASH_BYTES,
 from evaluator.arena.structure import as_bytes
 
 _LIMIT_NS = 10_000_000_000
-"""A gate that nobody opens lets pass after so long: a host that has died must not leave a GPU spinning."""
+"""A gate opens by itself after so long: a host that has died must not leave a GPU spin-waiting."""
 _THREADS = 256
 _BLOCKS_PER_PROCESSOR = 8
 _NUMBER = struct.Struct("<Q")
 _TOUCHED_EVERY = 64 * 1024
 _SCRATCH_BYTES = 8 * 1024 * 1024
-"""Enough that all kernels of a call have work on every processor of a GPU."""
+"""Enough for all kernels of a call to use every multiprocessor of a GPU."""
 _DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
-# Held from before a submission is imported: a returned tensor may have a `detach` of its own.
+# Kept from before a submission is imported: a returned tensor may have its own `detach`.
 _detach = torch.Tensor.detach
 
 
@@ -56,18 +56,18 @@ class Sealer:
 
     @property
     def chain(self) -> int:
-        """Where the fingerprint of a call's outputs runs on, as an address."""
+        """The address of the running fingerprint of a call's outputs."""
         return self._chain.data_ptr()
 
     def use(self, key: bytes) -> None:
-        """Take `key` from here on; where a gate stands, it brings the key."""
+        """Use `key` from now on; behind a gate, the gate brings the key."""
         self.key.copy_(torch.frombuffer(bytearray(key), dtype=torch.uint8))
         self._chain.copy_(self.key)
 
     def seal(self, source: torch.Tensor, target: torch.Tensor, *, start: int) -> None:
         """Queue: write flat bytes `source` to `target` under the keystream from its byte `start`, a multiple of 64.
 
-        Sealing what is sealed unseals it; `source` and `target` may be the same.
+        Sealing twice unseals; `source` and `target` may be the same.
         """
         size = source.numel()
         if not size:
@@ -88,18 +88,18 @@ class Sealer:
         )
 
     def room_for(self, sizes: Sequence[int]) -> None:
-        """Make room for fingerprinting outputs of so many bytes each, so that no call has to."""
+        """Allocate scratch for fingerprinting outputs of so many bytes each, so that no call has to."""
         needed = TILE_HASH_BYTES * max([-(-size // TILE_BYTES) for size in sizes] or [1])
         if self._tiles.numel() < needed:
             self._tiles = torch.empty(needed, dtype=torch.uint8, device=self._device)
 
     def take(
-        self, source: torch.Tensor, *, target: int, place: int, words: tuple[int, int] | None, number: int = 0
+        self, source: torch.Tensor, *, target: int, index: int, words: tuple[int, int] | None, number: int = 0
     ) -> None:
-        """Queue: absorb flat bytes `source` as output number `place`, and copy them to the address `target` (0: not).
+        """Queue: absorb flat bytes `source` as output number `index`, and copy them to the address `target` (0: not).
 
         With `words`, the addresses of the host's words for fingerprint and end, it is the call's last output: the
-        fingerprint is told, and `number` as the end.
+        fingerprint is written, and `number` as the end.
         """
         self.room_for([source.numel()])
         mark, done = words or (0, 0)
@@ -110,7 +110,7 @@ class Sealer:
             word(source.numel()),
             address(self.key.data_ptr()),
             half_word(self._rank),
-            half_word(place),
+            half_word(index),
             address(self._tiles.data_ptr()),
             address(self._left.data_ptr()),
             address(self.chain),
@@ -126,10 +126,12 @@ class Sealer:
         """The fingerprint of a call's outputs under `key`, as the host's words show it; waits for the device."""
         self.use(key)
         at = self._own_words.data_ptr()
-        told = [(place, flat_bytes(output)) for place, output in enumerate(outputs) if output.device.type == "cuda"]
-        told = told or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
-        for place, output in told:
-            self.take(output, target=0, place=place, words=(at, at + 16) if place == told[-1][0] else None)
+        on_device = [
+            (index, flat_bytes(output)) for index, output in enumerate(outputs) if output.device.type == "cuda"
+        ]
+        on_device = on_device or [(0, torch.empty(0, dtype=torch.uint8, device=self._device))]
+        for index, output in on_device:
+            self.take(output, target=0, index=index, words=(at, at + 16) if index == on_device[-1][0] else None)
         low, high = (int(value) & (2**64 - 1) for value in self._own_words[:2].tolist())
         return protocol.mark_text(low, high, host_mark(outputs))
 
@@ -145,7 +147,7 @@ class Gate:
         self._page = page
         self._sealer = sealer
         self._rank = rank
-        # Held for as long as the page is registered: it keeps the mapping where it is.
+        # Kept while the page is registered, so that the mapping stays at its address.
         self._anchor = (ctypes.c_char * protocol.CLOCK_PAGE_BYTES).from_buffer(page)
         base = ctypes.addressof(self._anchor)
         checked(cuda_driver().cuMemHostRegister(base, protocol.CLOCK_PAGE_BYTES, _DEVICE_MAP))
@@ -170,13 +172,13 @@ class Gate:
         )
 
     def touch(self, *areas: torch.Tensor) -> None:
-        """Queue: meet every page of flat bytes, and the code of what surrounds a call on every processor.
+        """Queue: touch every page of flat bytes, and run the judge's kernels on every multiprocessor.
 
-        Another process may have had the device since the last call, or this one: first accesses take microseconds
-        longer, and would be a difference between the programs.
+        Another process may have used the device since the last call. First accesses then take microseconds longer,
+        which would differ between the programs.
         """
         self._sealer.seal(self._scratch, self._scratch, start=0)
-        self._sealer.take(self._scratch, target=0, place=0, words=None)
+        self._sealer.take(self._scratch, target=0, index=0, words=None)
         for area in areas:
             pages = -(-area.numel() // _TOUCHED_EVERY)
             if pages:
@@ -195,31 +197,31 @@ class Gate:
         self._sealer.seal(region, region, start=0)
 
     def finish(self, outputs: Sequence[Any], *, targets: Sequence[int], number: int) -> None:
-        """Queue: copy every plain tensor on the device to its address (0: not), and tell the host the end of the call.
+        """Queue: copy every plain tensor on the device to its address (0: not), and post the end of the call.
 
-        Outputs on the host have to be complete when they are returned: this process tells their fingerprint itself.
+        Outputs on the host must be complete when they are returned: this process writes their fingerprint itself.
         """
         self._page[self._host_mark : self._host_mark + 16] = host_mark(outputs)
-        told = [
-            (place, flat_bytes(output), target)
-            for place, (output, target) in enumerate(zip(outputs, targets, strict=True))
+        on_device = [
+            (index, flat_bytes(output), target)
+            for index, (output, target) in enumerate(zip(outputs, targets, strict=True))
             if is_plain_tensor(output) and output.device.type == "cuda"
         ] or [(0, self._nothing, 0)]
         end = (
             self._at + protocol.MARK_WORDS + 16 * self._rank,
             self._at + protocol.DONE_WORDS + 8 * self._rank,
         )
-        for place, raw, target in told:
-            is_last = place == told[-1][0]
-            self._sealer.take(raw, target=target, place=place, words=end if is_last else None, number=number)
+        for index, raw, target in on_device:
+            is_last = index == on_device[-1][0]
+            self._sealer.take(raw, target=target, index=index, words=end if is_last else None, number=number)
 
     def say_queued(self, number: int) -> None:
-        """Tell the host that everything of call `number` has been queued."""
+        """Post that everything of call `number` has been queued."""
         _NUMBER.pack_into(self._page, protocol.QUEUED_WORDS + 8 * self._rank, number)
 
 
 def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of a plain tensor in row-major order as flat bytes; a copy where they do not lie so."""
+    """The elements of a plain tensor in row-major order as flat bytes; a copy where they are not contiguous."""
     plain = _detach(tensor).resolve_conj().resolve_neg().contiguous()
     raw = as_bytes(plain)
     return raw.clone() if raw.data_ptr() % 16 else raw
@@ -228,13 +230,13 @@ def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 def host_mark(outputs: Sequence[Any]) -> bytes:
     """The fingerprint of the outputs that lie in the host's memory, 16 bytes; zeros where there are none."""
     own = [
-        (place, flat_bytes(output))
-        for place, output in enumerate(outputs)
+        (index, flat_bytes(output))
+        for index, output in enumerate(outputs)
         if is_plain_tensor(output) and output.device.type == "cpu"
     ]
     if not own:
         return bytes(16)
     digest = hashlib.blake2b(digest_size=16)
-    for place, raw in own:
-        digest.update(_NUMBER.pack(place) + ctypes.string_at(raw.data_ptr(), raw.numel()))
+    for index, raw in own:
+        digest.update(_NUMBER.pack(index) + ctypes.string_at(raw.data_ptr(), raw.numel()))
     return digest.digest()

@@ -12,7 +12,7 @@ _SOURCE = Path(__file__).with_name("gate.cu")
 _NAMES = ("pkb_gate", "pkb_seal", "pkb_take", "pkb_touch")
 
 TILE_BYTES = 64 * 256 * 2
-"""What one block of threads of `pkb_take` makes one node of its tree from."""
+"""The bytes from which one block of threads of `pkb_take` makes one node of its tree."""
 TILE_HASH_BYTES = 32
 KEY_BYTES = 32
 

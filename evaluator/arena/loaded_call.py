@@ -1,4 +1,4 @@
-"""A call as a rank holds it: its arguments, and where its outputs go. The same code for submission and reference."""
+"""A call in a rank: its arguments, and where its outputs go. The same code for submission and reference."""
 
 import json
 import mmap
@@ -13,7 +13,7 @@ from evaluator.arena import protocol
 from evaluator.arena.fingerprint import is_plain_tensor
 from evaluator.arena.structure import Area, Tree, Unpacker, align, copy_into, joined
 
-# Held from before a submission is imported: a returned tensor may have methods of its own.
+# Kept from before a submission is imported: a returned tensor may have its own methods.
 _detach = torch.Tensor.detach
 
 
@@ -45,7 +45,7 @@ class LoadedCall:
         return interleave(value, self.written, nothing=self.nothing, lists=self.lists, names=self.names)
 
     def first_change(self) -> int:
-        """The number of the first tensor that the call changed though it may not; -1 where there is none."""
+        """The number of the first tensor that the call changed and must not change; -1 where there is none."""
         for number, (tensor, before) in enumerate(zip(self.watched, self.before, strict=True)):
             if number not in self.mutable and not same_bytes(tensor, before):
                 return number
@@ -59,10 +59,10 @@ def read_call(
 
     Args:
         tree: the head of a call's file, with its arguments and what the problem says of them.
-        unpacker: reads the tensors from where the contents lie.
+        unpacker: reads the tensors from the inputs.
         output: takes the description of the outputs.
         area: takes their elements.
-        sealed: the bytes of the inputs where they are sealed; otherwise they are kept as they are, to see changes.
+        sealed: the bytes of the inputs where they are sealed; otherwise a copy is kept, to see changes.
     """
     arguments: list[Any] = []
     mutable: set[int] = set()
@@ -76,7 +76,7 @@ def read_call(
         arguments=arguments,
         tensors=unpacker.tensors,
         mutable=frozenset(mutable),
-        written=[_located(place, by_name) for place in tree["outputs"]],
+        written=[_located(argument, by_name) for argument in tree["outputs"]],
         nothing=frozenset(tree["nothing"]),
         lists=frozenset(tree["lists"]),
         names=tree["names"],
@@ -89,11 +89,11 @@ def read_call(
     )
 
 
-def _located(place: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
-    """The argument, or the element of a list, that `place` names; None for an output that is returned."""
-    if place is None:
+def _located(argument: Sequence[Any] | None, arguments: dict[str, Any]) -> Any:
+    """The argument, or the element of a list, that `argument` names; None for an output that is returned."""
+    if argument is None:
         return None
-    name, element = place
+    name, element = argument
     return arguments[name] if element is None else arguments[name][element]
 
 
@@ -108,7 +108,7 @@ def interleave(
     """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
 
     `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
-    places `nothing` of a returned tuple None is what the problem asks for. A torch.Size counts as a tensor of int64,
+    indices `nothing` of a returned tuple the problem expects None. A torch.Size counts as a tensor of int64,
     a dict as its values in the order of the outputs' `names`, then any others. The outputs numbered in `lists` are
     lists of tensors, taken as their stack; a written one has the entries that the call left in it.
     """
@@ -120,13 +120,13 @@ def interleave(
         return [*returned, *(item for item in written if item is not None)]
     rest = iter(returned)
     outputs = [next(rest) if item is None else item for item in written]
-    return [joined(item) if place in lists else item for place, item in enumerate(outputs)]
+    return [joined(item) if index in lists else item for index, item in enumerate(outputs)]
 
 
 def _returned(value: Any, *, nothing: Collection[int], names: Sequence[str]) -> list[Any]:
-    """What was returned as a list, without the None that the problem asks for; see `interleave`."""
+    """What was returned as a list, without the None that the problem expects; see `interleave`."""
     listed = list(value) if type(value) in (tuple, list) else _values(value, names)
-    kept = [item for place, item in enumerate(listed) if place not in nothing or item is not None]
+    kept = [item for index, item in enumerate(listed) if index not in nothing or item is not None]
     return [torch.tensor(list(item)) if type(item) is torch.Size else item for item in kept]
 
 

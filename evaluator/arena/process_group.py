@@ -1,4 +1,4 @@
-"""How ranks form their process group: the same in sandbox and oracle ranks."""
+"""How ranks join their process group. The same code in sandbox and trusted ranks."""
 
 import torch
 import torch.distributed as dist
@@ -6,7 +6,7 @@ from torch._C._distributed_c10d import FileStore
 
 
 def join(process_group: str, *, rank: int, world_size: int, device: torch.device, store: str) -> None:
-    """Form the default process group over the file `store` and prove it with one all-reduce."""
+    """Form the default process group over the file `store` and test it with one all-reduce."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(

@@ -1,4 +1,4 @@
-"""The file in which a rank leaves what ran in an audited call: one head and rows of fixed size.
+"""The file in which a rank reports what ran in a recorded call: a head, and rows of fixed size.
 
 Standard library only: the host reads these too.
 """
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class RowKind(IntEnum):
-    """What a row tells of: work on the device, or an operator of torch.distributed on the host."""
+    """What a row is: work on the device, or an operator of torch.distributed on the host."""
 
     KERNEL = 1
     COPY = 2
@@ -20,7 +20,7 @@ class RowKind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """All work of one name in the call: how often, nanoseconds in all, bytes copied or filled in all (0: not told)."""
+    """All work of one name in the call: how often, nanoseconds in all, bytes copied or filled in all (0: unknown)."""
 
     kind: RowKind
     name: str
@@ -29,17 +29,17 @@ class Row:
     bytes: int = 0
 
 
-AUDIT_BYTES = 64 * 1024
+ROWS_BYTES = 64 * 1024
 """Size of the file."""
 
 _HEAD = struct.Struct("<4sII180s")
 _MAGIC = b"PKBa"
 _ROW = struct.Struct("<IIQQ168s")
-MOST_ROWS = (AUDIT_BYTES - _HEAD.size) // _ROW.size
+MOST_ROWS = (ROWS_BYTES - _HEAD.size) // _ROW.size
 
 
-class AuditError(ValueError):
-    """The file does not hold what our shim writes."""
+class RowsError(ValueError):
+    """The shim did not write this file."""
 
 
 def pack(rows: Sequence[Row], *, note: str = "") -> bytes:
@@ -62,15 +62,15 @@ def unpack(content: bytes) -> tuple[list[Row], int, str]:
     """The rows of a file, how many more did not fit, and the note.
 
     Raises:
-        AuditError: anything but a file that `pack` could have made.
+        RowsError: anything but a file that `pack` could have made.
     """
     if len(content) < _HEAD.size:
-        raise AuditError(f"the file has {len(content)} bytes, less than its head")
+        raise RowsError(f"the file has {len(content)} bytes, less than its head")
     magic, count, dropped, note = _HEAD.unpack_from(content)
     if magic != _MAGIC:
-        raise AuditError("the file does not start with its magic number")
+        raise RowsError("the file does not start with its magic number")
     if count > MOST_ROWS or len(content) < _HEAD.size + count * _ROW.size:
-        raise AuditError(f"the file cannot hold the {count} rows that it announces")
+        raise RowsError(f"the file cannot hold the {count} rows that it announces")
     rows = [_row(_ROW.unpack_from(content, _HEAD.size + number * _ROW.size)) for number in range(count)]
     return rows, dropped, _decoded(note)
 
@@ -80,7 +80,7 @@ def _row(values: tuple[int, int, int, int, bytes]) -> Row:
     try:
         known = RowKind(kind)
     except ValueError as error:
-        raise AuditError(f"a row is of kind {kind}, which there is not") from error
+        raise RowsError(f"a row is of the unknown kind {kind}") from error
     return Row(kind=known, name=_decoded(name), count=count, nanoseconds=nanoseconds, bytes=copied)
 
 

@@ -1,6 +1,6 @@
-"""Recording what runs in one call: kernels, copies, operators of torch.distributed. A claim, as all that ranks say.
+"""Records what runs in one call: kernels, copies, operators of torch.distributed. Self-reported, as all data of ranks.
 
-The recorder is torch's (kineto; CUPTI below it on a GPU). A submission can see that it runs, and forge what it says.
+The profiler is torch's (kineto; CUPTI below it on a GPU). A submission can see that it runs, and forge its records.
 """
 
 import json
@@ -18,7 +18,7 @@ from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, 
 from torch.autograd.profiler import record_function
 
 from evaluator.arena import profile_rows, recorded_spans, trace_events
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error)
 """What reading a trace of another form than expected may raise."""
@@ -30,10 +30,10 @@ _MARKS = 4
 def recorded(
     function: Callable[..., Any], *, descriptor: int, device: torch.device, line_up: Callable[[], None]
 ) -> Callable[..., Any]:
-    """`function`, which then leaves in the file `descriptor` what ran until its device was idle again.
+    """Wraps `function`: a call writes to the file `descriptor` what ran until its device was idle again.
 
-    Where the recorder cannot be started the function runs all the same, and the file says why. `line_up` waits for
-    the other ranks: starting takes each another time, and kernels that wait for peers would show it.
+    Where the profiler cannot be started, the function still runs, and the file says why. `line_up` waits for the other
+    ranks: starting takes a different time on each, which would show in kernels that wait for peers.
     """
 
     def call(*arguments: Any) -> Any:
@@ -75,11 +75,11 @@ def _start(device: torch.device) -> None:
 
 
 def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
-    """Write the file. The trace tells kinds and bytes, which kineto's events in memory do not in every torch."""
+    """Write the file. The trace has kinds and bytes, which kineto's events in memory lack in some versions of torch."""
     if not _profiler_enabled():
-        _write(descriptor, note="the submission used the profiler itself, which there is once in a process")
+        _write(descriptor, note="the submission used the profiler itself; a process has only one")
         return
-    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
         path = Path(folder, "trace.json")
         _disable_profiler().save(str(path))
         try:
@@ -91,10 +91,10 @@ def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
     try:
         spans = recorded_spans.pack(trace_events.recording(events, marks=marks))
     except _UNREADABLE as error:
-        _write(descriptor, rows=rows, note=f"no timeline, for the profiler's trace is not as expected: {error}")
+        _write(descriptor, rows=rows, note=f"no timeline: the profiler's trace has an unexpected form: {error}")
         return
     _write(descriptor, rows=rows)
-    os.pwrite(descriptor, spans, AUDIT_BYTES)
+    os.pwrite(descriptor, spans, ROWS_BYTES)
 
 
 def _write(descriptor: int, *, rows: list[profile_rows.Row] | None = None, note: str = "") -> None:

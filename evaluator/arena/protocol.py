@@ -1,4 +1,4 @@
-"""The fixed-size records that cross between the host and a sandbox rank, and the layout of a rank's diary.
+"""The fixed-size records that cross between the host and a sandbox rank, and the layout of a rank's status page.
 
 Standard library only: the host reads these too. Each record is one packet of a SOCK_SEQPACKET socket.
 """
@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 
 class ReportKind(IntEnum):
-    """What a rank may tell the host."""
+    """What a rank may report to the host."""
 
     READY = 1
     IMPORTED = 2
@@ -23,7 +23,7 @@ class ReportKind(IntEnum):
 
 
 class CommandKind(IntEnum):
-    """What the host may tell a rank."""
+    """What the host may command a rank to do."""
 
     IMPORT = 1
     LOAD = 2
@@ -34,7 +34,7 @@ class CommandKind(IntEnum):
 
 
 class Failure(IntEnum):
-    """Why a rank reports FAILED (`detail` of the record); the text is in its diary."""
+    """Why a rank reports FAILED (`detail` of the record); the text is on its status page."""
 
     START = 1
     IMPORT = 2
@@ -44,7 +44,7 @@ class Failure(IntEnum):
 
 
 class Phase(IntEnum):
-    """Where a rank is, as it notes in its diary. A claim, used for diagnosis only."""
+    """Where a rank is, as it notes on its status page. Self-reported, used only for diagnosis."""
 
     STARTING = 0
     WAITING = 1
@@ -52,7 +52,7 @@ class Phase(IntEnum):
     LOADING = 3
     AT_START = 4
     CALLING = 5
-    SETTLING = 6
+    SYNCHRONIZING = 6
     STORING = 7
 
 
@@ -60,7 +60,7 @@ class Phase(IntEnum):
 class Report:
     """One record from a rank.
 
-    `claimed_ns` is the time of the call as the rank's own clock has it (stream order on a GPU): a cross-check.
+    `claimed_ns` is the time of the call on the rank's own clock (stream order on a GPU): a cross-check.
     `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none; CPU ranks only).
     `fingerprint` is taken of what was returned (CPU ranks; on GPUs it is on the clock's page); `moved` counts the
     library collectives that moved tensors in a call in which they were counted.
@@ -91,7 +91,7 @@ class Report:
         if magic != cls.MAGIC:
             raise ValueError("a record starts with its magic number")
         if claimed_ns < 0:
-            raise ValueError(f"a time of {claimed_ns} ns cannot be")
+            raise ValueError(f"a time of {claimed_ns} ns is impossible")
         return cls(
             kind=ReportKind(kind),
             call=call,
@@ -109,9 +109,9 @@ class Command:
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
     for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it; a last
-    descriptor takes the records of an audited call. `reuse` asks a CPU rank to write the new inputs into the tensors of
+    descriptor takes the records of a recorded call. `reuse` asks a CPU rank to write the new inputs into the tensors of
     the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
-    call of nothing, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
+    bare call, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
     """
 
     kind: CommandKind
@@ -143,21 +143,21 @@ class Command:
 
 
 EXIT = struct.Struct("<4sIi")
-"""What the launcher says of a rank that has ended: magic number, rank, wait status."""
+"""The launcher's report of a rank that has ended: magic number, rank, wait status."""
 EXIT_MAGIC = b"PKBx"
 SHIM_FAILED = 70
-"""Exit code of a rank whose shim met an exception that is not the submission's."""
+"""Exit code of a rank whose shim raised an exception that is not the submission's."""
 CHANNEL_LOST = 71
-"""Exit code of a rank whose shim found its channel closed from inside."""
+"""Exit code of a rank in which something closed the shim's channel."""
 
 PHASE_LAYOUT = struct.Struct("<IIQ")
-"""Head of a diary: phase, call, monotonic nanoseconds."""
+"""Head of a status page: phase, call, monotonic nanoseconds."""
 
-DIARY_TEXT_START = 64
-DIARY_FLIGHT_START = 16 * 1024
-DIARY_STACK_START = 20 * 1024
-DIARY_BYTES = 64 * 1024
-"""A diary is a file of this size: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
+STATUS_TEXT_START = 64
+STATUS_FLIGHT_START = 16 * 1024
+STATUS_STACK_START = 20 * 1024
+STATUS_BYTES = 64 * 1024
+"""The bytes of a status page: head, error text (UTF-8, NUL-terminated), the collectives noted on `FLIGHT_SIGNAL`
 (JSON, NUL-terminated), then the stacks dumped on SIGUSR1."""
 FLIGHT_SIGNAL = signal.SIGRTMIN + 3
 """Asks a rank for its collectives; torch itself prints native stacks with the help of SIGUSR2."""
@@ -166,11 +166,11 @@ OUTPUT_HEADER_BYTES = 64 * 1024
 """An output file starts with an 8-byte little-endian length and a JSON header; the data begins here."""
 
 BARRIER_BYTES = 4096
-"""The page through which the ranks of a gang line up: one 8-byte call number per rank, 64 bytes apart."""
+"""The page through which the ranks of a worker group line up: one 8-byte call number per rank, 64 bytes apart."""
 BARRIER_STRIDE = 64
 
 CLOCK_PAGE_BYTES = 8192
-"""The pages through which the host times the calls of a group of ranks on GPUs; the driver maps them into each device.
+"""The pages through which the host times the calls of a rank group on GPUs; the driver maps them into each device.
 
 The host writes `OPEN_WORDS` (an 8-byte call number per rank) and the key at `KEY_START`. Ranks write `QUEUED_WORDS`,
 their devices `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank); the

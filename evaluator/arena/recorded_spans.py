@@ -1,14 +1,14 @@
-"""The spans of a recorded call as a part of its file: what ran when, on which stream or thread of one rank.
+"""The spans of a recorded call, a part of its file: what ran when, on which stream or thread of one rank.
 
 Standard library only: the host reads these too. Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a
-machine share, so that ranks lie on one clock.
+machine share, so that all ranks use one clock.
 """
 
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 
 
 class SpanKind(IntEnum):
@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One rank's call from `begin_ns` to `end_ns`; its place on the clock is known to within `uncertainty_ns`."""
+    """One rank's call from `begin_ns` to `end_ns`; its offset on the clock is known to within `uncertainty_ns`."""
 
     names: tuple[WorkName, ...]
     lanes: tuple[str, ...]
@@ -65,7 +65,7 @@ class Recording:
 
 
 class RecordingError(ValueError):
-    """The file does not hold what our shim writes."""
+    """The shim did not write this file."""
 
 
 MOST_SPANS, MOST_NAMES, MOST_LANES = 3000, 400, 24
@@ -78,14 +78,14 @@ _SPAN = struct.Struct("<BBHIQQQ")
 SPANS_BYTES = _HEAD.size + MOST_NAMES * _NAME.size + MOST_LANES * _LANE.size + MOST_SPANS * _SPAN.size
 """Size of the part that holds spans, about 200 KiB."""
 
-RECORDING_BYTES = AUDIT_BYTES + SPANS_BYTES
+RECORDING_BYTES = ROWS_BYTES + SPANS_BYTES
 """Size of the file that takes a recording: the rows of `profile_rows`, then this part."""
 
 _U32, _U64 = 2**32 - 1, 2**64 - 1
 
 
 def bounded(recording: Recording) -> Recording:
-    """The same with the longest spans alone, as many as fit, and only the names and lanes that they use."""
+    """The same with only the longest spans that fit, and the names and lanes that they use."""
     lanes = recording.lanes[:MOST_LANES]
     usable = [span for span in recording.spans if span.lane < len(lanes)]
     kept: list[Span] = []
@@ -206,7 +206,7 @@ def _span(values: tuple[int, int, int, int, int, int, int], *, names: int, lanes
     try:
         known = SpanKind(kind)
     except ValueError as error:
-        raise RecordingError(f"a span is of kind {kind}, which there is not") from error
+        raise RecordingError(f"a span is of the unknown kind {kind}") from error
     return Span(kind=known, lane=lane, name=name, start_ns=start_ns, ns=ns, bytes=size, flow=flow)
 
 

@@ -20,7 +20,7 @@ from evaluator.arena.device_memory import bytes_at
 
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 512
-"""As torch's allocator on GPUs has it: a kernel may count on it."""
+"""The alignment of torch's allocator on GPUs, on which kernels may rely."""
 MAX_DEPTH = 8
 MAX_LEAVES = 4096
 MAX_TREE_BYTES = 256 * 1024
@@ -35,7 +35,7 @@ Area = mmap.mmap | torch.Tensor
 
 
 class StructureError(ValueError):
-    """A value cannot be put into a call's file, or a file is not one."""
+    """A value cannot be put into a call's file, or a file is malformed."""
 
 
 class Packer:
@@ -48,14 +48,14 @@ class Packer:
         self._leaves = 0
 
     def pack(self, value: Any, depth: int = 0) -> Tree:
-        """`value` as a tree; its tensors are noted for `write`. Raises StructureError for what has no form here."""
+        """`value` as a tree; its tensors are noted for `write`. Raises StructureError for other values."""
         self._leaves += 1
         if depth > MAX_DEPTH or self._leaves > MAX_LEAVES:
             raise StructureError(f"arguments nest deeper than {MAX_DEPTH} or have more than {MAX_LEAVES} leaves")
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, torch.Tensor):
-            return {"t": self._place(value)} if value.layout is torch.strided else {"o": self._sparse(value, depth)}
+            return {"t": self._dense(value)} if value.layout is torch.strided else {"o": self._sparse(value, depth)}
         if isinstance(value, (list, tuple)):
             kind = "l" if isinstance(value, list) else "s" if isinstance(value, torch.Size) else "u"
             return {kind: [self.pack(item, depth + 1) for item in value]}
@@ -76,7 +76,7 @@ class Packer:
         parts = {"indices": tensor.indices(), "values": tensor.values()}
         return {"shape": list(tensor.shape)} | {name: self.pack(part, depth + 1) for name, part in parts.items()}
 
-    def _place(self, tensor: torch.Tensor) -> Tree:
+    def _dense(self, tensor: torch.Tensor) -> Tree:
         """Keep the stretch of storage that `tensor` spans, so that strides survive."""
         span = 0 if tensor.numel() == 0 else 1 + sum((n - 1) * s for n, s in _extents(tensor))
         flat = tensor.detach().as_strided((span,), (1,))
@@ -175,7 +175,7 @@ class Unpacker:
     """Builds a rank's arguments from an area whose data begin at byte `data`.
 
     `previous`, the tensors of the call before, are written over where dtype, shape and stride agree. With `in_place`
-    the arguments lie in the area itself, device memory whose contents may come later, each as a storage of its own.
+    the arguments lie in the area itself, device memory that may be filled later, each as its own storage.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Unpacker:
         tensor = self._reusable(source)
         if tensor is None:
             return flat.to(self._device, copy=True).as_strided(source.shape, source.stride())
-        # Through `.data`, so that a version counter does not betray that the contents are new.
+        # Through `.data`, so that a version counter does not reveal new inputs.
         tensor.data.as_strided(flat.shape, (1,)).copy_(flat)
         return tensor
 

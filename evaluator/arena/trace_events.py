@@ -20,7 +20,7 @@ Event = Mapping[str, Any]
 
 
 def rows(events: Iterable[Event]) -> list[Row]:
-    """The events of a trace that matter here, those of one name together."""
+    """The relevant events of a trace, grouped by name."""
     found: dict[tuple[RowKind, str], list[float]] = {}
     for event in events:
         kind = _row_kind(event)
@@ -60,7 +60,7 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
     begin_ns = round(call["ts"] * 1000) - offset_ns
     end_ns = begin_ns + round(call["dur"] * 1000)
     lanes, names, spans = _Numbers(), _Numbers(), []
-    # Streams come first, in their order, then the thread of the call, then others; their numbers are of no interest.
+    # Streams come first, in their order, then the thread of the call, then others.
     inside = sorted(_inside(seen, call), key=lambda found: _lane_order(found[1], call))
     threads = _Numbers()
     threads.of(call["tid"])
@@ -88,7 +88,7 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
 
 
 class _Numbers:
-    """Numbers values in the order in which they first came."""
+    """Numbers values in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -146,7 +146,7 @@ def _span_kind(event: Event) -> SpanKind | None:
 
 
 def _driver_kind(name: str) -> SpanKind | None:
-    """What a call of the driver is for: it waits, it starts work, or it is of no interest."""
+    """The kind of a driver call: it waits or starts work; None for others."""
     if "Synchronize" in name or name in ("cudaMemcpy", "cudaFree", "cudaMalloc", "cuMemAlloc", "cuMemFree"):
         return SpanKind.WAIT
     return SpanKind.LAUNCH if any(word in name for word in _STARTS_WORK) else None
@@ -164,8 +164,8 @@ def _lane(event: Event, threads: _Numbers) -> str:
 
 
 def _lane_order(event: Event, call: Event) -> tuple[int, str, float]:
-    place = 0 if _is_on_device(event) else 1 if event["tid"] == call["tid"] else 2
-    return place, f"{event['tid']:>20}", event["ts"]
+    order = 0 if _is_on_device(event) else 1 if event["tid"] == call["tid"] else 2
+    return order, f"{event['tid']:>20}", event["ts"]
 
 
 def _work_name(kind: SpanKind, event: Event) -> WorkName:

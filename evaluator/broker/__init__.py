@@ -1,4 +1,4 @@
-"""How site and nodes reach their broker: Celery settings that both sides share, from one address."""
+"""Celery settings for the broker, shared by site and nodes, from one address."""
 
 import ssl
 from pathlib import Path
@@ -14,7 +14,7 @@ FILES_SCHEME = "filesystem"
 """The scheme of a broker that is a folder, for an installation on one machine."""
 
 KEY_PREFIX = "pkb:"
-"""What every key on Redis begins with, so that its access lists can confine each party to keys of ours."""
+"""What every key on Redis begins with, so that access lists can confine each user to our keys."""
 
 _FILES_TRANSPORT = "pkbfiles"
 
@@ -22,8 +22,8 @@ _FILES_TRANSPORT = "pkbfiles"
 def site_config(url: str, directory: Path) -> dict[str, Any]:
     """Celery's settings for the site's side of the broker at `url`; `directory` holds the messages of `filesystem://`.
 
-    Its tasks are short and change nothing when they run twice, so a message counts as taken when its task has ended: a
-    worker that is killed loses no report.
+    Its tasks are short and change nothing when they run twice, so a message is acknowledged when its task has ended: a
+    killed worker loses no report.
     """
     settings = _shared(url, directory, site_queue(url, declared=True))
     if is_redis(url):
@@ -34,12 +34,12 @@ def site_config(url: str, directory: Path) -> dict[str, Any]:
 def node_config(url: str, directory: Path, *, node: str) -> dict[str, Any]:
     """Celery's settings for the side of `node`.
 
-    A message is acknowledged before the work starts, because brokers redeliver what is held for long: what a killed
-    node held is found by the site's leases.
+    A message is acknowledged before the work starts, because brokers redeliver messages that are unacknowledged for
+    long. The site's leases find the work of a killed node.
     """
     settings = _shared(url, directory, work_queue(node, declared=False))
     if is_redis(url):
-        # The book of unacknowledged messages is shared by all consumers: keeping it would want rights beyond the queue.
+        # All consumers share the list of unacknowledged messages: keeping it would need rights beyond the queue.
         settings["broker_transport_options"] |= {"ack_emulation": False}
     # After a lost connection Celery lowers the prefetch count, to raise it as the next task is acknowledged. That waits
     # for the broker's answer in the task's thread, while the main thread reads the same socket: on AMQP it hangs.
@@ -85,10 +85,10 @@ def _transport_options(url: str, directory: Path) -> dict[str, Any]:
 
 
 def _tls(url: str) -> dict[str, Any] | None:
-    """Who a broker reached over TLS has to prove to be: the host of its URL, to an authority that this machine trusts.
+    """TLS settings that verify the broker's certificate: the host of its URL, by an authority that this machine trusts.
 
-    Without this kombu takes any certificate from Redis, and from RabbitMQ one of any host. An authority of one's own is
-    named by SSL_CERT_FILE.
+    Without this kombu accepts any certificate from Redis, and one of any host from RabbitMQ. SSL_CERT_FILE names a
+    private authority.
     """
     match url.partition(":")[0]:
         case "rediss":

@@ -1,7 +1,7 @@
-"""The queues between site and nodes, laid out so that a node's user needs no right beyond its own work.
+"""The queues between site and nodes: a node's user needs no right beyond its own work.
 
-The site hears from all nodes on one queue; every node has one of its own. A node's user may read its own queue and add
-to the site's (deploy/broker_credentials.py makes such users, and on RabbitMQ the queues), so a node declares nothing.
+The site receives from all nodes on one queue; every node has its own queue. A node's user may read its own queue and
+add to the site's. deploy/broker_credentials.py makes such users, and on RabbitMQ the queues: a node declares nothing.
 """
 
 from typing import Any
@@ -25,21 +25,21 @@ def is_redis(url: str) -> bool:
 
 
 def site_queue(url: str, *, declared: bool) -> Queue:
-    """The queue on which the site hears from its nodes; `declared` is for the site alone.
+    """The queue on which the site receives from its nodes; only the site passes `declared`.
 
-    On AMQP an exchange of the same name leads there: a user who may publish to the exchange of no name, which is enough
-    elsewhere, reaches every queue.
+    On AMQP an exchange of the same name leads there, because a user who may publish to the default exchange reaches
+    every queue.
     """
     exchange = Exchange(PORTAL_QUEUE, type="direct", no_declare=not declared) if is_amqp(url) else _BY_NAME
     return Queue(PORTAL_QUEUE, exchange, routing_key=PORTAL_QUEUE, no_declare=not declared)
 
 
 def work_queue(node: str, *, declared: bool) -> Queue:
-    """The queue of a node; `declared` is for the site alone."""
+    """The queue of a node; only the site passes `declared`."""
     name = node_queue(node)
     return Queue(name, _BY_NAME, routing_key=name, no_declare=not declared)
 
 
 def address_of(queue: Queue) -> dict[str, Any]:
-    """What `send_task` needs to reach `queue` through its exchange; by itself Celery takes the one of no name."""
+    """What `send_task` needs to reach `queue` through its exchange; otherwise Celery uses the default exchange."""
     return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}

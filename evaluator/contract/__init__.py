@@ -1,11 +1,11 @@
-"""What crosses the boundary between the site and a judge: requests, progress, reports, node status.
+"""All messages between the site and a judge: requests, progress, reports, node status.
 
 Everything here is frozen, typed and JSON both ways; decoding refuses unknown fields and wrong types. The package
 imports no other part of the evaluator, so the site can read it without torch.
 """
 
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, AuditedWork, Primitive, Sighting, Witness, WorkKind
+from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
@@ -30,14 +30,15 @@ from evaluator.contract.record import (
     CallRecord,
     ClockKind,
     GpuReading,
+    LinkTraffic,
     Record,
     ReferenceCall,
     SizeRecord,
     TimingRules,
-    Wire,
 )
 from evaluator.contract.report import (
     SCHEMA_VERSION,
+    BufferKind,
     BuildResult,
     Canary,
     Collective,
@@ -45,7 +46,6 @@ from evaluator.contract.report import (
     EvaluationReport,
     RankState,
     SandboxLevel,
-    SlotKind,
     Stage,
     StageTime,
 )
@@ -58,11 +58,10 @@ __all__ = [
     "SCHEMA_VERSION",
     "SCORE_RULE",
     "Assignment",
-    "Audit",
-    "AuditedWork",
     "Backend",
     "Baseline",
     "BaselineTable",
+    "BufferKind",
     "BuildOrder",
     "BuildResult",
     "CallKind",
@@ -74,14 +73,17 @@ __all__ = [
     "Collective",
     "ContractError",
     "Delivery",
+    "Detection",
     "DriverFault",
     "EarlierTry",
     "ErrorMap",
     "ErrorPattern",
     "EvaluationReport",
     "EvaluationRequest",
+    "EvidenceSource",
     "Finding",
     "GpuReading",
+    "LinkTraffic",
     "Message",
     "Mode",
     "NodeStatus",
@@ -91,14 +93,13 @@ __all__ = [
     "RankState",
     "RankTimeline",
     "Record",
+    "RecordedWork",
     "ReferenceCall",
     "SandboxLevel",
-    "Sighting",
     "SizeMemory",
     "SizeRecord",
     "SizeResult",
     "SizeTiming",
-    "SlotKind",
     "SlotState",
     "SlotStatus",
     "SourceBundle",
@@ -115,10 +116,9 @@ __all__ = [
     "TimingRules",
     "Upload",
     "Verdict",
-    "Wire",
-    "Witness",
     "WorkKind",
     "WorkName",
+    "WorkTotal",
     "is_faster",
     "node_queue",
 ]

@@ -1,8 +1,8 @@
-"""Reports as earlier judges wrote them, made readable: JSON of the first schema becomes JSON of the present one.
+"""Reads reports of earlier judges: JSON of the first schema becomes JSON of the present one.
 
-Judges of the first schema took times from the ranks' own clocks. What they concluded is kept: verdict, findings, score,
-interval, blocks and summaries. Their calls and what was held against them are of another kind than today's and go.
-`schema_version` stays 1, so that a reader can tell.
+Judges of the first schema took times from the ranks' own clocks. Their conclusions are kept: verdict, findings, score,
+interval, blocks and summaries. Their calls and tolerances have no meaning today and are dropped. `schema_version` stays
+1, so that a reader can see it.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ FIRST_SCHEMA = 1
 _GONE_OF_SIZES = frozenset(
     {"window_us", "gap_us", "band_us", "outside_us", "outside_band_us", "burst_us", "burst_band_us"}
 )
-"""What `SizeTiming` had besides: medians that claims were held against."""
+"""Former fields of `SizeTiming`: medians with which self-reported times were compared."""
 
 
 class _Report(msgspec.Struct):
@@ -31,13 +31,13 @@ class _Delivery(msgspec.Struct):
 
 
 def present_report(text: str | bytes) -> str | bytes:
-    """A report's JSON in the present schema; whatever is no report of the first one comes back as it is."""
+    """A report's JSON in the present schema; any other text is returned unchanged."""
     try:
         if msgspec.json.decode(text, type=_Report).schema_version != FIRST_SCHEMA:
             return text
         return msgspec.json.encode(_present(msgspec.json.decode(text)))
     except (msgspec.MsgspecError, RecursionError):
-        # What is wrong with it is said by who reads all of it.
+        # The full decoder names the error.
         return text
 
 

@@ -1,4 +1,4 @@
-"""What speaks against a submission, and where: verdicts, findings, how outputs compared."""
+"""Verdicts, findings, and how outputs compared with the expected ones."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from evaluator.contract.message import Message
 
 
 class Verdict(StrEnum):
-    """The one-word outcome of an evaluation (docs/judge.md explains each)."""
+    """The one-word outcome of an evaluation (docs/judge/verdicts.md explains each)."""
 
     PASSED = "PASSED"
     WRONG_RESULT = "WRONG_RESULT"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class ErrorPattern(StrEnum):
-    """How the wrong elements of an output lie."""
+    """The pattern of the wrong elements of an output."""
 
     EVERYWHERE = "everywhere"
     ONE_SHARD = "one_shard"
@@ -48,7 +48,7 @@ class ErrorPattern(StrEnum):
 
 
 class ErrorMap(Message, frozen=True, kw_only=True):
-    """Where in one rank's output the wrong elements lie.
+    """Where the wrong elements of one rank's output are.
 
     `counts` is a grid of at most 32 by 32 over the last two dimensions of `shape`, counts over the others added up.
     `shards` counts them in as many equal parts along `shard_dimension` as there are ranks (empty where no dimension
@@ -78,7 +78,7 @@ class Finding(Message, frozen=True, kw_only=True):
 
 
 class OutputCheck(Message, frozen=True, kw_only=True):
-    """How one rank's output compared with the oracle's over the checked calls of one size.
+    """How one rank's output compared with the expected output, over the checked calls of one size.
 
     `max_error` is in units of the tolerance (1 is the limit); `rms_error` is relative to the reference's rms.
     `first_wrong` is the index of the first element beyond the tolerance.
@@ -94,7 +94,7 @@ class OutputCheck(Message, frozen=True, kw_only=True):
 
 
 class SizeMemory(Message, frozen=True, kw_only=True):
-    """Memory of one GPU in bytes: all of it, and the most that judge and submission were seen to hold."""
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission held."""
 
     total_bytes: int
     judge_bytes: int

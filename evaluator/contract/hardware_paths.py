@@ -1,6 +1,8 @@
-"""How a submission moves data between GPUs, and what showed it."""
+"""How a submission moves data between GPUs, and the evidence for it."""
 
 from enum import StrEnum
+
+import msgspec
 
 from evaluator.contract.message import Message
 
@@ -17,29 +19,29 @@ class Primitive(StrEnum):
     NCCL_DEVICE = "nccl_device"
 
 
-class Witness(StrEnum):
-    """What showed a primitive: the text, the machine code of a built extension, or records of a run."""
+class EvidenceSource(StrEnum):
+    """What a detection rests on: the source, the machine code of a built extension, or the profiler's records."""
 
     SOURCE = "source"
     COMPILED = "compiled"
     PROFILER = "profiler"
 
 
-class Sighting(Message, frozen=True, kw_only=True):
-    """One primitive that a submission uses, with its evidence: `detail` quotes what was seen.
+class Detection(Message, frozen=True, kw_only=True):
+    """One primitive that a submission uses, with its evidence: `detail` quotes what was found.
 
     `file` and `line` lead into the source; for machine code `file` is the module and `line` None.
     """
 
     primitive: Primitive
-    witness: Witness
+    evidence: EvidenceSource = msgspec.field(name="witness")
     detail: str
     file: str | None = None
     line: int | None = None
 
 
 class WorkKind(StrEnum):
-    """What an audited call did: kernels, copies and fills of the device, operators of torch.distributed."""
+    """The kinds of work in a recorded call: kernels, copies and fills of the device, operators of torch.distributed."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -47,10 +49,10 @@ class WorkKind(StrEnum):
     OPERATOR = "operator"
 
 
-class AuditedWork(Message, frozen=True, kw_only=True):
-    """All work of one name in the audited call: on the rank that did most of it, and on how many `ranks` it was seen.
+class WorkTotal(Message, frozen=True, kw_only=True):
+    """All work of one name in the recorded call: on the rank that did most of it, and on how many `ranks` it ran.
 
-    `us` is its time in all, `bytes` what was copied or filled in all (0 where that is not told).
+    `us` is its time in all, `bytes` what was copied or filled in all (0 where unknown).
     """
 
     kind: WorkKind
@@ -61,13 +63,13 @@ class AuditedWork(Message, frozen=True, kw_only=True):
     ranks: int = 1
 
 
-class Audit(Message, frozen=True, kw_only=True):
-    """What ran in one call that was not timed, as the profiler inside the ranks told it: a claim.
+class RecordedWork(Message, frozen=True, kw_only=True):
+    """What ran in the recorded call, which is not timed, as the profiler inside the ranks reports it: untrusted.
 
     The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
     """
 
     size: str
-    works: tuple[AuditedWork, ...] = ()
+    works: tuple[WorkTotal, ...] = ()
     dropped: int = 0
     note: str = ""

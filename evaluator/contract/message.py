@@ -1,4 +1,4 @@
-"""The base of all that crosses between site and judge: frozen, typed, JSON both ways."""
+"""The base of all messages between site and judge: frozen, typed, JSON both ways."""
 
 from typing import Self
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ContractError(ValueError):
-    """A message is not what the contract says; the text names the field."""
+    """A message does not match the contract; the text names the field."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

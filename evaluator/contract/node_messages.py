@@ -1,4 +1,4 @@
-"""What goes to and fro between the site and its nodes: work, progress, reports, heartbeats, and the queues for them."""
+"""Messages between the site and its nodes: work, progress, reports, heartbeats, and their queues."""
 
 from enum import StrEnum
 from typing import Self
@@ -9,7 +9,7 @@ from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
 
 PORTAL_QUEUE = "portal"
-"""The queue on which the site hears from its nodes."""
+"""The queue on which the site receives messages from its nodes."""
 
 
 def node_queue(node: str) -> str:
@@ -20,7 +20,7 @@ def node_queue(node: str) -> str:
 class TaskName(StrEnum):
     """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text.
 
-    Those of the site take the node's key beside it: the lease says what a report is on, the key from whom it is.
+    Tasks of the site also take the node's key: the lease says which evaluation a report is on, the key who sends it.
     """
 
     JUDGE = "node.judge"
@@ -35,7 +35,7 @@ class TaskName(StrEnum):
 class Upload(Message, frozen=True, kw_only=True):
     """Permission to put one object: a form to send to `url` with `fields` (S3's signed forms), or a file to write.
 
-    `key` is the object's name in the words of the site.
+    `key` is the object's name on the site.
     """
 
     url: str
@@ -57,9 +57,8 @@ class Stored(Message, frozen=True, kw_only=True):
 class Assignment(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
 
-    `lease` is unguessable; whoever holds it may report on this evaluation and on nothing else. `request_id` is of the
-    web request that asked for the evaluation, for log lines alone; `upload` where the report is not to travel in a
-    message.
+    `lease` is unguessable; its holder may report on this evaluation only. `request_id` identifies the web request that
+    asked for the evaluation, only for log lines. `upload` is set where the report must not go into a message.
     """
 
     lease: str
@@ -86,7 +85,7 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """A sign of life from a judge: which stage, how far (0 to 1, None where unknown), in words."""
+    """Progress of a judge: the stage, a description, and the fraction done (0 to 1, None where unknown)."""
 
     evaluation_id: str
     lease: str
@@ -98,9 +97,9 @@ class Progress(Message, frozen=True, kw_only=True):
 class Delivery(Message, frozen=True, kw_only=True):
     """What a node sends back when an evaluation has ended.
 
-    `is_returned` gives work back that was not judged because the node was told to stop: that is nobody's failure, and
-    costs the evaluation none of its tries. `error_log` is what the judge's own code said where it went wrong: for the
-    operator, never for the author, because it may show what submissions must not know.
+    `is_returned` returns work that was not judged because the node stops. That is no failure, and costs the
+    evaluation none of its tries. `error_log` holds errors of the judge: for the operator, never for the author,
+    because it may show what submissions must not know.
     """
 
     lease: str
@@ -139,8 +138,8 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     """A node's heartbeat: who it is, what it offers and on what it runs.
 
     `key` is the node's secret as the operator was shown it; the site keeps only its hash. `revisions` maps the slugs
-    of the problems installed there to their revisions. `builders` is how many evaluations it can compile beside the
-    judging, `built` the leases under which it has lately compiled one.
+    of the problems installed there to their revisions. `builders` is how many evaluations it can compile during
+    judging, `built` the leases under which it has recently compiled one.
     """
 
     node: str

@@ -2,17 +2,19 @@
 
 from enum import StrEnum
 
+import msgspec
+
 from evaluator.contract.message import Message
 
 
 class CallKind(StrEnum):
-    """What was special about a call; only plain calls are timed, and a submission is told none of it."""
+    """What was special about a call; only plain calls are timed, and a submission does not know the kind."""
 
     PLAIN = "plain"
     SKEWED = "skewed"
     NEAR = "near"
     REPEATED = "repeated"
-    AUDITED = "audited"
+    RECORDED = "audited"
     REGIME = "regime"
     LOOPED = "looped"
 
@@ -31,21 +33,21 @@ class ClockKind(StrEnum):
 
 
 class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
-    """One call as the host saw it; written as an array, for there are hundreds. One entry per rank in the tuples.
+    """One call as the host observed it; written as an array, for there are hundreds. One entry per rank in the tuples.
 
-    `content` numbers what was drawn for the call; with `near` only a few elements differ from that call's contents.
+    `draw` numbers what was drawn for the call; with `near` only a few elements differ from the inputs of that draw.
     `is_reused` says that they were written to the addresses of the call before. `done_ns` is each rank's time on the
     host's clock (`ClockKind` says from where to where); `head_ns` is how long before that the ranks could queue work
-    behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` is what
-    the ranks' own events say, kept as a cross-check and for nothing else. `marks` are the fingerprints that arrived
+    behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` are times
+    that the ranks report themselves, only a cross-check. `marks` are the fingerprints that arrived
     with the end of the call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error`
     likewise, relative to the reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256
-    over the first MiB of each in turn, 16 hexadecimal digits. `regime` names how contents differ from timed calls'.
+    over the first MiB of each in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
     """
 
     number: int
     kind: CallKind
-    content: int
+    draw: int
     near: int | None
     is_reused: bool
     is_checked: bool
@@ -67,17 +69,17 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 
 
 class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
-    """One call of the reference, timed as a submission's: the slowest rank's time, and what its own events say."""
+    """One call of the reference, timed as a submission's: the slowest rank's time, and the self-reported time."""
 
     time_ns: int
     claimed_ns: int
 
 
-class Wire(Message, frozen=True, kw_only=True):
-    """What the links carried in `calls` calls like any other, by the driver's counters: bytes per call of every rank.
+class LinkTraffic(Message, frozen=True, kw_only=True):
+    """Bytes on the links in `calls` ordinary calls, by the driver's counters: per call, of every rank.
 
-    `least_bytes` is what the cost model demands of the busiest rank, one way. `flag` says what a person should look
-    at; it is no verdict. `note` says why nothing was read.
+    `least_bytes` is the cost model's minimum of the busiest rank, one way. `flag` says what a person should check; it
+    is no verdict. `note` says why nothing was read.
     """
 
     calls: int = 0
@@ -92,7 +94,7 @@ class GpuReading(Message, frozen=True, kw_only=True):
     """One GPU as the driver's management library describes it at a moment of a timed series.
 
     `throttled_by` holds the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
-    "gpu_idle" are everyday ones.
+    "gpu_idle" are normal.
     """
 
     gpu: int
@@ -109,8 +111,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
 
     Attributes:
         size: which size.
-        gang: counts the groups of ranks that ran the submission, each in a sandbox of its own.
-        payload_bytes: what a rank takes in and gives back per call.
+        group_number: counts the worker groups that ran the submission, each in its own sandbox.
+        payload_bytes: inputs and outputs of a rank per call.
         sealed_bytes, marked_bytes: the most that a rank unseals before a call and fingerprints after it.
         floor_us: no call takes less; None where no floor applies.
         calls: every call of the submission.
@@ -118,24 +120,24 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         reference: the reference's calls of the same blocks.
         queues, reference_queues: whether the host opened the gate only when all work had been queued; otherwise about
             a millisecond after the call began. Fixed before the first block.
-        empty_ns: calls of nothing at this size, in trusted ranks between the blocks: what every time contains.
-        bare_ns, reference_bare_ns: calls of nothing without any bytes, by the sandbox ranks before they could read the
-            submission, and by the reference's ranks at that time: how much longer opening and end take for the former.
+        empty_ns: empty calls at this size, in trusted ranks between the blocks: every time contains such a time.
+        bare_ns, reference_bare_ns: bare calls (no bytes), by the sandbox ranks before they could read the submission,
+            and by the reference ranks at that time. The difference: how much longer a call's overhead is in the former.
         reference_alone_ns: calls of the reference at this size before any rank could read the submission.
         looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
-        watched_ns, busy_ns: over the former of the reference's legs, the submission's processes used the latter of
-            processor time.
+        watched_ns, busy_ns: the observed time of the reference's legs, and the processor time that the submission's
+            processes used in it.
         gpus: read before the first block and after the last one.
         processes: how many the sandbox then had.
-        is_primed: the reference met every contents once before it was timed on them.
-        wire: None where the links were not looked at.
+        is_primed: the reference met all inputs once before it was timed on them.
+        links: None where the links' counters were not read.
     """
 
     size: str
     payload_bytes: int
     floor_us: float | None
     calls: tuple[CallRecord, ...]
-    gang: int = 1
+    group_number: int = msgspec.field(default=1, name="gang")
     sealed_bytes: int = 0
     marked_bytes: int = 0
     blocks: tuple[tuple[int, ...], ...] = ()
@@ -153,7 +155,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     gpus: tuple[GpuReading, ...] = ()
     processes: int = 0
     is_primed: bool = False
-    wire: Wire | None = None
+    links: LinkTraffic | None = msgspec.field(default=None, name="wire")
 
 
 SCORE_RULE = 2
@@ -165,14 +167,14 @@ class TimingRules(Message, frozen=True, kw_only=True):
 
     Attributes:
         clock: where a call's time begins and ends.
-        resolution_us: no difference of times below this is told apart; a call counts as taking this at least.
-        start_share, start_us: standard deviation of one side's time from one start of its ranks to the next, as a share
+        resolution_us: smaller differences of times are not distinguished; a call counts as taking at least this.
+        start_share, start_us: standard deviation of one side's time between starts of its ranks, as a share
             of the time and in microseconds; the larger counts. Measured; it is part of every interval.
-        waiting_share: the same share for a side that waits for its device in the middle of a call, whose time holds
-            what its host takes.
+        waiting_share: the same share for a side that waits for its device within a call, whose time contains host
+            time.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
-        judges_throttling: whether a GPU that was held back for heat or power sends the evaluation back to the queue.
+        judges_throttling: whether an evaluation returns to the queue where heat or power limits slowed a GPU.
     """
 
     clock: ClockKind
@@ -195,8 +197,8 @@ class Baseline(Message, frozen=True, kw_only=True):
     """The reference's time of one problem at one size, in microseconds; each call counts as its slowest rank.
 
     `low_us` and `high_us` enclose the true median with 95 % probability. `utilisation` is floor over median; both it
-    and the floor are None where the profile has no datasheet peaks. Where `is_primed`, the reference met every
-    contents once before it was timed on them.
+    and the floor are None where the profile has no datasheet peaks. Where `is_primed`, the reference met all
+    inputs once before it was timed on them.
     """
 
     revision: str

@@ -3,9 +3,11 @@
 from enum import StrEnum
 from typing import Self
 
+import msgspec
+
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Audit, Sighting
+from evaluator.contract.hardware_paths import Detection, RecordedWork
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
@@ -48,15 +50,15 @@ class SandboxLevel(StrEnum):
         return strongest_first.index(self) <= strongest_first.index(other)
 
 
-class SlotKind(StrEnum):
-    """How contents reached the submission's ranks."""
+class BufferKind(StrEnum):
+    """How inputs reached the submission's ranks."""
 
     HOST_MEMORY = "host_memory"
     DEVICE_MEMORY = "device_memory"
 
 
 class Collective(Message, frozen=True, kw_only=True):
-    """A collective (or send, or receive) as torch's flight recorder told it of one rank: a claim, for the diagnosis.
+    """A collective (or send, or receive) as torch's flight recorder reported it on one rank; untrusted.
 
     `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten),
     `sequence` all since the start; `ranks` are the group's and `tensors` what went in ("float[4, 8]").
@@ -73,9 +75,9 @@ class Collective(Message, frozen=True, kw_only=True):
 class RankState(Message, frozen=True, kw_only=True):
     """Where one sandbox rank was when the evaluation ended.
 
-    `phase` is the last place reached in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
+    `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
     "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
-    rank printed, control characters removed. `collectives` are known of a rank in a hang: the unfinished ones, the
+    rank printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the
     oldest first, then the last finished one.
     """
 
@@ -90,7 +92,7 @@ class RankState(Message, frozen=True, kw_only=True):
 
 
 class BuildResult(Message, frozen=True, kw_only=True):
-    """What the compiler said. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
+    """The result of a build. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
 
     succeeded: bool
     seconds: float
@@ -101,7 +103,7 @@ class BuildResult(Message, frozen=True, kw_only=True):
 
 
 class Canary(Message, frozen=True, kw_only=True):
-    """The oracle ranks calculated, copied and communicated whole numbers: `failures` says what was not exact."""
+    """The oracle ranks computed, copied and communicated integers: `failures` says what was not exact."""
 
     at: str
     is_full: bool
@@ -111,7 +113,7 @@ class Canary(Message, frozen=True, kw_only=True):
 class DriverFault(Message, frozen=True, kw_only=True):
     """A fault that the driver reported on a GPU during an evaluation: its Xid number, and how often it came.
 
-    `gpu` is the minor number; `noticed_at` is when the host first saw it, at the latest after the ranks had ended.
+    `gpu` is the minor number; `noticed_at` is when the host first read it, at the latest after the ranks had ended.
     """
 
     gpu: int
@@ -121,15 +123,22 @@ class DriverFault(Message, frozen=True, kw_only=True):
 
 
 class EvaluationReport(Message, frozen=True, kw_only=True):
-    """What the judge says of an evaluation. Append-only once recorded.
+    """The judge's report of an evaluation. Append-only once recorded.
 
-    `commitment` is the SHA-256 of the evaluation's secret. `timeline` is the call that `audit` sums up, as it went on
-    every rank. `environment` names judge, torch, driver, hardware and node in plain strings. `message` is the verdict
-    in one sentence for the author. `warnings` is what would have spoken against the submission in ranked mode.
-    `record` holds every call but those of bursts, which it counts. `canaries` are the last one before the evaluation,
-    those of new oracle ranks, and the one after it. `driver_faults` is None where the node cannot tell. `alarms` are
-    what a person should look at, in sentences, and no verdict. `earlier` are the tries of this evaluation before the
-    one reported here. `world_sizes` lists the numbers of ranks on which it was right where more than one was tried.
+    Attributes:
+        message: the verdict in one sentence for the author.
+        warnings: what would have been findings in ranked mode.
+        record: every call.
+        recorded_work: the work in the recorded call, summed by name.
+        timeline: the same call on every rank.
+        canaries: the last one before the evaluation, those of new oracle ranks, and the one after it.
+        driver_faults: None where the node cannot know.
+        alarms: sentences for a person to check; they do not change the verdict.
+        earlier: the tries of this evaluation before this one.
+        buffers: how inputs reached the ranks.
+        commitment: the SHA-256 of the evaluation's secret.
+        environment: judge, torch, driver, hardware and node in plain strings.
+        world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -152,15 +161,15 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...] = ()
     ranks: tuple[RankState, ...] = ()
     build: BuildResult | None = None
-    primitives: tuple[Sighting, ...] = ()
-    audit: Audit | None = None
+    primitives: tuple[Detection, ...] = ()
+    recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
     timeline: Timeline | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None
     alarms: tuple[str, ...] = ()
     earlier: tuple[EarlierTry, ...] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
-    slots: SlotKind = SlotKind.HOST_MEMORY
+    buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
     commitment: str = ""
     environment: dict[str, str] = {}
     started_at: str = ""

@@ -1,4 +1,4 @@
-"""What is asked of a judge: a source, a problem, a mode."""
+"""The request to a judge: a source, a problem, a mode."""
 
 import hashlib
 from enum import StrEnum
@@ -47,7 +47,7 @@ class SourceBundle(Message, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over names and contents, in hexadecimal: the identity of the source."""
+        """SHA-256 over names and texts, in hexadecimal: the identity of the source."""
         digest = hashlib.sha256()
         for file in self.files:
             content = file.text.encode()

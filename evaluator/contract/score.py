@@ -1,4 +1,4 @@
-"""The score of a submission, the times that it rests on, and what counts as faster."""
+"""The score of a submission, the times behind it, and what counts as faster."""
 
 from evaluator.contract.message import Message
 
@@ -33,8 +33,8 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     None where no floor applies. `rank_medians_us` is the candidate's median per rank. `empty_us` was taken off the
     reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to
     its end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a
-    program gain that does both inside its own kernels. `claimed_us` is what the ranks' own events say, a cross-
-    check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published
+    program gain that does both inside its own kernels. `claimed_us` is the time that ranks report themselves, a
+    cross-check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published
     harness times them; they rank nothing.
     """
 

@@ -1,4 +1,4 @@
-"""One recorded call as it went on every rank: what ran when. A claim of the ranks; nothing of it is judged."""
+"""The recorded call on every rank: what ran when. Reported by the ranks; nothing of it is judged."""
 
 from enum import StrEnum
 
@@ -44,7 +44,7 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
 class Span(Message, frozen=True, kw_only=True, array_like=True):
     """From `start_ns` after the call's beginning for `ns`; written as an array, for there are thousands.
 
-    `lane` and `name` are places in their lists. `bytes` is what was copied or filled, 0 where that is not told.
+    `lane` and `name` are indices in their lists. `bytes` is what was copied or filled, 0 where unknown.
     `flow` is the same for a launch and the work that it started, 0 for none.
     """
 
@@ -58,7 +58,7 @@ class Span(Message, frozen=True, kw_only=True, array_like=True):
 
     @property
     def end_ns(self) -> int:
-        """When it was over."""
+        """When it ended."""
         return self.start_ns + self.ns
 
 
@@ -66,8 +66,8 @@ class RankTimeline(Message, frozen=True, kw_only=True):
     """One rank of a recorded call; times are nanoseconds since the first rank began.
 
     `lanes` are the device's streams, then the host's threads. The rank was in the call from `begin_ns` to `end_ns`. Its
-    place beside the other ranks is known to within `uncertainty_ns`. `dropped` spans were too many, the shortest ones;
-    `note` says why there are none.
+    offset from the other ranks is known to within `uncertainty_ns`. `dropped` counts the shortest spans, which were
+    left out; `note` says why there are none.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""Measured ceilings of profiles: what this hardware reached in simple programs, beside the datasheet's peaks.
+"""Measured ceilings of profiles: what the hardware reached in simple programs, beside the datasheet's peaks.
 
 One JSON file per profile lies beside this module, written by `python -m evaluator probe --measure`.
 """
@@ -58,7 +58,7 @@ class Ceilings(Message, frozen=True, kw_only=True):
 
 
 def stored(profile: str) -> Ceilings | None:
-    """The ceilings measured for the profile of this name, None where nobody has.
+    """The ceilings measured for the profile of this name, None where there are none.
 
     Raises:
         ContractError: the file is not what this module writes.

@@ -1,4 +1,4 @@
-"""Hardware and world size together, as data: what each profile is, demands and can judge.
+"""Hardware and world size together, as data: what each profile is, requires and can judge.
 
 Datasheet peaks are per GPU, dense, without sparsity. Sources:
 NVIDIA H100 Tensor Core GPU datasheet (SXM5), NVIDIA H200 Tensor Core GPU datasheet (SXM), NVIDIA DGX B200
@@ -30,43 +30,43 @@ class Peaks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vigilance:
-    """How closely a profile watches the calls.
+class TimingPolicy:
+    """How a profile makes special calls, and what it tolerates while it times.
 
     Attributes:
         skew_us: least and largest delay of a rank in a skewed call.
         special_calls: calls per series that are skewed, or differ in a few elements from the one before, in turn.
-        busy_cores_per_rank: how many processors a rank may keep busy while the reference is timed, with all that it
-            started; the ranks are counted together.
-        second_gang_share: the share of the series that a second gang runs again; 0 for none.
+        busy_cores_per_rank: how many processors a rank and its children may keep busy while the reference is timed;
+            the ranks are counted together.
+        second_group_share: the share of the series that a second worker group runs again; 0 for none.
     """
 
     skew_us: tuple[int, int]
     special_calls: int
     busy_cores_per_rank: float
-    second_gang_share: float
+    second_group_share: float
 
 
-_PRACTICE = Vigilance(
+_PRACTICE = TimingPolicy(
     skew_us=(15_000, 40_000),
     special_calls=8,
     busy_cores_per_rank=0.02,
-    # A gang takes about 2 s to start on two cores, which is more than a practice board is worth.
-    second_gang_share=0.0,
+    # A worker group takes about 2 s to start on two cores, which is more than a practice board is worth.
+    second_group_share=0.0,
 )
-_WATCHED = Vigilance(
+_WATCHED = TimingPolicy(
     skew_us=(50, 500),
     special_calls=4,
-    # Ranks stay awake between calls, and communication libraries keep threads that poll. On 2 H200 (21 November 2026)
+    # Ranks busy-poll between calls, and communication libraries keep polling threads. On 2 H200 (21 November 2026)
     # honest submissions used 0.7 to 1.0 per rank; one that burnt all processors of its own used 7.
     busy_cores_per_rank=2.5,
-    second_gang_share=0.25,
+    second_group_share=0.25,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """How a profile's times are taken and how well they are known; the fields are those of `TimingRules`."""
+    """How a profile's times are taken, and their uncertainty; the fields are those of `TimingRules`."""
 
     kind: ClockKind
     resolution_us: float
@@ -104,12 +104,12 @@ class Profile:
 
     Attributes:
         sizes: the sizes that each mode judges.
-        is_ranked_by_speed: False for practice boards, where correctness orders and times are indicative.
-        sandbox: the level that ranked public work demands.
+        is_ranked_by_speed: False for practice boards, which rank by correctness; times are indicative there.
+        sandbox: the level that ranked public work requires.
         multicast: whether NVLink multicast may be used.
-        clock: how times are taken and how well they are known.
-        vigilance: how closely calls are watched.
-        other_world_size: the profile of the same machine on which what passes a check is checked again; "" for none.
+        clock: how times are taken, and their uncertainty.
+        timing_policy: special calls, and tolerances while timing.
+        other_world_size: the profile of the same machine on which a passed check is repeated; "" for none.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Profile:
     sandbox: SandboxLevel
     multicast: bool
     clock: Clock
-    vigilance: Vigilance
+    timing_policy: TimingPolicy
     peaks: Peaks | None
     other_world_size: str = ""
 
@@ -136,13 +136,13 @@ class Profile:
             start_share=self.clock.start_share,
             start_us=self.clock.start_us,
             waiting_share=self.clock.waiting_share,
-            busy_cores=self.vigilance.busy_cores_per_rank * self.world_size,
+            busy_cores=self.timing_policy.busy_cores_per_rank * self.world_size,
             judges_throttling=self.clock.judges_throttling,
         )
 
 
 class UnknownProfile(LookupError):
-    """No profile has this name; the message lists those there are."""
+    """No profile has this name; the message lists the known ones."""
 
 
 _MIB = 1024 * 1024
@@ -196,7 +196,7 @@ def _practice(world_size: int) -> Profile:
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
         clock=_ANSWERED,
-        vigilance=_PRACTICE,
+        timing_policy=_PRACTICE,
         peaks=None,
         other_world_size="cpux4" if world_size == 2 else "cpux2",
     )
@@ -217,7 +217,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         sandbox=SandboxLevel.FULL,
         multicast=multicast,
         clock=_GATED,
-        vigilance=_WATCHED,
+        timing_policy=_WATCHED,
         peaks=peaks,
     )
 

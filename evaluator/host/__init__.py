@@ -1,4 +1,4 @@
-"""The judge's own process: requests in, verdicts out. No torch, and nothing from the sandbox is believed here."""
+"""The judge's own process: requests in, verdicts out. No torch, and no data from the sandbox is trusted here."""
 
 from evaluator.host.judge import Judge
 from evaluator.host.settings import JudgeSettings, SandboxChoice

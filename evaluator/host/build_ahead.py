@@ -1,6 +1,6 @@
-"""Compiling evaluations before a slot is free, beside the judging and away from its processors, users and folders.
+"""Compiles evaluations before a slot is free, apart from the processors, users and folders of judging.
 
-What is compiled lies in the cache that the slots of the node share. A slot finds it there and compiles nothing.
+The slots of a node share the cache of builds. A slot that finds a build there compiles nothing.
 """
 
 import shutil
@@ -21,41 +21,41 @@ from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.workplace import Workplace
+from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import source_rules, verdicts
 
 _PROCESSORS_EACH = 2
-"""nvcc keeps two processors busy for part of a build, and one for the rest."""
+"""nvcc uses two processors for part of a build, and one for the rest."""
 
 __all__ = ["BuildAhead", "BuildCancelled", "builders_here"]
 
 
 def builders_here(profile: Profile) -> int:
-    """How many evaluations this machine can compile beside the judging; 0 where that would disturb timed ranks.
+    """How many evaluations this machine can compile during judging; 0 where that would disturb timed ranks.
 
-    A build runs its author's code. Only control groups keep that away from the processors of timed ranks.
+    A build runs its author's code. Only control groups keep it off the processors of timed ranks.
     """
     processors = shares_for(profile).builders
-    is_kept_away = "cpuset" in cgroups.find().places
+    is_kept_away = "cpuset" in cgroups.find().folders
     return len(processors) // _PROCESSORS_EACH if profile.gpu is not None and is_kept_away else 0
 
 
 class BuildAhead:
     """The builders of a node for one profile; several threads may build at once.
 
-    A context manager; `close` removes what it kept beside the cache.
+    A context manager; `close` removes its files, except the cache.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Find out how this machine confines a build.
+        """Examine how this machine can confine a build.
 
         Raises:
-            EvaluatorError: it cannot, and the settings do not allow that.
+            EvaluatorError: it cannot confine one, and the settings require it.
         """
         self._profile = profiles.get(settings.profile)
-        self._workplace = Workplace(settings.work_dir)
-        # A user of its own: what belongs to a slot's user after an evaluation counts as left over by it.
+        self._work_directory = WorkDirectory(settings.work_dir)
+        # Its own user: processes of a slot's user after an evaluation count as leftovers of it.
         self._user = SlotUser.take(settings.users)
         limits = BuildLimits(processors=shares_for(self._profile).builders)
         self._builder = Builder(settings, limits=limits)
@@ -68,19 +68,19 @@ class BuildAhead:
     def build(
         self, request: EvaluationRequest, *, cancelled: Callable[[], bool] = lambda: False
     ) -> EvaluationReport | None:
-        """Compile what a slot will need; the report where that already decides the verdict, else None.
+        """Compile what a slot will need. Returns the report where the build decides the verdict, else None.
 
         Raises:
             BuildCancelled: `cancelled()` became true.
-            EvaluatorError: this node could not build; a slot that tries will find out the same.
+            EvaluatorError: this node could not build; a slot will fail in the same way.
         """
-        # What this node lacks for a backend is said by the slot, in words of its own.
+        # The slot reports what this node lacks for a backend.
         if not is_needed(request) or backends.missing(
             request.source, backend=request.backend, node=backends.Node.this()
         ):
             return None
         started_at, began = _now(), time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._workplace.path) as name:
+        with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._work_directory.path) as name:
             built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, cancelled=cancelled)
         found = (*built.findings, *source_rules.check_machine_code(built.primitives, profile=self._profile))
         decided = verdicts.decide_before_ranks(found)
@@ -90,13 +90,13 @@ class BuildAhead:
         return self._report(request, built, found, decided, stages=stages, started_at=started_at)
 
     def close(self) -> None:
-        """Remove the private folder and let the user go; what runs is ended by its own `cancelled`."""
-        self._workplace.close()
+        """Remove the private folder and release the user; running builds end by their own `cancelled`."""
+        self._work_directory.close()
         if self._user is not None:
             self._user.close()
 
     def _confine(self, settings: JudgeSettings) -> Confinement:
-        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._workplace.path))
+        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_directory.path))
         bubblewrap.write_private(private)
         try:
             user = self._user.number if self._user is not None else None

@@ -13,19 +13,19 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import (
-    Audit,
     Backend,
+    BufferKind,
     Canary,
+    Detection,
     DriverFault,
     EvaluationReport,
     EvaluationRequest,
     Finding,
     Mode,
     Record,
+    RecordedWork,
     SandboxLevel,
-    Sighting,
     SizeRecord,
-    SlotKind,
     Stage,
     Timeline,
     Timing,
@@ -37,29 +37,29 @@ from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
 from evaluator.host.measure import gpu_memory
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.evidence import Ended, Evidence, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
-from evaluator.host.process.aside import Aside, AsideLimitExceeded
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import profiled_work, reference_drift, source_rules, timing, verdicts
+from evaluator.judging import recorded_work, reference_drift, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
 from problems.schema import Regime, SizeName
 
 DEFAULT_DTYPE = "bfloat16"
-"""What a card means by `input`."""
+"""The dtype that a problem card calls `input`."""
 
 _BARE_CALLS, _BARE_NUMBERS = 15, 2**31
-"""Calls of nothing per group before its submission is revealed, and from where their numbers run."""
+"""Bare calls per worker group before its submission is revealed, and the first of their numbers."""
 
 _BAD_ENDS = frozenset(
     {
@@ -75,25 +75,25 @@ _BAD_ENDS = frozenset(
 
 
 _ALONE_PAIRS, _ALONE_S, _ALONE_CALLS = 4, 0.2, 8
-"""How often the reference is called at a size before the submission is revealed; the last ones are kept."""
+"""How often the reference is called at a size before the submission is revealed. The last calls are kept."""
 
 logger = logging.getLogger(__name__)
 
 _FOR_THE_AUTHOR = (
-    "the judge met an error of its own while it handled this submission, and its node is well; the operator has the log"
+    "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
 )
 _MESSAGE_CHARACTERS = 300
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong in short: tracebacks of trusted processes are for the operator's log alone."""
+    """The first line of an error. Tracebacks of trusted processes go only to the operator's log."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:_MESSAGE_CHARACTERS]
 
 
 @contextmanager
 def _without_the_submission() -> Iterator[None]:
-    """What fails inside is the node's: nothing of the submission is in the processes that it is about."""
+    """Errors inside are the node's: no process involved holds anything of the submission."""
     try:
         yield
     except (EvaluationCancelled, NodeTrouble):
@@ -103,7 +103,7 @@ def _without_the_submission() -> Iterator[None]:
 
 
 class Evaluation:
-    """The state of one evaluation: what it was asked, and what has been shown so far."""
+    """The state of one evaluation: its request, and the evidence so far."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Evaluation:
         *,
         plan: SlotPlan,
         builder: Builder,
-        aside: Aside,
+        helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
         progress: Callable[[Stage, str, float | None], None],
@@ -120,7 +120,7 @@ class Evaluation:
         self._request = request
         self._plan = plan
         self._builder = builder
-        self._aside = aside
+        self._helper = helper
         self._references = references
         self._work_dir = work_dir
         self._built: Built | None = None
@@ -132,17 +132,17 @@ class Evaluation:
         self._is_in_play = False
         self._deadline = time.monotonic() + plan.settings.evaluation_s
         self._key = secrets.token_bytes(32)
-        self._contents = itertools.count()
+        self._draws = itertools.count()
         self._numbers = itertools.count(1)
-        self._gang: WorkerGroup | None = None
+        self._group: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
         self._memory: GpuMemory | None = None
         self._has_held_ranks = False
         self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
-        self._slots = SlotKind.HOST_MEMORY
-        self._primitives: tuple[Sighting, ...] = ()
-        self._audit: Audit | None = None
+        self._buffers = BufferKind.HOST_MEMORY
+        self._primitives: tuple[Detection, ...] = ()
+        self._recorded_work: RecordedWork | None = None
         self._timeline: Timeline | None = None
         self.has_worn_ranks = False
         self._dtype = request.dtype or DEFAULT_DTYPE
@@ -150,8 +150,8 @@ class Evaluation:
         self._records: list[SizeRecord] = []
         self._known: dict[str, Known] = {}
         self._alone: dict[str, tuple[int, ...]] = {}
-        self._conduct = Conduct(
-            vigilance=plan.profile.vigilance,
+        self._policy = CallPolicy(
+            timing_policy=plan.profile.timing_policy,
             settings=plan.settings,
             backend=request.backend,
             mode=request.mode,
@@ -167,13 +167,13 @@ class Evaluation:
         waiting: WaitingGroups,
         prepare_next: Callable[[], None],
     ) -> None:
-        """Judge, stage by stage, in groups out of those that are `waiting`.
+        """Judge, stage by stage, with worker groups taken from `waiting`.
 
         `prepare_next` is called once this evaluation has its groups.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
-            EvaluatorError: a failure of ours.
+            EvaluatorError: the judge or its node failed.
         """
         try:
             self._check_request()
@@ -183,8 +183,8 @@ class Evaluation:
             self._start(take_trusted, waiting)
             prepare_next()
             self._time_reference_alone()
-            self._run_sizes(self._import(), gang=1, share=1 - self._second_share)
-            self._run_second_gang()
+            self._run_sizes(self._import(), group_number=1, share=1 - self._second_share)
+            self._run_second_group()
             self._record_reference()
             self._conclude()
         except Ended:
@@ -194,35 +194,35 @@ class Evaluation:
 
     @property
     def evaluation_id(self) -> str:
-        """Whose evaluation this is."""
+        """The identifier of this evaluation."""
         return self._request.evaluation_id
 
     @property
     def has_held_ranks(self) -> bool:
-        """Whether a gang was taken for this evaluation."""
+        """Whether a worker group was taken for this evaluation."""
         return self._has_held_ranks
 
     @property
     def ended_badly(self) -> bool:
-        """Whether a rank crashed or hung, or the judge failed: what it used is then looked at more closely."""
+        """Whether a rank crashed or hung, or the judge failed. Then the judge examines what was used."""
         return any(finding.verdict in _BAD_ENDS for finding in self._evidence.findings)
 
     @property
     def is_in_play(self) -> bool:
-        """Whether bytes of the submission are being handled, so that they may be what our error comes from."""
+        """Whether the judge already handles bytes of the submission, so that they may cause an error of the judge."""
         return self._is_in_play
 
     @property
     def awaits_proof(self) -> bool:
-        """Whether an error of ours under this submission decides: unless the node itself turns out to be ill."""
+        """Whether JUDGE_ERROR decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
         return self._decided().verdict is Verdict.JUDGE_ERROR
 
     def fail(self, error: Exception, *, is_nodes: bool) -> None:
-        """Note an error of ours; a verdict that stands already stays, with the error beside it.
+        """Note an error of the judge. An earlier verdict stays, with the error beside it.
 
         Args:
             error: what went wrong.
-            is_nodes: whether the node showed by itself that it is ill; else the submission is what the error goes with.
+            is_nodes: whether the node proved to be faulty; otherwise the error is attributed to the submission.
         """
         if is_nodes:
             found = Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
@@ -244,12 +244,12 @@ class Evaluation:
             ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
 
     def close(self) -> None:
-        """End the gang; raises EvaluatorError where something of it stays."""
-        held, self._gang, self._second = (self._gang, self._second), None, None
+        """End the worker groups; raises EvaluatorError where a part of one is left."""
+        held, self._group, self._second = (self._group, self._second), None, None
         with contextlib.ExitStack() as stack:
-            for gang in held:
-                if gang is not None:
-                    stack.callback(gang.close)
+            for group in held:
+                if group is not None:
+                    stack.callback(group.close)
 
     # ---- stages -----------------------------------------------------------------------------------------------
 
@@ -260,17 +260,17 @@ class Evaluation:
             yield
 
     def _check_request(self) -> None:
-        """Whether this slot can judge it at all; nothing of the submission is looked at."""
+        """Check that this slot can judge the request. Reads nothing of the submission."""
         request = self._request
         if request.profile != self._plan.profile.name:
-            raise NodeTrouble(f"this slot judges for {self._plan.profile.name}, not for {request.profile}")
+            raise NodeTrouble(f"this slot judges for profile {self._plan.profile.name}, not {request.profile}")
         try:
             self._problem = registry.get(request.problem)
         except registry.UnknownProblem as error:
             raise NodeTrouble(str(error)) from error
 
     def _check_source(self) -> None:
-        """What can be said without running anything."""
+        """Check the source without running it."""
         request = self._request
         with self._stage(Stage.PREPARING, "reading the source"):
             reading = self._read_source()
@@ -284,16 +284,16 @@ class Evaluation:
             raise Ended
 
     def _read_source(self) -> SourceReading:
-        """What the text shows, read in a process that can be ended."""
-        seconds = self._conduct.within(self._settings.reading_s)
+        """What the source shows, read in a helper process that can be ended."""
+        seconds = self._policy.within(self._settings.reading_s)
         try:
-            text = self._aside.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
-        except AsideLimitExceeded as exceeded:
+            text = self._helper.call(READ_SOURCE, self._request.to_json(), seconds=seconds)
+        except HelperLimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         return SourceReading.from_json(text)
 
     def _build(self) -> None:
-        """Compile what the submission will ask for, before any rank is held."""
+        """Compile what the submission will ask for, before it occupies ranks."""
         if not is_needed(self._request):
             return
         with self._stage(Stage.BUILDING, "compiling"):
@@ -308,23 +308,23 @@ class Evaluation:
         with self._stage(Stage.STARTING, "waiting for the ranks"), _without_the_submission():
             self._trusted = take_trusted()
             self._has_held_ranks = True
-            self._gang = waiting.take()
+            self._group = waiting.take()
             if self._second_share:
-                # Where none was waiting, it starts while the first gang imports and is verified.
+                # If none was waiting, it starts while the first worker group imports and is verified.
                 self._second = waiting.take()
                 self._second.start_ranks()
-            self._gang.wait_until_ready(cancelled=self._cancelled)
+            self._group.wait_until_ready(cancelled=self._cancelled)
             if self._request.mode.is_timed:
-                # Nothing starts beside a measurement.
+                # No process may start during a measurement.
                 waiting.wait_until_ready()
 
     def _time_reference_alone(self) -> None:
-        """The reference by itself, before any rank can read the submission; later legs are held against it."""
+        """Time the reference before any rank can read the submission. Later legs are compared with it."""
         if self._request.mode is not Mode.RANKED:
             return
         trusted = self._ready_trusted()
         for size in self._sizes:
-            with self._stage(Stage.STARTING, f"{size}: the reference by itself"), _without_the_submission():
+            with self._stage(Stage.STARTING, f"{size}: the reference alone"), _without_the_submission():
                 opened = trusted.open_size(
                     problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
                 )
@@ -334,20 +334,20 @@ class Evaluation:
                 self._alone[size] = tuple(clock.time().time.longest_ns for _ in range(_ALONE_CALLS))
 
     def _import(self) -> Bare:
-        """Measure what beginning and end of a call take for the present group, then let it import the submission."""
+        """Measure the overhead of a call in the present group, then let it import the submission."""
         with self._stage(Stage.STARTING, "importing solution.py"), self._troubles(size=None):
-            group = self._ready_gang()
+            group = self._ready_group()
             # A second group may have been disturbed while the first ran the submission.
             with contextlib.nullcontext() if self._records else _without_the_submission():
                 bare = self._bare() if self._request.mode.is_timed else Bare()
             self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
             group.reveal(self._request.source, built=self._built)
-            group.import_submission(seconds=self._conduct.within(self._settings.import_s), cancelled=self._cancelled)
+            group.import_submission(seconds=self._policy.within(self._settings.import_s), cancelled=self._cancelled)
         return bare
 
     def _bare(self) -> Bare:
-        """Calls of nothing in both kinds of ranks, in turn; nothing of the submission is in its ranks yet."""
-        group, trusted, world_size = self._ready_gang(), self._ready_trusted(), self._plan.profile.world_size
+        """Bare calls in sandbox and reference ranks, in turn, while the sandbox holds nothing of the submission."""
+        group, trusted, world_size = self._ready_group(), self._ready_trusted(), self._plan.profile.world_size
         head = HeadStart(waits_for_queue=True, is_fixed=True)
         trusted.oracle.warm_up()
         pairs = [
@@ -365,21 +365,21 @@ class Evaluation:
         sandbox_ns, reference_ns = zip(*pairs, strict=True)
         return Bare(sandbox_ns=sandbox_ns, reference_ns=reference_ns)
 
-    def _run_sizes(self, bare: Bare, *, gang: int, share: float) -> None:
-        """All calls at all sizes in the present group, which has a `share` of the evaluation's budget."""
+    def _run_sizes(self, bare: Bare, *, group_number: int, share: float) -> None:
+        """Make all calls at all sizes in the present group, within a `share` of the evaluation's budget."""
         rig = Rig(
             problem=self._problem,
             dtype=self._dtype,
             key=self._key,
             plan=self._plan,
             trusted=self._ready_trusted(),
-            group=self._ready_gang(),
-            gang=gang,
+            group=self._ready_group(),
+            group_number=group_number,
             bare=bare,
             memory=self._seen_memory(),
             evidence=self._evidence,
-            conduct=self._conduct,
-            contents=self._contents,
+            policy=self._policy,
+            draws=self._draws,
             numbers=self._numbers,
             first_call_s=self._first_call_s(),
             regimes=self._regimes(),
@@ -391,8 +391,8 @@ class Evaluation:
             self._run_size(rig, size)
 
     def _regimes(self) -> dict[str, tuple[Regime, ...]]:
-        """By size, the regimes of checked calls: all at the first, a few secret ones at each further size."""
-        if self._request.regime or not self._conduct.does(Check.REGIMES):
+        """Regimes of checked calls by size: all at the first size, a few secret ones at every further size."""
+        if self._request.regime or not self._policy.does(Check.REGIMES):
             return {}
         found: dict[str, tuple[Regime, ...]] = {}
         for size in self._sizes:
@@ -406,7 +406,7 @@ class Evaluation:
 
     def _run_size(self, rig: Rig, size: str) -> None:
         run = SizeRun(rig, size, known=self._known.get(size))
-        self._slots = run.slots
+        self._buffers = run.buffers
         try:
             with self._troubles(size=size):
                 run.verify()
@@ -415,25 +415,25 @@ class Evaluation:
                         self._second.wait_until_ready(cancelled=self._cancelled)
                     run.warm_up()
                     run.time()
-                    if rig.gang == 1:
+                    if rig.group_number == 1:
                         run.loop()
-                if rig.gang == 1 and self._settings.audit:
+                if rig.group_number == 1 and self._settings.records_work:
                     run.count_links()
                     if size == self._sizes[-1]:
-                        # Last of all: a recorder that once ran may slow what comes after.
-                        audit, recorded = run.record_work()
+                        # Last, because a profiler may slow everything that runs after it.
+                        work, recorded = run.record_work()
                         if recorded is not None:
                             self._timeline = Timeline(size=size, submission=recorded)
-                        self._look_at_work(audit)
+                        self._look_at_work(work)
         finally:
-            # What ended early is evidence too.
+            # A record that ended early is evidence too.
             self._records.append(msgspec.structs.replace(run.record(), reference_alone_ns=self._alone.get(size, ())))
         self._known[size] = run.known()
 
     def _record_reference(self) -> None:
-        """The reference's call beside the submission's. Nothing rests on it, so that nothing fails for it.
+        """Record a call of the reference for the timeline. No verdict uses it, so its failure fails nothing.
 
-        It comes after everything that is timed: a recorder that once ran may slow what its ranks run later.
+        It comes after everything that is timed, because a profiler may slow what its ranks run later.
         """
         if self._timeline is None or not self._request.mode.is_timed:
             return
@@ -450,13 +450,13 @@ class Evaluation:
         self.has_worn_ranks = is_new and self._plan.profile.device == "cuda"
         self._timeline = msgspec.structs.replace(self._timeline, reference=recorded)
 
-    def _look_at_work(self, audit: Audit) -> None:
-        """What the recorded call shows: primitives, and library collectives past torch's."""
-        self._audit = audit
+    def _look_at_work(self, work: RecordedWork) -> None:
+        """Take primitives and hidden library collectives from the recorded call."""
+        self._recorded_work = work
         if self._plan.profile.gpu is not None:
-            self._primitives += profiled_work.sightings(audit.works)
-        hidden = profiled_work.hidden_collectives(audit.works, backend=self._request.backend)
-        if hidden is not None and self._conduct.counts_collectives:
+            self._primitives += recorded_work.detections(work.works)
+        hidden = recorded_work.hidden_collectives(work.works, backend=self._request.backend)
+        if hidden is not None and self._policy.counts_collectives:
             if self._request.mode is Mode.RANKED:
                 self._evidence.findings.append(hidden)
                 raise Ended
@@ -464,62 +464,62 @@ class Evaluation:
 
     def _first_call_s(self) -> float:
         is_built = self._built is not None and bool(self._built.result.artefacts)
-        # Of Triton's kernels some may depend on contents, and those are compiled in the first call after all.
+        # Some Triton kernels may depend on input values. Those are compiled in the first call.
         is_complete = is_built and self._request.backend is not Backend.TRITON
         may_build = self._request.backend is not Backend.PYTORCH and not is_complete
         return self._settings.lazy_build_s if may_build else self._settings.first_call_s
 
     @property
     def _series_s(self) -> float:
-        """How long the timed series of all sizes and groups may hold the ranks."""
+        """How many seconds the timed series of all sizes and groups may take."""
         is_ranked = self._plan.profile.is_ranked_by_speed
         return self._settings.series_s if is_ranked else self._settings.practice_series_s
 
     @property
     def _second_share(self) -> float:
-        """The share of the series that a second gang runs; 0 where there is none."""
-        if self._request.mode is not Mode.RANKED or not self._conduct.does(Check.SECOND_GANG):
+        """The share of the series that a second worker group runs; 0 where there is none."""
+        if self._request.mode is not Mode.RANKED or not self._policy.does(Check.SECOND_GROUP):
             return 0.0
-        share = self._settings.second_gang_share
-        return self._plan.profile.vigilance.second_gang_share if share is None else share
+        share = self._settings.second_group_share
+        return self._plan.profile.timing_policy.second_group_share if share is None else share
 
-    def _run_second_gang(self) -> None:
-        """Run part of a ranked series again in a fresh group with other secrets; its times count like the first's."""
+    def _run_second_group(self) -> None:
+        """Run part of a ranked series again in a new group with other secrets. Its times count like the first's."""
         second, self._second = self._second, None
         if second is None:
             return
-        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        self._evidence.ranks = rank_states(self._ready_group().observe_finished())
         self.close()
-        self._gang = second
-        self._key = hashlib.sha256(self._key + b"second gang").digest()
-        # Since it was ready it has waited for as long as the first was timed.
+        self._group = second
+        self._key = hashlib.sha256(self._key + b"second worker group").digest()
+        # It has waited while the first group was timed.
         second.wait_until_ready(cancelled=self._cancelled)
         try:
-            self._run_sizes(self._import(), gang=2, share=self._second_share)
+            self._run_sizes(self._import(), group_number=2, share=self._second_share)
         except Ended:
             self._evidence.note_disagreement()
             raise
 
     def _conclude(self) -> None:
-        """Every piece of evidence is there; say so."""
+        """All evidence is complete: compute the timing and note the pass."""
         if self._request.mode.is_timed:
             with self._stage(Stage.COMPARING, "comparing with the reference"):
                 self._timing, against = timing.conclude(
                     self._records, self._plan.profile.timing_rules(), without=self._settings.without
                 )
             self._evidence.findings += against
-        self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+        self._evidence.ranks = rank_states(self._ready_group().observe_finished())
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
-        message = f"right on {self._plan.profile.world_size} ranks in all {checked} checked calls"
+        message = f"correct on {self._plan.profile.world_size} ranks in all {checked} checked calls"
         if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
-            message += f", in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} beside the timed one"
+            message += f", also in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} that are not timed"
         if self._timing is not None:
             message += f"; {self._timing.score:.2f} times as fast as the reference"
         self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
 
     @contextmanager
     def _troubles(self, *, size: str | None) -> Iterator[None]:
-        """Turn the end of a gang into findings; note the ranks' states whenever an evaluation ends here."""
+        """Turn the end of a worker group into findings, and note the states of its ranks."""
         try:
             yield
         except GroupTrouble as trouble:
@@ -532,33 +532,33 @@ class Evaluation:
             raise Ended from trouble
         except OutOfDeviceMemory as error:
             self._evidence.findings.append(self._greed(error, size=size))
-            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            self._evidence.ranks = rank_states(self._ready_group().observe_finished())
             raise Ended from error
         except Ended:
-            self._evidence.ranks = rank_states(self._ready_gang().observe_finished())
+            self._evidence.ranks = rank_states(self._ready_group().observe_finished())
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """A finding about memory with who held how much of the GPUs'."""
+        """The finding; one about memory also says how much GPU memory judge and submission held."""
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding
         return msgspec.structs.replace(finding, message=f"{gpu_memory.in_words(memory)}: {finding.message}")
 
     def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
-        """What speaks against a submission beside which the judge found no memory; our own lack of it is raised."""
+        """The finding where the submission left the judge no GPU memory; otherwise the error is raised."""
         memory = self._memory.look() if self._memory is not None else None
         if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
             raise error
-        message = f"the submission left too little memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
         return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
 
     def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
-        """Without a sandbox a submission can kill what started its ranks: that is no failure of ours to be retried."""
+        """The findings; without a sandbox a submission can kill its launcher, which is no JUDGE_ERROR then."""
         has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
         if self._plan.confinement.level is not SandboxLevel.NONE or not has_ended:
             return findings
-        message = "the process that started the ranks ended; without a sandbox the submission can bring that about"
+        message = "the process that started the ranks ended; without a sandbox a submission can cause that"
         return tuple(
             Finding(verdict=Verdict.CRASHED, message=message, size=finding.size)
             if finding.verdict is Verdict.JUDGE_ERROR
@@ -566,14 +566,14 @@ class Evaluation:
             for finding in findings
         )
 
-    def _ready_gang(self) -> WorkerGroup:
-        if self._gang is None:
-            raise EvaluatorError("there is no gang")
-        return self._gang
+    def _ready_group(self) -> WorkerGroup:
+        if self._group is None:
+            raise EvaluatorError("there is no worker group")
+        return self._group
 
     def _seen_memory(self) -> GpuMemory:
         if self._memory is None:
-            raise EvaluatorError("nobody has looked at the memory of the GPUs")
+            raise EvaluatorError("the memory of the GPUs has not been read")
         return self._memory
 
     def _ready_trusted(self) -> TrustedRanks:
@@ -591,7 +591,7 @@ class Evaluation:
         canaries: tuple[Canary, ...],
         driver_faults: tuple[DriverFault, ...] | None,
     ) -> EvaluationReport:
-        """What this evaluation has shown. A pass needs its finding; without any, the fault is ours."""
+        """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
         evidence, request = self._evidence, self._request
         self._progress(Stage.REPORTING, "writing the report", None)
         decided = self._decided()
@@ -616,13 +616,13 @@ class Evaluation:
             ranks=evidence.ranks,
             build=self._built.result if self._built is not None else None,
             primitives=self._primitives,
-            audit=self._audit,
+            recorded_work=self._recorded_work,
             timeline=self._timeline,
             alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,
             sandbox=self._plan.confinement.level,
-            slots=self._slots,
+            buffers=self._buffers,
             commitment=self._commitment,
             environment=self._environment(),
             started_at=started_at,
@@ -630,7 +630,7 @@ class Evaluation:
         )
 
     def _decided(self) -> Finding:
-        """The finding that decides; without any, it was our error."""
+        """The finding that decides; JUDGE_ERROR without any."""
         return verdicts.decide(
             self._evidence.findings or [Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)]
         )

@@ -23,7 +23,7 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.process.aside import Aside
+from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -35,7 +35,7 @@ from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement, Probe
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.workplace import Workplace
+from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import world_sizes
 from problems import registry
@@ -48,26 +48,26 @@ ReportProgress = Callable[[Stage, str, float | None], None]
 
 
 def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
-    """Tell nobody."""
+    """Report progress to nobody."""
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """Never cancelled."""
     return False
 
 
 class Judge:
-    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next gang warm.
+    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next worker group warm.
 
-    A context manager; `close` ends every process it started.
+    A context manager; `close` ends every process that it started.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Find out what this machine can enforce, and start trusted ranks and a gang in the background.
+        """Examine what this machine can enforce, and start trusted ranks and a worker group in the background.
 
         Raises:
             EvaluatorError: the machine cannot judge for the profile under these settings.
-            UnknownProfile: the settings name a profile that there is not.
+            UnknownProfile: the settings name a profile that does not exist.
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
@@ -75,16 +75,16 @@ class Judge:
         self._unclean = ""
         self._other: Judge | None = None
         self._errors: list[str] = []
-        self._workplace = Workplace(settings.work_dir)
-        self._work_dir = self._workplace.path
+        self._work_directory = WorkDirectory(settings.work_dir)
+        self._work_dir = self._work_directory.path
         self._user = SlotUser.take(settings.users)
         self._builder = Builder(settings)
         self._spawner = Spawner()
-        self._aside = Aside(self._spawner)
+        self._helper = HelperProcess(self._spawner)
         self._references = RecordedReferences()
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)
-        self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.gang_age_s)
+        self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
         try:
             shares = shares_for(self.profile)
             if self.profile.device == "cuda":
@@ -118,12 +118,12 @@ class Judge:
 
     @property
     def quarantine(self) -> str:
-        """Why this slot must not take further work; empty while it is clean."""
+        """Why this slot must not take more work; empty while it is clean."""
         return self._unclean or self._trusted.wrong
 
     @property
     def probes(self) -> tuple[Probe, ...]:
-        """What was found out about this machine's confinement."""
+        """The probes of this machine's confinement."""
         return self._plan.confinement.probes
 
     def evaluate(
@@ -137,13 +137,13 @@ class Judge:
 
         Args:
             request: what to judge; its profile must be this slot's.
-            progress: told of every stage: stage, words, fraction or None.
-            cancelled: asked often; once true, the evaluation ends and cleans up.
+            progress: called at every stage with stage, detail, and fraction or None.
+            cancelled: polled; once true, the evaluation ends and cleans up.
 
         Returns:
-            The report; a failure of ours is a verdict, never an exception: JUDGE_FAILURE where the node showed by
-            itself that it is ill, JUDGE_ERROR where the submission was in play and the node is well. `error_log` has
-            what our code said then.
+            The report. An error of the judge is a verdict, never an exception: JUDGE_FAILURE where the node proved to
+            be faulty, JUDGE_ERROR where a submission was being handled and the node works. `error_log` then holds
+            the error.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -163,7 +163,7 @@ class Judge:
                 request,
                 plan=self._plan,
                 builder=self._builder,
-                aside=self._aside,
+                helper=self._helper,
                 references=self._references,
                 work_dir=self._work_dir,
                 progress=progress,
@@ -180,7 +180,7 @@ class Judge:
             except (NodeTrouble, OutOfDeviceMemory) as error:
                 self._note(evaluation, error, is_nodes=True)
                 self._trusted.drop()
-            except Exception as error:  # noqa: BLE001 - the one rule: whatever goes wrong of ours is told apart here
+            except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
                 self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
                 self._trusted.drop()
             finally:
@@ -194,7 +194,7 @@ class Judge:
 
     @property
     def error_log(self) -> str:
-        """What our own code said in the last evaluation, for the operator alone; empty where nothing went wrong."""
+        """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
         return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
     def _is_to_be_seen_elsewhere(self, request: EvaluationRequest, report: EvaluationReport) -> bool:
@@ -214,7 +214,7 @@ class Judge:
         progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> EvaluationReport:
-        """`report`, which passed, with what another number of ranks shows; a judge of its own has them."""
+        """`report`, which passed, joined with the result on another number of ranks, from another judge."""
         name = self.profile.other_world_size
         ranks = profiles.get(name).world_size
         if self._other is None or self._other.quarantine:
@@ -239,19 +239,19 @@ class Judge:
             self._other = None
 
     def wait_until_warm(self) -> None:
-        """Return once the gangs that wait for an evaluation have started; one that does not is ended."""
+        """Return once the worker groups that wait for an evaluation have started; a group that fails is ended."""
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
-        """End the trusted ranks and any waiting gang, and remove what this judge kept on disk."""
+        """End the trusted ranks and any waiting worker group, and remove this judge's files."""
         self._drop_other()
         self._waiting.close()
         self._trusted.close()
         if self._clock is not None:
             self._clock.close()
-        self._aside.close()
+        self._helper.close()
         self._spawner.close()
-        self._workplace.close()
+        self._work_directory.close()
         if self._user is not None:
             self._user.close()
 
@@ -281,25 +281,25 @@ class Judge:
         return WorkerGroup(self._plan, spawner=self._spawner, work_dir=self._work_dir)
 
     def _wanted_groups(self) -> int:
-        """How many groups wait for the next evaluation: a second one where a ranked series takes two."""
-        share = self.settings.second_gang_share
-        is_second = self.profile.vigilance.second_gang_share if share is None else share
+        """How many groups wait for the next evaluation: two where a ranked series uses two."""
+        share = self.settings.second_group_share
+        is_second = self.profile.timing_policy.second_group_share if share is None else share
         return 2 if is_second else 1
 
     def _prepare_next(self) -> None:
-        """Have the next evaluation's groups import, on processors that the present one does not use."""
+        """Let the next evaluation's groups import, on processors that the present one does not use."""
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
 
     def _keep_waiting(self, step: Callable[[], object]) -> None:
-        """Whatever becomes of this step, the present evaluation has its verdict; the next is told if it fails too."""
+        """A failure here does not change the present verdict; the next evaluation raises it if it fails again."""
         try:
             step()
         except EvaluatorError as error:
-            logger.warning("no gang waits for the next evaluation: %s", error)
+            logger.warning("no worker group could be started for the next evaluation: %s", error)
 
     def _end(self, evaluation: Evaluation) -> None:
-        """Clean up after an evaluation, and let the next one's ranks start only then: that takes the GPUs."""
+        """Clean up after an evaluation, then let the next one's ranks start, which uses the GPUs."""
         try:
             evaluation.close()
         except (EvaluatorError, OSError) as error:
@@ -316,17 +316,17 @@ class Judge:
             self._keep_waiting(self._waiting.refill)
 
     def _own_processes(self) -> list[int]:
-        """Every process of ours that lives between evaluations: trusted ranks, and gangs that saw no submission."""
+        """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""
         return [*self._waiting.processes, *self._trusted.processes]
 
     def _refuse_in_quarantine(self) -> None:
         if self.quarantine:
-            raise EvaluatorError(f"this slot is not clean and takes no further work: {self.quarantine}")
+            raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
 
     def _prove_clean(self, evaluation: Evaluation) -> None:
-        """After an evaluation that held ranks: nothing of it is left, and the devices still work.
+        """After an evaluation that used ranks: check that nothing of it is left, and that the devices work.
 
-        What it left does not show that the node was ill before; the driver and the canary do.
+        Leftovers do not prove that the node was faulty before; the driver and the canary do.
         """
         self._unclean = "; ".join(self._health.leftovers())
         if self._unclean:
@@ -340,20 +340,20 @@ class Judge:
             self._trusted.drop()
 
     def _rehearse(self, evaluation: Evaluation) -> None:
-        """After an error of ours: can this node judge the problem without the submission? If not, the node is ill.
+        """After an error of the judge: can this node judge the problem without the submission? If not, it is faulty.
 
-        New oracle ranks prove that their devices work, and go as far as a call of the reference at every size. What the
-        judge lacks for that by itself, memory say, is never the submission's.
+        New trusted ranks run the canary and a call of the reference at every size. A lack of resources in that, such as
+        memory, is never attributed to the submission.
         """
         try:
             self._trusted.drop()
             evaluation.rehearse(self._trusted.take())
-        except Exception as error:  # noqa: BLE001 - nothing of the submission is left that it could come from
+        except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
             self._note(evaluation, error, is_nodes=True)
             self._trusted.drop()
 
     def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
-        """Keep an error of ours for the operator, and have the evaluation say so where it has no verdict yet."""
+        """Keep an error of the judge for the operator, and note it in the evaluation."""
         self._errors.append("".join(traceback.format_exception(error)))
         logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
         evaluation.fail(error, is_nodes=is_nodes)

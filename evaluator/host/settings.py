@@ -1,4 +1,4 @@
-"""How one slot judges: limits and choices, resolved once and recorded with every report."""
+"""How one slot judges: limits and choices, resolved once and recorded in every report."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ DEFAULT_USERS = (1_900_000_000, 1_900_000_063)
 class SandboxChoice(StrEnum):
     """What to do about confinement.
 
-    `auto` takes what the machine can do and fails where it can do nothing, unless `allow_unsandboxed`; `require`
-    insists on every property; `none` asks for no sandbox and needs `allow_unsandboxed` as well.
+    `auto` takes what the machine can do, and fails where it can do nothing unless `allow_unsandboxed`. `require` needs
+    every property. `none` uses no sandbox and needs `allow_unsandboxed` too.
     """
 
     AUTO = "auto"
@@ -31,34 +31,35 @@ class JudgeSettings:
     Attributes:
         profile: the profile this slot judges for.
         work_dir: where the slot keeps its private directories; None for the system's temporary directory.
-        allow_unsandboxed: whether running without any sandbox is acceptable where none can be had.
-        warm: whether after an evaluation a gang is started ahead of the next one.
-        gang_age_s: a waiting gang is thrown away after this long.
+        allow_unsandboxed: whether the slot may run without a sandbox where none is possible.
+        warm: whether after an evaluation a worker group is started ahead of the next one.
+        group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
-        further_regimes: at the first size of an evaluation a call is made in every regime of the problem, at each
-            further one in so many, drawn in secret.
-        other_world_size: whether what passes a check is checked again on the other number of ranks of the profile's
-            machine, where there is one.
+        further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
+            made in every regime of the problem.
+        other_world_size: whether a passed check is repeated on the other number of ranks of the profile's machine,
+            where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
             practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
-        series_s: the timed series of all sizes and groups of ranks hold them for about so long at most; on a practice
-            board, where times are indicative, for `practice_series_s`.
-        full_checks: at least so many timed calls per size are compared in full (all, on a practice board), and one in
-            ten, unless comparing would take longer than `checks_s`; then fewer, down to `least_checks`.
+        series_s: about how long the timed series of all sizes and worker groups may take; `practice_series_s` on a
+            practice board, where times are indicative.
+        full_checks: the least number of timed calls per size that are compared in full, and at least one in ten (all,
+            on a practice board). Fewer, down to `least_checks`, if comparing would take longer than `checks_s`.
         call_limit_s: least deadline of a call; the deadline is `call_limit_factor` times the reference if longer.
-        evaluation_s: deadline of a whole evaluation, asked between calls.
+        evaluation_s: deadline of a whole evaluation, checked between calls.
         first_call_s: extra time for the first call at each size (graphs, autotuning).
-        lazy_build_s: the same where sources may be compiled in that call, because nothing was compiled ahead.
+        lazy_build_s: the same where that call may compile, because nothing was compiled ahead.
         reading_s: deadline for reading the source.
         oracle_s: deadline for any single answer of the oracle ranks.
-        clean_s: so long what a sandbox left may take to go away; then the slot takes no further work.
-        memory_bytes, processes, cores: what a sandbox as a whole may use.
+        clean_s: how long processes of an ended sandbox may remain; after that the slot takes no more work.
+        memory_bytes, processes, cores: limits of a sandbox as a whole.
         users: the range of host users from which a judge that runs as root takes one for its sandboxes.
-        second_gang_share: the share of a ranked series that a second gang repeats; None for the profile's.
-        without: checks that are switched off, so that a test can see that they are needed. Never on a real node.
-        audit: whether after the timed calls the links' counters are read around a few calls, and one is recorded.
-        stall_s: after so long without an answer the host looks whether CPU ranks wait for each other for ever.
+        second_group_share: the share of a ranked series that a second worker group repeats; None for the profile's.
+        without: checks that are switched off, so that tests can show that they are needed. Never on a real node.
+        records_work: whether the links' counters are read around a few calls after the timed ones, and one call is
+            recorded.
+        stall_s: after so long without an answer the host checks whether CPU ranks wait for each other.
         log_bytes: how much of a rank's output is kept, half from the start and half from the end.
     """
 
@@ -67,7 +68,7 @@ class JudgeSettings:
     sandbox: SandboxChoice = SandboxChoice.AUTO
     allow_unsandboxed: bool = False
     warm: bool = True
-    gang_age_s: float = 600.0
+    group_age_s: float = 600.0
     check_calls: int = 5
     further_regimes: int = 2
     other_world_size: bool = False
@@ -103,8 +104,8 @@ class JudgeSettings:
     processes: int = 4096
     cores: int = 32
     users: tuple[int, int] = DEFAULT_USERS
-    second_gang_share: float | None = None
-    audit: bool = True
+    second_group_share: float | None = None
+    records_work: bool = True
     without: frozenset[Check] = NOTHING_OFF
 
     def as_record(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The largest gap between a recorded call and its floor, as one sentence that an author can act on."""
+"""The largest gap between a recorded call and its floor, as advice to the author."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, P
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What a sentence is made of."""
+    """The facts for the advice."""
 
     call: CallTimeline
     ranks: tuple[RankSplit, ...]
@@ -26,16 +26,16 @@ class Story:
         return max(self.ranks, key=measure)
 
     def spans(self, rank: int, wanted: Part) -> list[Span]:
-        """The spans of a rank that are for `wanted`."""
+        """The spans of a rank whose part is `wanted`."""
         return [span for span in self._timeline(rank).spans if self.part_of(span) is wanted]
 
     def host_waits(self, rank: int) -> list[Span]:
-        """Where the host of a rank waits for its device inside the call."""
+        """The spans in which a rank's host waits for its device inside the call."""
         low, high = self.window
         return [one for one in self._timeline(rank).spans if one.kind is SpanKind.WAIT and low <= one.start_ns < high]
 
     def name(self, span: Span) -> str:
-        """What a sentence calls a span."""
+        """The short name of a span."""
         return short(self.call.names[span.name].name)
 
     def _timeline(self, rank: int) -> RankTimeline:
@@ -54,20 +54,20 @@ def _idle(story: Story) -> str:
     rank = story.worst(lambda one: one.idle_us)
     share = f"For {_us(rank.idle_us)} of {_us(rank.call_us)}"
     if not story.is_on_device:
-        return f"{share} rank {rank.rank} runs no operator: it is in Python, or has returned."
+        return f"{share} rank {rank.rank} runs no operator: it runs Python code, or has returned."
     waits = story.host_waits(rank.rank)
     if len(waits) > 1:
         # The last one is the recorder's own.
         return (
-            f"{share} nothing runs on rank {rank.rank}'s GPU: its host waits for the device {_times(len(waits) - 1)} "
+            f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits) - 1)} "
             f"inside the call ({story.name(waits[0])}), and starts the next work only then."
         )
     if rank.launches > len(story.ranks):
         return (
-            f"{share} nothing runs on rank {rank.rank}'s GPU, between {rank.launches} kernels and copies: fewer and "
-            "longer ones, or a CUDA graph, would close the gaps."
+            f"{share} rank {rank.rank}'s GPU is idle between {rank.launches} kernels and copies. Fewer and longer "
+            "ones, or a CUDA graph, would close the gaps."
         )
-    return f"{share} nothing runs on rank {rank.rank}'s GPU: it begins later or ends earlier than the other ranks."
+    return f"{share} rank {rank.rank}'s GPU is idle: it begins later or ends earlier than the other ranks."
 
 
 def _wait(story: Story) -> str:
@@ -75,8 +75,8 @@ def _wait(story: Story) -> str:
     longest = max(story.waits[rank.rank], key=lambda wait: wait.end_ns - wait.start_ns)
     name = short(story.call.names[longest.name].name)
     return (
-        f"For {_us(rank.wait_us)} of {_us(rank.call_us)} rank {rank.rank} waits in collectives for the last rank to "
-        f"enter them, longest in {name} for rank {longest.awaited}: the ranks do not get there at the same time."
+        f"For {_us(rank.wait_us)} of {_us(rank.call_us)} rank {rank.rank} waits in collectives until the last rank "
+        f"enters them, longest in {name} for rank {longest.awaited}: the ranks arrive at different times."
     )
 
 
@@ -84,15 +84,15 @@ def _wire(story: Story) -> str:
     rank = story.worst(lambda one: one.wire_us + one.both_us)
     spans = story.spans(rank.rank, Part.WIRE)
     text = f"Rank {rank.rank} moves data for {_us(rank.wire_us + rank.both_us)} of {_us(rank.call_us)}"
-    if story.least is not None and story.least.wire_bytes:
-        text += f", where {_bytes(story.least.wire_bytes)} at the link's rate need {_us(story.least.wire_us)}"
     copies = [span.bytes for span in spans if span.kind is SpanKind.COPY and span.bytes]
     if len(copies) > 2 * len(story.ranks):
-        text += f": {len(copies)} copies of {_bytes(median(copies))} each at the median"
+        text += f", in {len(copies)} copies with a median of {_bytes(median(copies))}"
     elif spans:
-        text += f": mostly in {story.longest(spans)[0]}"
+        text += f", mostly in {story.longest(spans)[0]}"
+    if story.least is not None and story.least.wire_bytes:
+        text += f"; {_bytes(story.least.wire_bytes)} at the link's rate need {_us(story.least.wire_us)}"
     if not rank.both_us and rank.compute_us > 0.2 * rank.call_us:
-        text += ", and nothing computes meanwhile"
+        text += ". Nothing computes at that time"
     return f"{text}."
 
 
@@ -102,19 +102,19 @@ def _work(story: Story) -> str:
     text = f"Rank {rank.rank} computes for {_us(rank.compute_us + rank.both_us)} of {_us(rank.call_us)}"
     if story.least is not None:
         ceiling = "arithmetic" if story.least.arithmetic_us >= story.least.memory_us else "memory"
-        text += f", where the ceiling of {ceiling} asks for {_us(story.least.work_us)}"
+        text += f"; the {ceiling} ceiling allows {_us(story.least.work_us)}"
     name, share = story.longest(spans)
-    return f"{text}; {name} takes {share:.0%} of it."
+    return f"{text}. {name} takes {share:.0%} of it."
 
 
 def _mixed(story: Story) -> str:
     rank = story.worst(lambda one: one.mixed_us)
     name, share = story.longest(story.spans(rank.rank, Part.MIXED))
-    text = f"Rank {rank.rank} is in kernels that reach peers themselves for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
+    text = f"Rank {rank.rank} is in kernels that access peers directly for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
     if story.least is not None:
-        text += f", where the floor is {_us(max(story.least.work_us, story.least.wire_us))}"
+        text += f"; the floor is {_us(max(story.least.work_us, story.least.wire_us))}"
     return (
-        f"{text}; {name} takes {share:.0%} of it. Whether it computes, sends or waits there, the profiler cannot tell."
+        f"{text}. {name} takes {share:.0%} of it. The profiler does not show whether it computes, sends or waits there."
     )
 
 
@@ -128,12 +128,12 @@ _SENTENCES: dict[Gap, Callable[[Story], str]] = {
 
 
 def advice(story: Story, gap: Gap) -> str:
-    """What `gap` comes from, and what would close it."""
+    """What causes `gap`, and what would close it."""
     return _SENTENCES[gap](story)
 
 
 def short(name: str, *, most: int = 60) -> str:
-    """A kernel's name without its arguments, and without the middle where it is long."""
+    """A kernel's name without its arguments; a long one without its middle."""
     bare = re.sub(r"^void ", "", name).split("(")[0] or name
     bare = re.sub(r"<.*", "", bare) or bare
     return bare if len(bare) <= most else f"{bare[: most - 21]}...{bare[-18:]}"

@@ -1,4 +1,4 @@
-"""What a recorded call is made of: compute, wire, waits, and kernels that reach peers themselves; rank by rank."""
+"""What a recorded call is made of: compute, wire, waits, and kernels that access peers directly; rank by rank."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ _REACHES_PEERS = frozenset({Primitive.SM_LOAD_STORE, Primitive.NVLS, Primitive.N
 
 
 class Part(StrEnum):
-    """What a stretch of a call was for."""
+    """What a part of a call was used for."""
 
     COMPUTE = "compute"
     WIRE = "wire"
@@ -29,7 +29,7 @@ class Part(StrEnum):
 
 
 class Gap(StrEnum):
-    """What keeps a call from its floor.
+    """What separates a call from its floor.
 
     IDLE
         Nothing runs: launches, and waits for the host.
@@ -52,7 +52,7 @@ class Gap(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Least:
-    """What a call needs at least, in microseconds: the terms of its floor, and the bytes that cross the links."""
+    """The least that a call needs: the terms of its floor in microseconds, and the bytes over the links."""
 
     arithmetic_us: float
     memory_us: float
@@ -62,7 +62,7 @@ class Least:
 
     @property
     def work_us(self) -> float:
-        """Of arithmetic and memory the larger: both go on at once."""
+        """The larger of arithmetic and memory, which overlap."""
         return max(self.arithmetic_us, self.memory_us)
 
 
@@ -116,7 +116,7 @@ def part(kind: SpanKind, name: str, *, primitives: frozenset[Primitive]) -> Part
 
 
 def window(call: CallTimeline) -> Interval:
-    """From when until when a call lasts, as `split` says; raises ValueError where no rank left a span."""
+    """Beginning and end of a call, as `split` defines them; raises ValueError where no rank left a span."""
     device = call.is_on_device
     spans = [span for rank in call.ranks for span in rank.spans if span.kind.is_on_device or not device]
     starts, ends = [span.start_ns for span in spans], [span.end_ns for span in spans]
@@ -128,7 +128,7 @@ def window(call: CallTimeline) -> Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveWait:
-    """A rank was in a collective of this name from `start_ns` on; the last rank, `awaited`, came at `end_ns`."""
+    """A rank waited in this collective from `start_ns` to `end_ns`, when the last rank, `awaited`, entered."""
 
     name: int
     start_ns: int
@@ -139,7 +139,7 @@ class CollectiveWait:
 def collective_waits(
     call: CallTimeline, *, primitives: frozenset[Primitive] = frozenset()
 ) -> dict[int, list[CollectiveWait]]:
-    """For each rank where it waited in library collectives for the last one to enter.
+    """For each rank, its waits in library collectives until the last rank entered.
 
     The n-th span of a name on one rank belongs to the n-th on the others; where ranks have different numbers of them
     nothing is said.

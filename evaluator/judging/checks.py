@@ -1,30 +1,31 @@
-"""The judge's checks by name, so that the tests can switch each one off and see that a cheat then gets through.
+"""The judge's checks by name. Tests switch each one off and see that a cheat then passes.
 
-No request reaches them: they are a setting of a judge that a test makes, and the report says which were off.
+No request can switch a check off: it is a setting of a judge that a test starts. The report names the checks that
+were off.
 """
 
 from enum import StrEnum
 
 
 class Check(StrEnum):
-    """Something that the judge does against cheats."""
+    """A check of the judge against cheats."""
 
-    FRESH_CONTENTS = "new contents for every call"
-    NEAR_CONTENTS = "calls in which only a few elements are new"
-    REGIMES = "calls whose contents differ from those of timed calls"
+    FRESH_INPUTS = "new inputs for every call"
+    NEAR_INPUTS = "calls in which only a few elements are new"
+    REGIMES = "calls whose inputs differ in kind from those of timed calls"
     SKEWED_STARTS = "calls in which ranks start at different times"
     VALUES = "values compared"
     EVERY_RANK = "every rank compared"
     TIMED_CALLS = "timed calls compared"
-    FINGERPRINT = "fingerprint at return held against what was taken"
-    POISON = "output slots poisoned"
+    FINGERPRINT = "fingerprint at the end of the call compared with the outputs taken"
+    POISON = "output buffers filled with poison"
     INPUTS = "inputs compared after the call"
-    EMPTY = "times held against those of empty calls"
+    EMPTY = "times compared with those of empty calls"
     IDLE = "processor time of the submission while the reference is timed"
-    FLOOR = "times held against the roofline"
-    THROTTLING = "GPUs that were held back by heat or power"
+    FLOOR = "times compared with the roofline"
+    THROTTLING = "GPUs that heat or a power limit slowed"
     COLLECTIVES = "library collectives counted"
-    SECOND_GANG = "a second gang"
+    SECOND_GROUP = "a second worker group"
 
 
 NOTHING_OFF: frozenset[Check] = frozenset()

@@ -33,18 +33,18 @@ COLLECTIVES = frozenset(
 
 _MODULES = ("torch.distributed", "torch.distributed.distributed_c10d")
 _FACTS = frozenset({"shape", "dtype", "device", "ndim", "size", "numel", "dim", "stride", "element_size", "itemsize"})
-"""What may be asked of a tensor without taking its data along."""
+"""Attributes of a tensor that carry none of its data."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Place = tuple[int, str | int]
-"""A name, or a part of the text, in a function; both trees by their identity."""
+_Variable = tuple[int, str | int]
+"""A function, and a name or a part of the text in it; trees are named by their identity."""
 
 _MOST_STEPS = 200_000
-"""So many parts of functions are looked at; a function inside others counts in each of them."""
+"""At most so many parts of functions are read; a nested function counts in each that contains it."""
 
 
 class TooInvolved(Exception):
-    """The source has more parts than are looked at; the text says so to its author."""
+    """The source has too many parts to be read; the text is for the author."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def find(trees: Mapping[str, ast.Module], entry: _Function | None) -> list[Colle
 
 
 class _Names:
-    """What the names in a bundle mean: its functions, the modules of torch.distributed, and collectives by alias."""
+    """What names in a bundle mean: its functions, the modules of torch.distributed, and collectives by alias."""
 
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         self.functions: dict[str, tuple[_Function, str]] = {}
@@ -128,10 +128,10 @@ def dotted(node: ast.expr) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """A call of a collective, and the places that hold its arguments."""
+    """A call of a collective, and the variables that hold its arguments."""
 
     use: CollectiveUse
-    places: tuple[_Place, ...]
+    variables: tuple[_Variable, ...]
     is_certain: bool
 
 
@@ -141,12 +141,12 @@ class _Flow:
     def __init__(self, names: _Names) -> None:
         self._names = names
         self._roots = _Roots()
-        self._edges: dict[_Place, list[_Place]] = {}
-        self._known: set[_Place] = set()
+        self._edges: dict[_Variable, list[_Variable]] = {}
+        self._known: set[_Variable] = set()
         self._calls: list[_Call] = []
-        self._waiting: list[_Place] = []
+        self._waiting: list[_Variable] = []
         self._opened: set[int] = set()
-        self._callees: dict[_Place, tuple[_Function, str]] = {}
+        self._callees: dict[_Variable, tuple[_Function, str]] = {}
         self._steps = 0
 
     def open(self, function: _Function, path: str, *, is_entry: bool = False) -> None:
@@ -166,28 +166,28 @@ class _Flow:
             if isinstance(node, ast.Call):
                 self._note_call(id(function), node, path, is_entry=is_entry)
             if self._steps > _MOST_STEPS:
-                raise TooInvolved(f"solution and what it calls have more than {_MOST_STEPS:,} parts to be looked at")
+                raise TooInvolved(f"solution and what it calls have more than {_MOST_STEPS:,} parts, the limit")
         if is_entry:
             self._reach((id(function), name) for name in _parameters(function))
 
     def uses(self) -> Iterator[CollectiveUse]:
         """The collectives that data reach, once everything that is reached has been opened."""
         while self._waiting:
-            place = self._waiting.pop()
-            if place in self._callees:
-                self.open(*self._callees[place])
-            self._reach(self._edges.get(place, ()))
+            variable = self._waiting.pop()
+            if variable in self._callees:
+                self.open(*self._callees[variable])
+            self._reach(self._edges.get(variable, ()))
         for call in self._calls:
-            if call.is_certain or not self._known.isdisjoint(call.places):
+            if call.is_certain or not self._known.isdisjoint(call.variables):
                 yield call.use
 
-    def _reach(self, places: Iterable[_Place]) -> None:
-        for place in places:
-            if place not in self._known:
-                self._known.add(place)
-                self._waiting.append(place)
+    def _reach(self, variables: Iterable[_Variable]) -> None:
+        for variable in variables:
+            if variable not in self._known:
+                self._known.add(variable)
+                self._waiting.append(variable)
 
-    def _link(self, begin: _Place, end: _Place) -> None:
+    def _link(self, begin: _Variable, end: _Variable) -> None:
         self._edges.setdefault(begin, []).append(end)
         if begin in self._known:
             self._reach([end])
@@ -210,8 +210,8 @@ class _Flow:
         if (name := self._names.collective(node.func)) is not None:
             values = (*node.args, *(keyword.value for keyword in node.keywords))
             use = CollectiveUse(name=name, file=path, line=node.lineno)
-            places = tuple((function, id(value)) for value in values)
-            self._calls.append(_Call(use=use, places=places, is_certain=is_entry))
+            variables = tuple((function, id(value)) for value in values)
+            self._calls.append(_Call(use=use, variables=variables, is_certain=is_entry))
         called = self._names.functions.get(_called_name(node.func))
         if called is not None:
             for parameter, value in _filled(node, called[0]):
@@ -231,16 +231,16 @@ def _filled(call: ast.Call, function: _Function) -> Iterator[tuple[str, ast.expr
     parameters = _parameters(function)
     if parameters[:1] == ["self"] and isinstance(call.func, ast.Attribute):
         parameters = parameters[1:]
-    for place, value in enumerate(call.args):
+    for index, value in enumerate(call.args):
         if parameters:
-            yield parameters[min(place, len(parameters) - 1)], value
+            yield parameters[min(index, len(parameters) - 1)], value
     for keyword in call.keywords:
         if keyword.arg in parameters:
             yield str(keyword.arg), keyword.value
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
-    """Places and what flows into them: assignments, loops, and methods that end in an underscore."""
+    """Variables and what flows into them: assignments, loops, and methods that end in an underscore."""
     if isinstance(node, ast.Assign):
         yield node.targets, node.value
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
@@ -253,13 +253,13 @@ def _bindings(node: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
 
 
 class _Roots:
-    """The names that a place belongs to: `a` for `a[0].b`, both for `a, b`. Chains are gone through once."""
+    """The names that a variable belongs to: `a` for `a[0].b`, both for `a, b`. Chains are read once."""
 
     def __init__(self) -> None:
         self._known: dict[int, frozenset[str]] = {}
 
     def of(self, target: ast.expr) -> frozenset[str]:
-        """The names of one place."""
+        """The names of one variable."""
         passed: list[ast.expr] = []
         while (found := self._known.get(id(target))) is None and (inner := _inside(target)) is not None:
             passed.append(target)

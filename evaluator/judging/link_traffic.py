@@ -1,29 +1,29 @@
-"""Whether as many bytes crossed the links as the problem needs: a flag for a person, not a verdict.
+"""Whether enough bytes crossed the links for the problem: a flag for a person, not a verdict.
 
-TRAFFIC_BELOW_MINIMUM is for problems whose minimum a person has reviewed, and so far there are none.
+The verdict TRAFFIC_BELOW_MINIMUM is for problems whose minimum a person has reviewed. There are none so far.
 """
 
 from collections.abc import Sequence
 
-from evaluator.contract import Wire
+from evaluator.contract import LinkTraffic
 
 LEAST_SHARE = 0.5
-"""Less than this share of the model's minimum is flagged; honest programs send the minimum or more."""
+"""Traffic below this share of the model's minimum is flagged. Honest programs send the minimum or more."""
 
 LEAST_BYTES = 1024 * 1024
-"""A minimum below this, over all counted calls, is not judged: the counters count KiB, and not only ours."""
+"""A smaller minimum, over all counted calls, is not judged: the counters count KiB, and other traffic too."""
 
 
-def weigh(*, calls: int, sent: Sequence[int], received: Sequence[int], least_bytes: float) -> Wire:
-    """What was counted, flagged where the busiest rank moved far less than the model demands.
+def weigh(*, calls: int, sent: Sequence[int], received: Sequence[int], least_bytes: float) -> LinkTraffic:
+    """The counted traffic, with a flag where the busiest rank moved far less than the model's minimum.
 
     Args:
         calls: how many calls were counted, at least one.
         sent: bytes that each rank sent in all of them.
-        received: the same one way back.
-        least_bytes: what the cost model demands of the busiest rank per call, one way.
+        received: bytes that each rank received in all of them.
+        least_bytes: the cost model's minimum of the busiest rank per call, one way.
     """
-    return Wire(
+    return LinkTraffic(
         calls=calls,
         sent_bytes=tuple(count // calls for count in sent),
         received_bytes=tuple(count // calls for count in received),
@@ -36,6 +36,6 @@ def _flag(moved: int, least: float, *, calls: int) -> str:
     if least < LEAST_BYTES or moved >= LEAST_SHARE * least:
         return ""
     return (
-        f"the links carried at most {moved // calls:,} bytes per call and rank where the problem needs "
-        f"{least / calls:,.0f}: how a right answer came about without them is for a person to look at"
+        f"the links carried at most {moved // calls:,} bytes per call and rank; the problem needs "
+        f"{least / calls:,.0f}. A person should check how the output can be correct without them"
     )

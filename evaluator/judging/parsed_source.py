@@ -14,7 +14,7 @@ MAX_PARTS = 150_000
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedSource:
-    """Trees by path, or what speaks against the first file that has none."""
+    """Trees by path, or a finding about the first file that has none."""
 
     trees: dict[str, ast.Module] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -41,17 +41,17 @@ def parse(bundle: SourceBundle) -> ParsedSource:
 
 
 def _other_encoding(text: str) -> str | None:
-    """What is wrong where not everybody reads `text` as UTF-8: an import obeys a coding cookie, a reader does not."""
+    """A fault where a coding cookie makes an import read `text` otherwise than as UTF-8."""
     if text.startswith("\ufeff"):
         return "the file begins with a byte order mark; save it without"
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
     except SyntaxError as error:
-        return f"the file says that it is written in something else than UTF-8: {error.msg}"
+        return f"the file declares an encoding other than UTF-8: {error.msg}"
     return (
         None
         if codecs.lookup(encoding).name == "utf-8"
-        else f"the file says that it is written in {encoding}; only UTF-8 is taken"
+        else f"the file declares the encoding {encoding}; only UTF-8 is accepted"
     )
 
 

@@ -1,6 +1,6 @@
-"""Which hardware paths a submission uses, told from its text and from its extensions: code, symbols.
+"""Which hardware paths a submission uses, by its text, and by the machine code and symbols of its extensions.
 
-A sighting says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
+A detection says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
 the rank's own memory, a mapped peer buffer may stay unused.
 """
 
@@ -10,7 +10,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Witness
+from evaluator.contract import Detection, EvidenceSource, Primitive, SourceBundle, SourceFile
 from evaluator.judging.collectives import dotted
 from evaluator.judging.source_comments import without_c_comments
 
@@ -46,7 +46,7 @@ _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""What names in a source show; who reads a mapped buffer is told apart below."""
+"""What names in a source show. `_copies_and_loads` decides what reads a mapped buffer."""
 
 _MAPPED = re.compile(r"\.get_(?:buffer|remote_tensors?)\s*\(|\bbuffer_ptrs(?:_dev)?\b")
 _COPY = re.compile(r"\.copy_\s*\(")
@@ -62,7 +62,7 @@ _IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
 )
 """Instructions of sm_90 and later as `cuobjdump -sass` prints them (seen with CUDA 13.0: tests/evaluator/listings).
 
-A multicast store is none of them: it is an ordinary store to a multicast address, and only PTX tells."""
+A multicast store is none of them: it is an ordinary store to a multicast address, which only PTX shows."""
 
 _IN_PTX: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
     (Primitive.NVLS, re.compile(r"\bmultimem\.[.\w]+"), "multicast instruction"),
@@ -92,18 +92,18 @@ _USERS = (Primitive.TMA, Primitive.SM_LOAD_STORE)
 _COLLECTIVE_OWNERS = ("dist", "torch.distributed")
 
 
-def in_source(bundle: SourceBundle, *, collectives: frozenset[str]) -> tuple[Sighting, ...]:
-    """What the text shows, comments aside; at most one sighting per primitive and file, its first.
+def in_source(bundle: SourceBundle, *, collectives: frozenset[str]) -> tuple[Detection, ...]:
+    """What the text shows, comments aside; at most one detection per primitive and file, its first.
 
     Args:
         bundle: all files of a submission.
         collectives: names of torch.distributed's functions that move tensors (NCCL carries them on a GPU).
     """
-    return tuple(sighting for file in bundle.files for sighting in _in_file(file, collectives))
+    return tuple(detection for file in bundle.files for detection in _in_file(file, collectives))
 
 
-def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
-    """What the disassembly of one module shows; one sighting per primitive, naming the first function and how many.
+def in_machine_code(listing: str, *, module: str) -> tuple[Detection, ...]:
+    """What the disassembly of one module shows; one detection per primitive, naming the first function and how many.
 
     How NVSHMEM's own functions reach a peer is not counted as the submission's loads and stores.
 
@@ -132,9 +132,9 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Sighting, ...]:
     if Primitive.NVLS in in_ptx and Primitive.SM_LOAD_STORE not in in_ptx:
         in_sass.pop(Primitive.SM_LOAD_STORE, None)  # those are the multicast stores, as machine code shows them
     return tuple(
-        Sighting(
+        Detection(
             primitive=primitive,
-            witness=Witness.COMPILED,
+            evidence=EvidenceSource.COMPILED,
             detail=f"{what} in {where}" + (f", {count} such instructions in the module" if count > 1 else ""),
             file=module,
         )
@@ -147,32 +147,36 @@ def ptx_listing(text: str) -> str:
     return f"{_PTX_BEGINS}\n{text}"
 
 
-def in_symbols(content: bytes, *, module: str) -> tuple[Sighting, ...]:
-    """What the names in one module show; one sighting per primitive, its first name.
+def in_symbols(content: bytes, *, module: str) -> tuple[Detection, ...]:
+    """What the names in one module show; one detection per primitive, its first name.
 
     Args:
         content: the module's bytes.
         module: the module's file name, for the evidence.
     """
     return tuple(
-        Sighting(primitive=primitive, witness=Witness.COMPILED, detail=f"the symbol {found[1].decode()}", file=module)
+        Detection(
+            primitive=primitive, evidence=EvidenceSource.COMPILED, detail=f"the symbol {found[1].decode()}", file=module
+        )
         for primitive, names in _IN_SYMBOLS
         if (found := re.search(rb"\0(%s)[\0@]" % names, content))
     )
 
 
-def _in_file(file: SourceFile, collectives: frozenset[str]) -> Iterator[Sighting]:
+def _in_file(file: SourceFile, collectives: frozenset[str]) -> Iterator[Detection]:
     code = _without_comments(file)
     for primitive, pattern in _IN_TEXT:
         if found := pattern.search(code):
-            yield _sighting(primitive, found[0], file, code, found.start())
+            yield _detection(primitive, found[0], file, code, found.start())
     yield from _copies_and_loads(file, code)
     if file.path.endswith(".py") and (call := _first_collective(file, collectives)) is not None:
         name, line = call
-        yield Sighting(primitive=Primitive.NCCL, witness=Witness.SOURCE, detail=name, file=file.path, line=line)
+        yield Detection(
+            primitive=Primitive.NCCL, evidence=EvidenceSource.SOURCE, detail=name, file=file.path, line=line
+        )
 
 
-def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Sighting]:
+def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Detection]:
     """A peer's mapped buffer with `copy_` beside it runs on the copy engine or as a kernel; without, kernels use it.
 
     Where bulk copies or accesses at system scope are named as well, these are taken to be what uses it.
@@ -181,15 +185,15 @@ def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Sighting]:
     if buffer is None:
         return
     if copy := _COPY.search(code):
-        yield _sighting(Primitive.COPY_ENGINE, "copy_ beside a peer's mapped buffer", file, code, copy.start())
+        yield _detection(Primitive.COPY_ENGINE, "copy_ beside a peer's mapped buffer", file, code, copy.start())
     elif not any(pattern.search(code) for primitive, pattern in _IN_TEXT if primitive in _USERS):
         detail = "a peer's mapped buffer is read or written by kernels"
-        yield _sighting(Primitive.SM_LOAD_STORE, detail, file, code, buffer.start())
+        yield _detection(Primitive.SM_LOAD_STORE, detail, file, code, buffer.start())
 
 
-def _sighting(primitive: Primitive, detail: str, file: SourceFile, code: str, at: int) -> Sighting:
+def _detection(primitive: Primitive, detail: str, file: SourceFile, code: str, at: int) -> Detection:
     line = code.count("\n", 0, at) + 1
-    return Sighting(primitive=primitive, witness=Witness.SOURCE, detail=detail, file=file.path, line=line)
+    return Detection(primitive=primitive, evidence=EvidenceSource.SOURCE, detail=detail, file=file.path, line=line)
 
 
 def _without_comments(file: SourceFile) -> str:
@@ -224,7 +228,7 @@ def _first_collective(file: SourceFile, collectives: frozenset[str]) -> tuple[st
     return None
 
 
-def names(sightings: Sequence[Sighting]) -> tuple[Primitive, ...]:
-    """The primitives sighted, each once, in the order of the enumeration."""
-    found = {sighting.primitive for sighting in sightings}
+def names(detections: Sequence[Detection]) -> tuple[Primitive, ...]:
+    """The detected primitives, each once, in the order of the enumeration."""
+    found = {detection.primitive for detection in detections}
     return tuple(primitive for primitive in Primitive if primitive in found)

@@ -1,21 +1,21 @@
-"""Reading what a stranger handed in, as text in and text out, so that a process of its own can do it."""
+"""Reading a submission's source. Text in, text out, so that a helper process can do it."""
 
-from evaluator.contract import EvaluationRequest, Finding, Message, Sighting
+from evaluator.contract import Detection, EvaluationRequest, Finding, Message
 from evaluator.hardware import profiles
 from evaluator.judging import collectives, primitives, source_rules
 from problems import registry
 
 
 class SourceReading(Message, frozen=True, kw_only=True):
-    """What the text of a submission shows: what speaks against it, what would in ranked mode, the paths it names."""
+    """What the source shows: findings, warnings (findings only in ranked mode) and detected primitives."""
 
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...] = ()
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
 
 READ_SOURCE = f"{__name__}:read_source"
-"""The name of `read_source`, for a process that is told by name what to do."""
+"""The name by which a helper process calls `read_source`."""
 
 
 def read_source(request_text: str) -> str:

@@ -1,4 +1,4 @@
-"""Compute score, interval and the verdict on the times again, from a report alone."""
+"""Computes score, interval and the verdict on the times again, from a report alone."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _EARLIER = "timed by an earlier rule, from the ranks' own clocks; its score stan
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What a report's own record gives: the timing, the verdict on it, and where the report says something else.
+    """What a report's own record gives: the timing, the verdict on it, and the differences from the report.
 
     `note` says why nothing was computed, where something could be expected.
     """
@@ -28,7 +28,7 @@ class Recomputed:
 
     @property
     def agrees(self) -> bool:
-        """Whether the report says what its record gives."""
+        """Whether the report agrees with its record."""
         return not self.differences
 
 
@@ -80,8 +80,8 @@ def _unlike_size(said: SizeTiming, found: SizeTiming) -> Iterator[str]:
     where = f"size {found.size}: "
     for side in ("candidate", "baseline"):
         for name in ("median_us", "p10_us", "p90_us"):
-            told, computed = getattr(getattr(said, side), name), getattr(getattr(found, side), name)
-            yield from _unlike(f"{where}{side} {name}", told, computed)
+            reported, computed = getattr(getattr(said, side), name), getattr(getattr(found, side), name)
+            yield from _unlike(f"{where}{side} {name}", reported, computed)
     for name in _OF_SIZES:
         yield from _unlike(f"{where}{name}", getattr(said, name), getattr(found, name))
     yield from _unlike_all(f"{where}ratio", said.ratios, found.ratios)
@@ -92,8 +92,8 @@ def _unlike_all(name: str, said: tuple[float, ...], found: tuple[float, ...]) ->
     if len(said) != len(found):
         yield f"the report has {len(said)} values of {name}, its calls give {len(found)}"
         return
-    for place, (left, right) in enumerate(zip(said, found, strict=True)):
-        yield from _unlike(f"{name} {place + 1}", left, right)
+    for index, (left, right) in enumerate(zip(said, found, strict=True)):
+        yield from _unlike(f"{name} {index + 1}", left, right)
 
 
 def _unlike(name: str, said: float | None, found: float) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Did the reference run slower beside a submission than before any rank could read it? An alarm, never a verdict.
+"""Was the reference slower beside the submission than before any rank could read it? An alarm, never a verdict.
 
-Legs of reference and submission alternate, so that what slows both cancels in a score; what slows the reference alone
-would raise it. A host that was busy for a while sets the alarm off as well: a person looks at the record.
+Legs of reference and submission alternate, so what slows both cancels in the score. What slows the reference alone
+raises the score. A busy host causes the alarm too, so a person looks at the record.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from statistics import median, quantiles
 from evaluator.contract import SizeRecord
 
 SLOWER = 1.15
-"""Later legs whose median is so many times that of the calls before are looked at, where middle halves are apart."""
+"""The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart."""
 
 _LEAST_CALLS, _LEAST_NS = 4, 20_000
 
 
 def alarms(sizes: Sequence[SizeRecord]) -> tuple[str, ...]:
-    """A sentence for every size and group of ranks in whose legs the reference was slower than by itself before."""
+    """One sentence for every size and worker group beside which the reference was slower than before."""
     return tuple(sentence for size in sizes if (sentence := _alarm(size)) is not None)
 
 
@@ -30,6 +30,6 @@ def _alarm(size: SizeRecord) -> str | None:
     if not are_apart or after < SLOWER * before or after - before < _LEAST_NS:
         return None
     return (
-        f"{size.size}, group {size.gang}: the reference took {after / 1000:.0f} us beside the submission, "
-        f"{after / before:.2f} times the {before / 1000:.0f} us before any rank could read it"
+        f"{size.size}, worker group {size.group_number}: the reference took {after / 1000:.0f} us beside the "
+        f"submission, {after / before:.2f} times the {before / 1000:.0f} us before any rank could read the submission"
     )

@@ -13,7 +13,7 @@ _CPLUSPLUS = {
     Backend.NCCL_DEVICE: re.compile(r"\bnccl_device\.h\b|\bnccl(Lsa|Gin)\w*"),
     Backend.CUDA: re.compile(r"\b__global__\b|#include\s*[<\"](torch/extension|cuda_runtime|cuda)\.h[>\"]"),
 }
-"""What CUDA C++ of each backend writes, the most particular first."""
+"""Signs of each backend in CUDA C++, the most specific first."""
 
 _CUDA_BUILDERS = ("torch.utils.cpp_extension", "utils.cuda_helpers", "utils.cuda_build")
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".h", ".hpp")
@@ -33,7 +33,7 @@ class _Text:
 
 
 def shown_backends(bundle: SourceBundle) -> tuple[Backend, ...]:
-    """Every backend that the text uses, Triton first, then the most particular; `pytorch` alone where it uses none.
+    """Every backend that the text uses, Triton first, then the most specific; `pytorch` alone where it uses none.
 
     CUDA is left out where a backend that is itself written in CUDA C++ explains the kernels.
     """
@@ -78,7 +78,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _strings(tree: ast.Module) -> Iterator[str]:
-    """Every literal that may hold C++; docstrings and comments may speak of kernels that are not there."""
+    """Every literal that may hold C++; docstrings and comments may name kernels that do not exist."""
     statements = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
     docstrings = {id(value) for value in statements if isinstance(value, ast.Constant)}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Blanking comments, so that talking about something is no use of it; every line stays where it was."""
+"""Blanks comments, so that naming something in one is no use of it. Line numbers stay."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which paths the files of a submission may have, so that any site and any node can write them down side by side."""
+"""Which paths the files of a submission may have, so that every site and every node can store them in one folder."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath

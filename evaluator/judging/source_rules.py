@@ -1,6 +1,6 @@
-"""What can be said of a submission from its text alone.
+"""Rules that a submission's text can break.
 
-These rules refuse what is written in the rules of the site; they are never the only defence against a cheat.
+They enforce the written rules of the site. They are never the only defence against a cheat.
 """
 
 import ast
@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.contract import (
     Backend,
+    Detection,
+    EvidenceSource,
     Finding,
     Mode,
     Primitive,
-    Sighting,
     SourceBundle,
     SourceFile,
     Verdict,
-    Witness,
 )
 from evaluator.hardware.profiles import Profile
 from evaluator.judging import collectives, parsed_source, source_paths
@@ -32,7 +32,7 @@ _MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmem
 def check_source(
     problem: Problem, bundle: SourceBundle, *, backend: Backend, profile: Profile, mode: Mode
 ) -> tuple[Finding, ...]:
-    """Everything that speaks against judging `bundle`, found without running it.
+    """Every reason not to judge `bundle` that its text shows.
 
     Returns:
         Findings with verdicts LIMIT_EXCEEDED, UNSUPPORTED, FORBIDDEN or IMPORT_ERROR; empty when nothing does.
@@ -48,24 +48,24 @@ def check_source(
 
 
 def warnings(bundle: SourceBundle, *, backend: Backend, mode: Mode) -> tuple[Finding, ...]:
-    """What would speak against `bundle` in ranked mode, where the mode is another."""
+    """What would be findings in ranked mode, where the mode is another."""
     if mode is Mode.RANKED or backend is Backend.PYTORCH:
         return ()
     parsed = parsed_source.parse(bundle)
     return () if parsed.findings else tuple(_check_collectives(parsed.trees, backend=backend))
 
 
-def check_machine_code(sightings: Sequence[Sighting], *, profile: Profile) -> tuple[Finding, ...]:
-    """UNSUPPORTED where built code uses multicast that the profile lacks, whatever the source looks like."""
+def check_machine_code(detections: Sequence[Detection], *, profile: Profile) -> tuple[Finding, ...]:
+    """UNSUPPORTED where built code uses multicast and the profile has none, whatever the source says."""
     if profile.multicast:
         return ()
     return tuple(
         Finding(
             verdict=Verdict.UNSUPPORTED,
-            message=f"{sighting.detail} of {sighting.file} needs NVLink multicast, which is off on {profile.name}",
+            message=f"{detection.detail} of {detection.file} needs NVLink multicast, which is off on {profile.name}",
         )
-        for sighting in sightings
-        if sighting.primitive is Primitive.NVLS and sighting.witness is Witness.COMPILED
+        for detection in detections
+        if detection.primitive is Primitive.NVLS and detection.evidence is EvidenceSource.COMPILED
     )
 
 
@@ -82,7 +82,7 @@ def _check_paths(bundle: SourceBundle) -> Iterator[Finding]:
 
 
 def clipped(path: str) -> str:
-    """A path from a submission, fit to be shown."""
+    """A path from a submission, safe to show."""
     return ascii(path)[:120]
 
 
@@ -118,8 +118,8 @@ def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]
 
 
 def _python_code(file: SourceFile) -> str:
-    """The file with `#` comments blanked, so that talking about multicast is no use of it."""
-    # CUDA inside a string has preprocessor lines that begin with '#': harmless to blank as well.
+    """The file with `#` comments blanked: a comment about multicast does not use it."""
+    # CUDA inside a string has preprocessor lines that begin with '#'. Blanking them does no harm.
     lines = ["" if line.lstrip().startswith("#") else line for line in file.text.splitlines()]
     return "\n".join(lines)
 
@@ -137,7 +137,7 @@ def _import_error(message: str, *, file: str, line: int | None = None) -> Findin
 
 def _check_signature(problem: Problem, tree: ast.Module) -> Iterator[Finding]:
     if _may_be_bound_otherwise(tree):
-        return  # the import will tell
+        return  # the import decides
     definition = _solution_definition(tree)
     if definition is None:
         message = f"there is no function called solution; expected {problem.signature}"
@@ -165,11 +165,11 @@ def _solution_definition(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctio
 
 
 _DYNAMIC = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__setattr__", "modules"})
-"""Names by which a module's names can be bound without a binding that the text shows."""
+"""Names through which code can bind a module's names without a visible binding."""
 
 
 def _may_be_bound_otherwise(tree: ast.Module) -> bool:
-    """Whether `solution` may be something else than functions defined at module level, as far as the text shows."""
+    """Whether `solution` may be something other than a function defined at module level, judged by the text."""
     plain = {id(statement) for statement in tree.body if _is_function(statement)}
     in_scope = (node for statement in tree.body for node in _module_scope(statement) if id(node) not in plain)
     return any(map(_binds_solution, in_scope)) or any(map(_is_dynamic, ast.walk(tree)))
@@ -180,7 +180,7 @@ def _is_function(node: ast.AST) -> bool:
 
 
 def _binds_solution(node: ast.AST) -> bool:
-    """Whether `node` by itself binds the name, or unbinds it."""
+    """Whether `node` itself binds or unbinds the name."""
     if isinstance(node, ast.Name):
         return node.id == "solution" and not isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.alias):
@@ -241,9 +241,9 @@ def _accepts(arguments: ast.arguments, expected: tuple[str, ...]) -> bool:
 
 
 def _check_collectives(trees: Mapping[str, ast.Module], *, backend: Backend) -> Iterator[Finding]:
-    """Library collectives that get the problem's data, where only backend pytorch may use them.
+    """Library collectives that move the problem's data, which only backend pytorch may use.
 
-    Handles may be exchanged during set-up; what the text does not show is left to the evidence of the run.
+    Handles may be exchanged during set-up. What the text does not show, the run shows.
     """
     if backend is Backend.PYTORCH or SourceBundle.ENTRY not in trees:
         return

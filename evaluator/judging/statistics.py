@@ -1,6 +1,6 @@
-"""From times to a score: speedups block by block, their trimmed mean, and an interval anyone can recompute.
+"""From times to a score: speedups by block, their trimmed mean, and an interval that anyone can recompute.
 
-Everything here is in natural logarithms of reference over candidate, so that both directions count alike.
+All values are natural logarithms of reference over candidate, so faster and slower count alike.
 """
 
 import math
@@ -15,10 +15,10 @@ COVERAGE = 0.95
 """An interval holds the true value with this probability."""
 
 TRIM = 0.2
-"""The share of the blocks that is left out of the mean at either end."""
+"""The share of the blocks that the mean leaves out at each end."""
 
 LEAST_BLOCKS = 10
-"""Fewer blocks do not end a series early: one that ends because its few blocks happen to lie close covers too seldom.
+"""A series ends early only after so many blocks: a few blocks that lie close by chance give intervals too narrow.
 
 Simulated (equal programs, 32 mixes of scatter and starts, 600 evaluations each): series that may end from the 6th block
 on cover in 92 to 99 %, from the 8th in 93 to 98 %, from the 10th in 94 to 97 %, and from the 12th on no better.
@@ -28,7 +28,7 @@ NARROW = 0.02
 """A half width, relative to the score, at which more blocks are not worth their GPU time."""
 
 _REDUCIBLE = 1 / 3
-"""Where scatter of blocks is less than this part of the half width, more blocks narrow it by 5 % at most."""
+"""Where the scatter of blocks is below this share of the half width, more blocks narrow it by 5 % at most."""
 
 _NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
@@ -44,7 +44,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """A trimmed mean with its standard error, and the degrees of freedom that this rests on."""
+    """A trimmed mean with its standard error, and the degrees of freedom of that error."""
 
     mean: float
     error: float
@@ -62,8 +62,8 @@ class Estimate:
 
     Attributes:
         log: the logarithm.
-        scatter: half of the interval that the scatter of blocks alone leaves; more blocks narrow it.
-        start_sd: standard deviation from one start of the ranks to the next, both sides together; blocks narrow it not.
+        scatter: half of the interval from the scatter of blocks alone; more blocks narrow it.
+        start_sd: standard deviation between starts of the ranks, both sides together; more blocks do not narrow it.
     """
 
     log: float
@@ -118,7 +118,7 @@ def student_probability(value: float, freedom: int) -> float:
 
 @cache
 def student_quantile(freedom: int) -> float:
-    """What |t| stays below with probability `COVERAGE`, by halving.
+    """The value that |t| stays below with probability `COVERAGE`, found by bisection.
 
     Raises:
         ValueError: there is no degree of freedom.
@@ -132,34 +132,34 @@ def student_quantile(freedom: int) -> float:
     return (low + high) / 2
 
 
-def estimate(gangs: Sequence[Sequence[float]], *, reference_sd: float, candidate_sd: float) -> Estimate:
+def estimate(groups: Sequence[Sequence[float]], *, reference_sd: float, candidate_sd: float) -> Estimate:
     """The speedup at one size from the logarithms of its blocks' ratios.
 
     Args:
-        gangs: the logarithms, gang by gang; the candidate was started once for each, the reference once for all.
+        groups: the logarithms by worker group. The candidate started once for each, the reference once for all.
         reference_sd: standard deviation of the reference's logarithm of time from one start of its ranks to the next.
         candidate_sd: the same of the candidate's.
 
     Raises:
         ValueError: there are fewer than two blocks.
     """
-    every = sorted((value, gang) for gang, values in enumerate(gangs) for value in values)
+    every = sorted((value, group) for group, values in enumerate(groups) for value in values)
     location = trimmed_mean([value for value, _ in every])
     cut = int(TRIM * len(every))
-    kept = [gang for _, gang in every[cut : len(every) - cut]]
-    # A gang that differs is trimmed away first: what is left of each counts, not what it ran.
-    weights = [kept.count(gang) / len(kept) for gang in range(len(gangs))]
-    shown_sd = max(candidate_sd, _shown_sd(gangs, candidate_sd=candidate_sd))
+    kept = [group for _, group in every[cut : len(every) - cut]]
+    # Trimming removes a group that differs first, so a group weighs by its blocks that are left.
+    weights = [kept.count(group) / len(kept) for group in range(len(groups))]
+    shown_sd = max(candidate_sd, _shown_sd(groups, candidate_sd=candidate_sd))
     start_sd = math.hypot(reference_sd, shown_sd * math.hypot(*weights))
     return Estimate(log=location.mean, scatter=location.half_width, start_sd=start_sd)
 
 
-def _shown_sd(gangs: Sequence[Sequence[float]], *, candidate_sd: float) -> float:
-    """The standard deviation between starts that the gangs show, where they lie further apart than by chance; else 0.
+def _shown_sd(groups: Sequence[Sequence[float]], *, candidate_sd: float) -> float:
+    """The standard deviation between the worker groups' means; 0 where chance explains their distance.
 
-    Each gang's chance is its own blocks' scatter: a gang of three that was disturbed in two of them shows nothing.
+    Chance is the scatter of each group's own blocks: a group of three blocks, two of them disturbed, shows nothing.
     """
-    found = [trimmed_mean(values) for values in gangs if len(values) > 1]
+    found = [trimmed_mean(values) for values in groups if len(values) > 1]
     if len(found) < 2:
         return 0.0
     means = [each.mean for each in found]
@@ -168,7 +168,7 @@ def _shown_sd(gangs: Sequence[Sequence[float]], *, candidate_sd: float) -> float
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
-    """The geometric mean over sizes: their blocks scatter independently, their starts are the same ones.
+    """The geometric mean over sizes: blocks of different sizes scatter independently, starts are shared.
 
     Raises:
         ValueError: there is no size.
@@ -182,7 +182,7 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
-def is_settled(found: Estimate, *, blocks: int) -> bool:
+def is_precise_enough(found: Estimate, *, blocks: int) -> bool:
     """Whether a series of so many blocks may end: its interval is narrow, or more blocks would hardly narrow it."""
     if blocks < LEAST_BLOCKS:
         return False
@@ -190,7 +190,7 @@ def is_settled(found: Estimate, *, blocks: int) -> bool:
 
 
 def combine_sizes(ratios_by_size: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """One value per block that all sizes have: the geometric mean over sizes of its reference / candidate ratios.
+    """One value for each block that all sizes have: the geometric mean of its reference / candidate ratios.
 
     Args:
         ratios_by_size: for every size, one positive ratio per block.
@@ -210,7 +210,8 @@ def median_interval(values: Sequence[float]) -> Interval:
     """The median of a series and the order statistics k and n + 1 - k around it, whatever its distribution.
 
     k is the largest that still covers the median with probability `COVERAGE`, by the binomial distribution of the
-    sign test; 12 values give the 3rd to the 10th (96.1 %). Fewer than 6 values cannot cover: their extremes stand.
+    sign test; 12 values give the 3rd to the 10th (96.1 %). Fewer than 6 values cannot cover it: then the extremes
+    are returned.
 
     Raises:
         ValueError: there is no value.

@@ -1,6 +1,6 @@
 """Where the time of a recorded call went: compute, wire, both at once, neither; and which gap to the floor is largest.
 
-All of it rests on what the ranks' profiler told, so nothing here enters a score or a verdict.
+All of it rests on the profiler inside the ranks, so no score and no verdict uses it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from evaluator.judging.call_parts import Gap, Least, Part, RankSplit, collective
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Where a call's time went on every rank, and what that says.
+    """Where a call's time went on every rank, with advice.
 
     `gaps_us` are means over the ranks of what a perfect call would not take; `largest` is the first of them. `advice`
     is that one as a sentence. `wire_bytes_s` and `flops_s` are the floor's least work over the time in which it was
@@ -75,7 +75,7 @@ def split(call: CallTimeline, *, primitives: Iterable[Primitive] = (), least: Le
 
 
 def _gaps(ranks: Sequence[RankSplit], least: Least | None) -> dict[Gap, float]:
-    """What a perfect call would not take, by its cause; the floor's terms count where that kind of work was done."""
+    """The time beyond a perfect call, by cause; the floor's terms count where that kind of work was done."""
     idle_us = fmean(rank.idle_us for rank in ranks)
     wire_us = fmean(rank.wire_us + rank.both_us for rank in ranks)
     work_us = fmean(rank.compute_us + rank.both_us for rank in ranks)

@@ -1,6 +1,6 @@
-"""From recorded calls to a score and to what speaks against it. Pure: a report's record gives the same again.
+"""From recorded calls to a score and to findings about times. Pure: a report's record gives the same result again.
 
-Every time is on the host's clock and contains what an empty call takes; net times are less that.
+Every time is on the host's clock and contains the time of an empty call. A net time is without it.
 """
 
 import math
@@ -26,13 +26,13 @@ from evaluator.judging.checks import NOTHING_OFF, Check
 from evaluator.judging.statistics import Estimate
 
 _EMPTY_SHARE = 0.1
-"""A call may end before an empty one by this part of it: so far apart are empty calls of a busy host."""
+"""A call may be shorter than an empty one by this share of it: empty calls on a busy host differ so much."""
 
 _HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
-"""Reasons for low clocks that make times of a GPU worthless."""
+"""Reasons for low clocks that make the times of a GPU useless."""
 
 _BUSY_NS = 10_000_000
-"""Processor time that nobody is blamed for beside what the rules allow: it is counted in ticks of 10 ms."""
+"""Processor time that is tolerated beyond the rules, because it is counted in ticks of 10 ms."""
 
 
 def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
@@ -49,12 +49,12 @@ def timed_blocks(record: SizeRecord) -> list[list[CallRecord]]:
 
 
 def empty_us(record: SizeRecord) -> float:
-    """What an empty call of the reference's ranks takes; 0 where none was made."""
+    """The time of an empty call in the reference ranks; 0 where none was made."""
     return _median_us(record.empty_ns)
 
 
 def candidate_empty_us(record: SizeRecord) -> float:
-    """What an empty call of the sandbox ranks takes: the reference's, and how much longer bare ones took for them."""
+    """The time of an empty call in the sandbox ranks: the reference's, plus the difference of their bare calls."""
     return empty_us(record) + _median_us(record.bare_ns) - _median_us(record.reference_bare_ns)
 
 
@@ -68,13 +68,13 @@ def _median_us(times_ns: Sequence[int]) -> float:
 
 
 def net_us(time_ns: int, *, empty_us: float, rules: TimingRules) -> float:
-    """The time of a call in us, less that of an empty one; at least what can be told apart."""
+    """The time of a call in us without that of an empty call; at least the resolution."""
     return max(rules.resolution_us, time_ns / 1000 - empty_us)
 
 
 @dataclass(frozen=True)
 class NetSeries:
-    """The net times of one gang's series at one size in microseconds, block by block."""
+    """The net times of one worker group's series at one size in microseconds, block by block."""
 
     record: SizeRecord
     rules: TimingRules
@@ -94,7 +94,7 @@ class NetSeries:
 
     @cached_property
     def ratios(self) -> tuple[float, ...]:
-        """Reference over candidate per block, by the medians."""
+        """Median of the reference over median of the candidate, per block."""
         pairs = zip(self.reference, self.candidate, strict=True)
         return tuple(median(ours) / median(theirs) for ours, theirs in pairs)
 
@@ -104,19 +104,19 @@ def _flat(blocks: Iterable[Sequence[float]]) -> list[float]:
 
 
 def _start_sd(times_us: Sequence[float], rules: TimingRules, *, queues: bool) -> float:
-    """Standard deviation of a side's time from one start of its ranks to the next, as a share of it."""
+    """Standard deviation of a side's time between starts of its ranks, as a share of the time."""
     share = rules.start_share if queues or rules.clock is not ClockKind.GATE else rules.waiting_share
     return max(share, rules.start_us / median(times_us))
 
 
-def _estimate(gangs: Sequence[NetSeries], rules: TimingRules) -> Estimate:
+def _estimate(groups: Sequence[NetSeries], rules: TimingRules) -> Estimate:
     return statistics.estimate(
-        [[math.log(ratio) for ratio in net.ratios] for net in gangs],
+        [[math.log(ratio) for ratio in net.ratios] for net in groups],
         reference_sd=_start_sd(
-            _flat(block for net in gangs for block in net.reference), rules, queues=gangs[0].record.reference_queues
+            _flat(block for net in groups for block in net.reference), rules, queues=groups[0].record.reference_queues
         ),
         candidate_sd=_start_sd(
-            _flat(block for net in gangs for block in net.candidate), rules, queues=gangs[0].record.queues
+            _flat(block for net in groups for block in net.candidate), rules, queues=groups[0].record.queues
         ),
     )
 
@@ -125,26 +125,26 @@ def may_stop(records: Sequence[SizeRecord], rules: TimingRules) -> bool:
     """Whether the series at one size may end: its interval is narrow, or more blocks would hardly narrow it.
 
     Args:
-        records: what there is of the size, a record for each gang.
+        records: the records of this size, one for each worker group.
         rules: the profile's.
     """
     blocks = sum(len(record.blocks) for record in records)
-    # An interval needs two blocks; the rule itself asks for more.
-    return blocks > 1 and statistics.is_settled(
+    # An interval needs two blocks; the rule itself requires more.
+    return blocks > 1 and statistics.is_precise_enough(
         _estimate([NetSeries(each, rules) for each in records], rules), blocks=blocks
     )
 
 
-def _size_timing(gangs: Sequence[NetSeries], found: Estimate) -> SizeTiming:
-    """Candidate and reference at one size, over all gangs."""
-    records = [net.record for net in gangs]
+def _size_timing(groups: Sequence[NetSeries], found: Estimate) -> SizeTiming:
+    """Candidate and reference at one size, over all worker groups."""
+    records = [net.record for net in groups]
     interval = found.interval
     return SizeTiming(
         size=records[0].size,
-        candidate=statistics.summarise(_flat(block for net in gangs for block in net.candidate)),
-        baseline=statistics.summarise(_flat(block for net in gangs for block in net.reference)),
-        ratios=tuple(ratio for net in gangs for ratio in net.ratios),
-        rank_medians_us=_rank_medians_us(gangs),
+        candidate=statistics.summarise(_flat(block for net in groups for block in net.candidate)),
+        baseline=statistics.summarise(_flat(block for net in groups for block in net.reference)),
+        ratios=tuple(ratio for net in groups for ratio in net.ratios),
+        rank_medians_us=_rank_medians_us(groups),
         score=interval.score,
         low=interval.low,
         high=interval.high,
@@ -158,11 +158,11 @@ def _size_timing(gangs: Sequence[NetSeries], found: Estimate) -> SizeTiming:
     )
 
 
-def _rank_medians_us(gangs: Sequence[NetSeries]) -> tuple[float, ...]:
-    """Each rank's median net time over all gangs."""
+def _rank_medians_us(groups: Sequence[NetSeries]) -> tuple[float, ...]:
+    """Each rank's median net time over all worker groups."""
     calls = [
         [net_us(done, empty_us=candidate_empty_us(net.record), rules=net.rules) for done in call.done_ns]
-        for net in gangs
+        for net in groups
         for block in timed_blocks(net.record)
         for call in block
     ]
@@ -170,7 +170,7 @@ def _rank_medians_us(gangs: Sequence[NetSeries]) -> tuple[float, ...]:
 
 
 def _claimed_us(records: Sequence[SizeRecord]) -> float | None:
-    """The median of the slowest ranks' own times of a call; None where they told none."""
+    """The median of the slowest ranks' self-reported times of a call; None where they report none."""
     calls = [call for record in records for block in timed_blocks(record) for call in block]
     claims = [max(call.claimed_ns) for call in calls if call.claimed_ns]
     return _median_us(claims) if claims else None
@@ -183,7 +183,7 @@ def _first_us(times_ns: Iterable[int | None]) -> float | None:
 def conclude(
     records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check] = NOTHING_OFF
 ) -> tuple[Timing, list[Finding]]:
-    """The timing of all sizes by what all gangs measured, and what speaks against it.
+    """The timing of all sizes from the records of all worker groups, and the findings about it.
 
     Raises:
         ValueError: there is no size, one has fewer than two blocks, or a block names a call that is not recorded.
@@ -191,8 +191,8 @@ def conclude(
     nets: dict[str, list[NetSeries]] = {}
     for record in records:
         nets.setdefault(record.size, []).append(NetSeries(record, rules))
-    estimates = {size: _estimate(gangs, rules) for size, gangs in nets.items()}
-    sizes = [_size_timing(gangs, estimates[size]) for size, gangs in nets.items()]
+    estimates = {size: _estimate(groups, rules) for size, groups in nets.items()}
+    sizes = [_size_timing(groups, estimates[size]) for size, groups in nets.items()]
     interval = statistics.combined(list(estimates.values())).interval
     timing = Timing(
         score=interval.score,
@@ -207,11 +207,11 @@ def conclude(
 
 
 def _combined_blocks(sizes: Sequence[Sequence[NetSeries]]) -> tuple[float, ...]:
-    """One value for each block that a gang has at all sizes."""
-    by_gang = [{net.record.gang: net.ratios for net in gangs} for gangs in sizes]
-    shared = sorted(set.intersection(*map(set, by_gang)))
+    """One value for each block that a worker group ran at all sizes."""
+    by_group = [{net.record.group_number: net.ratios for net in groups} for groups in sizes]
+    shared = sorted(set.intersection(*map(set, by_group)))
     return tuple(
-        value for gang in shared for value in statistics.combine_sizes([ratios_of[gang] for ratios_of in by_gang])
+        value for group in shared for value in statistics.combine_sizes([ratios_of[group] for ratios_of in by_group])
     )
 
 
@@ -232,10 +232,10 @@ def _against_sizes(sizes: Sequence[SizeTiming], rules: TimingRules, *, without: 
 
 
 def before_empty(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
-    """Whether calls ended before empty ones do: then unsealing or fingerprinting was done elsewhere.
+    """Findings where calls were shorter than empty calls: then something else unsealed or fingerprinted.
 
-    Judged by the medians of blocks. As many as the score leaves out at either end may be so short. CPU ranks seal
-    nothing, and a busy host delays one empty call more than another.
+    Judged by the medians of blocks. As many blocks may be so short as the score leaves out at each end. Not judged on
+    CPU ranks: they seal nothing, and a busy host delays one empty call more than another.
     """
     if not record.empty_ns or rules.clock is not ClockKind.GATE:
         return
@@ -247,28 +247,27 @@ def before_empty(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
         yield Finding(
             verdict=Verdict.TIMING_INCONSISTENT,
             message=f"in {len(short)} of {len(medians)} blocks at size {record.size} calls took "
-            f"{median(short):.1f} us from the opening of the gate to the fingerprints of their outputs, where calls "
-            f"that do nothing take {empty:.1f} us: inputs were unsealed or outputs fingerprinted elsewhere",
+            f"{median(short):.1f} us from the opening of the gate to the fingerprints of their outputs. Empty calls "
+            f"take {empty:.1f} us, so inputs were unsealed or outputs fingerprinted elsewhere",
             size=record.size,
         )
 
 
 def busy(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
-    """Whether the submission's processes kept processors busy while the reference was timed."""
+    """A finding where the submission's processes kept processors busy while the reference was timed."""
     if rules.busy_cores is not None and record.busy_ns > rules.busy_cores * record.watched_ns + _BUSY_NS:
         busy_cores = record.busy_ns / max(record.watched_ns, 1)
         yield Finding(
             verdict=Verdict.TIMING_INCONSISTENT,
-            message=f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in the "
-            f"{record.watched_ns / 1e6:.0f} ms for which they were watched while the reference was timed at size "
-            f"{record.size}, which keeps {busy_cores:.2f} processors busy: all ranks together may keep "
-            f"{rules.busy_cores:g} busy between calls",
+            message=f"the submission's processes used {record.busy_ns / 1e6:.0f} ms of processor time in "
+            f"{record.watched_ns / 1e6:.0f} ms while the reference was timed at size {record.size}: "
+            f"{busy_cores:.2f} processors. All ranks together may use {rules.busy_cores:g} between calls",
             size=record.size,
         )
 
 
 def below_floor(size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
-    """Whether the median is below the floor, by more than can be told apart."""
+    """A finding where the median is below the floor by more than the resolution."""
     call_us = size.candidate.median_us
     if size.floor_us is not None and call_us + rules.resolution_us < size.floor_us:
         message = f"{call_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
@@ -276,12 +275,12 @@ def below_floor(size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
 
 
 def throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
-    """Whether a GPU was held back for heat or for want of power; a power cap by software is how they always run."""
+    """Findings where heat or a lack of power slowed a GPU. A software power cap is normal and not judged."""
     for reading in record.gpus:
         held_back = sorted(_HELD_BACK & set(reading.throttled_by))
         if held_back and rules.judges_throttling:
             message = (
-                f"GPU {reading.gpu} was held back ({', '.join(held_back)}) {reading.moment} the timed calls at size "
+                f"GPU {reading.gpu} was slowed ({', '.join(held_back)}) {reading.moment} the timed calls at size "
                 f"{record.size}: {reading.sm_mhz} MHz, {reading.celsius} C, {reading.watts:.0f} W"
             )
             yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)

@@ -1,4 +1,4 @@
-"""What every verdict means, whose fault it is, and which one wins when the evidence supports several."""
+"""What every verdict means, who is responsible, and which verdict decides when the evidence supports several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from evaluator.contract import Finding, Verdict
 
 
 class Fault(StrEnum):
-    """Who is answerable for a verdict."""
+    """Who is responsible for a verdict."""
 
     NOBODY = "nobody"
     AUTHOR = "author"
@@ -18,13 +18,13 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the site says of a verdict, and what follows from it.
+    """What the site says about a verdict, and what follows from it.
 
     Attributes:
         explanation: what happened, for a kernel author.
         advice: what to try next.
         is_charged: whether the GPU time counts against the author's quota.
-        is_retried: whether the site queues the work again by itself.
+        is_retried: whether the site queues the evaluation again without being asked.
     """
 
     title: str
@@ -38,39 +38,39 @@ class Facts:
 FACTS: dict[Verdict, Facts] = {
     Verdict.PASSED: Facts(
         title="Passed",
-        explanation="Every checked call was right on every rank.",
-        advice="Compare your time with the floor: what is left is the distance to the roofline.",
+        explanation="Every compared output was correct on every rank.",
+        advice="Compare your time with the floor: the difference is your distance to the roofline.",
         fault=Fault.NOBODY,
     ),
     Verdict.WRONG_RESULT: Facts(
         title="Wrong result",
-        explanation="Values differ from the exact answer by more than the tolerance.",
-        advice="Look at the rank and the index of the first wrong element: a whole shard points to partitioning, "
+        explanation="Values differ from the expected output by more than the tolerance.",
+        advice="Look at the rank and the index of the first wrong element. A wrong shard points to partitioning, "
         "scattered elements to a missing synchronisation, small errors everywhere to precision.",
     ),
     Verdict.WRONG_SHAPE: Facts(
         title="Wrong shape",
-        explanation="The returned structure, shape, dtype or device is not what the problem asks for.",
-        advice="Compare expected and received per rank; sharded outputs hold one rank's part only.",
+        explanation="The returned structure, shape, dtype or device is not the expected one.",
+        advice="Compare expected and received per rank. A sharded output holds only the part of its rank.",
     ),
     Verdict.NOT_FINITE: Facts(
         title="Not finite",
-        explanation="The output holds NaN or infinity where the exact answer has none.",
+        explanation="The output holds NaN or infinity where the expected output is finite.",
         advice="Check for uninitialised memory, overflow in reduced precision and divisions by an empty sum.",
     ),
     Verdict.INPUT_MUTATED: Facts(
         title="Input changed",
-        explanation="An input that the problem does not declare mutable was different after the call.",
-        advice="Work on a copy or in a buffer of your own; in-place collectives overwrite their argument.",
+        explanation="The call changed an input that the problem does not declare mutable.",
+        advice="Work on a copy or in your own buffer. In-place collectives overwrite their argument.",
     ),
     Verdict.NONDETERMINISTIC: Facts(
         title="Not deterministic",
-        explanation="The same contents gave a right answer once and a wrong one another time.",
-        advice="Look for a race: a peer's buffer read before it is written, or reused before everyone has read it.",
+        explanation="The same inputs gave a correct output once and a wrong output another time.",
+        advice="Look for a race: a peer's buffer read before it is written, or reused before every rank has read it.",
     ),
     Verdict.COMPILE_ERROR: Facts(
         title="Compile error",
-        explanation="The compiler refused the source.",
+        explanation="The compiler rejected the source.",
         advice="The compiler's messages are shown in full below.",
         is_charged=False,
     ),
@@ -82,75 +82,76 @@ FACTS: dict[Verdict, Facts] = {
     Verdict.RUNTIME_ERROR: Facts(
         title="Runtime error",
         explanation="The solution raised an exception.",
-        advice="The traceback of the first rank that failed is shown with the other ranks' positions.",
+        advice="The report shows the traceback of the first rank that failed, and where the other ranks were.",
     ),
     Verdict.CRASHED: Facts(
         title="Crashed",
-        explanation="A rank was ended by a signal or by an illegal memory access.",
-        advice="Check bounds of peer pointers and the lifetime of buffers that other ranks still read.",
+        explanation="A signal or an illegal memory access ended a rank.",
+        advice="Check the bounds of peer pointers, and the lifetime of buffers that other ranks still read.",
     ),
     Verdict.OUT_OF_MEMORY: Facts(
         title="Out of memory",
-        explanation="A rank asked for more memory than it may have.",
-        advice="Allocate workspaces once and keep them; stage large exchanges in chunks.",
+        explanation="A rank asked for more memory than its limit.",
+        advice="Allocate workspaces once and keep them. Exchange large data in chunks.",
     ),
     Verdict.DEADLOCK: Facts(
         title="Deadlock",
-        explanation="The deadline passed while ranks waited for each other.",
-        advice="Compare where each rank waits: all ranks must reach the same collectives and flags in the same order.",
+        explanation="Ranks waited for each other, and none could go on.",
+        advice="Compare where each rank waits. All ranks must reach the same collectives and flags in the same order.",
     ),
     Verdict.TIMEOUT: Facts(
         title="Timeout",
-        explanation="The deadline passed while the solution was still working.",
-        advice="The limit is a multiple of the reference's time; look for loops that never end or host-side work.",
+        explanation="The deadline passed while the solution was still running.",
+        advice="The limit is a multiple of the reference's time. Look for endless loops and for work on the host.",
     ),
     Verdict.EARLY_EXIT: Facts(
         title="Early exit",
-        explanation="A rank ended or closed its channel before it had answered every call.",
+        explanation="A rank exited or closed its channel to the judge before it had answered every call.",
         advice="Do not call exit, and do not close file descriptors that are not yours.",
     ),
     Verdict.LIMIT_EXCEEDED: Facts(
         title="Limit exceeded",
-        explanation="The submission, its build, its processes, files or output went over a limit.",
-        advice="The limit and the value are named below.",
+        explanation="The submission, its build, its processes, its files or its output exceeded a limit.",
+        advice="The message names the limit and the value.",
     ),
     Verdict.FORBIDDEN: Facts(
         title="Forbidden",
         explanation="The submission breaks a written rule of the problem or of the site.",
-        advice="Library collectives may set things up but not move the problem's data, except in backend pytorch.",
+        advice="Library collectives may set things up. Only backend pytorch may move the problem's data with them.",
     ),
     Verdict.STALE_OUTPUT: Facts(
         title="Stale output",
-        explanation="The answer belongs to other contents than the ones it was asked for.",
-        advice="Results must be computed from the inputs of the call; key nothing on addresses or shapes.",
+        explanation="The output belongs to the inputs of another call.",
+        advice="Compute every output from the inputs of its call. Cache nothing by address or shape.",
     ),
     Verdict.INCOMPLETE_OUTPUT: Facts(
         title="Incomplete output",
-        explanation="The output still changed after the call had returned, or parts of it were never written.",
-        advice="Order your private streams before the current stream, and wait for peers that write to your buffer.",
+        explanation="The output still changed after the call had ended, or parts of it were never written.",
+        advice="Make the current stream wait for your other streams, and wait for peers that write to your buffer.",
     ),
     Verdict.TIMING_INCONSISTENT: Facts(
         title="Timing inconsistent",
-        explanation="The times contradict what a call takes that does nothing, or the submission used processors while "
-        "the reference was timed.",
-        advice="Work begins when a call's inputs are there and ends with its outputs; between calls ranks only wait.",
+        explanation="The times contradict those of empty calls, or the submission used processors while the "
+        "reference was timed.",
+        advice="Start work when a call's inputs have arrived, and end it with its outputs. Between calls, only wait.",
     ),
     Verdict.BELOW_FLOOR: Facts(
         title="Below the floor",
-        explanation="Faster than the hardware allows by our own cost model; held until a person has looked.",
-        advice="If you believe the cost model is wrong, tell us: that is the first thing we check.",
+        explanation="The time is shorter than our cost model allows on this hardware. It is held until a person "
+        "has reviewed it.",
+        advice="If you believe that the cost model is wrong, write to us: we check that first.",
         fault=Fault.OPEN,
         is_charged=False,
     ),
     Verdict.TRAFFIC_BELOW_MINIMUM: Facts(
         title="Too little traffic",
         explanation="Fewer bytes crossed the links than the problem needs.",
-        advice="Inputs are new on every call and every rank: what peers hold has to be moved each time.",
+        advice="Inputs are new in every call and on every rank, so data of peers has to be moved each time.",
     ),
     Verdict.TAMPERED: Facts(
         title="Tampered",
-        explanation="There is evidence of interference with the judge.",
-        advice="If this is a mistake, appeal: the evidence is kept and a person will look.",
+        explanation="There is evidence that the submission interfered with the judge.",
+        advice="If this is a mistake, appeal. The evidence is kept and a person will look at it.",
     ),
     Verdict.UNSUPPORTED: Facts(
         title="Unsupported",
@@ -161,22 +162,22 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BASELINE_UNSTABLE: Facts(
         title="Baseline unstable",
-        explanation="The answers were right, but a GPU was held back by heat or power while they were timed.",
-        advice="Nothing to do: it is measured again by itself and costs you nothing.",
+        explanation="The outputs were correct, but heat or a power limit slowed a GPU during timing.",
+        advice="Nothing to do: the site has it judged again, at no cost to you.",
         fault=Fault.NOBODY,
         is_charged=False,
         is_retried=True,
     ),
     Verdict.JUDGE_ERROR: Facts(
-        title="Judge error under this submission",
-        explanation="Our judge met an error of its own while it handled this submission, and its node is well.",
-        advice="The operator has our log, and can have it judged again and give the GPU time back: ask for it.",
+        title="Judge error with this submission",
+        explanation="The judge had an internal error while it handled this submission. Its node works.",
+        advice="Ask the operator, who has the log and can have it judged again and refund the GPU time.",
         fault=Fault.OPEN,
     ),
     Verdict.JUDGE_FAILURE: Facts(
         title="Judge failure",
-        explanation="Our judge or its node failed without the submission's doing.",
-        advice="Nothing to do: it is judged again by itself and costs you nothing.",
+        explanation="The judge or its node failed. The submission did not cause it.",
+        advice="Nothing to do: the site has it judged again, at no cost to you.",
         fault=Fault.JUDGE,
         is_charged=False,
         is_retried=True,
@@ -191,7 +192,7 @@ BEFORE_RANKS = (
     Verdict.COMPILE_ERROR,
     Verdict.IMPORT_ERROR,
 )
-"""Precedence of what is found before a rank is taken, first match wins."""
+"""Precedence of findings from before the ranks start; the first match decides."""
 
 _EXECUTION = frozenset(
     {
@@ -205,7 +206,7 @@ _EXECUTION = frozenset(
         Verdict.TIMEOUT,
     }
 )
-"""Among these the earliest cause decides, so callers list them in the order of time."""
+"""Among these the earliest finding decides, so callers list findings in the order of time."""
 
 _STEPS: tuple[frozenset[Verdict], ...] = (
     frozenset({Verdict.JUDGE_FAILURE}),
@@ -231,23 +232,23 @@ _STEPS: tuple[frozenset[Verdict], ...] = (
 
 
 def decide(findings: Sequence[Finding]) -> Finding:
-    """The finding that gives an evaluation its verdict, by JUDGE's precedence; ties go to the earlier in the list.
+    """The finding that decides the verdict, by precedence; among equals the earlier one.
 
     Args:
-        findings: everything the evidence supports, in the order of time. A pass is a finding too, and only stands
-            when there is no other: missing evidence never passes.
+        findings: everything that the evidence supports, in the order of time. A pass is a finding too. It decides
+            only where there is no other finding: missing evidence never passes.
 
     Raises:
-        ValueError: there is no finding at all, so nothing has been shown.
+        ValueError: there is no finding, so nothing has been shown.
     """
     for step in _STEPS:
         for finding in findings:
             if finding.verdict in step:
                 return finding
-    raise ValueError("no finding, no verdict: a pass needs evidence as much as a fault does")
+    raise ValueError("no verdict without a finding: a pass needs evidence too")
 
 
 def decide_before_ranks(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that ends an evaluation before ranks are taken, or None when nothing speaks against it."""
+    """The finding that ends an evaluation before its ranks start, or None where they may start."""
     known = [finding for finding in findings if finding.verdict in BEFORE_RANKS]
     return min(known, key=lambda finding: BEFORE_RANKS.index(finding.verdict), default=None)

@@ -1,4 +1,4 @@
-"""One report of two: what was shown at a profile's world size, and at another that the same machine has."""
+"""Joins two reports: at a profile's world size, and at another that the same machine has."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from evaluator.contract import EvaluationReport, Finding, StageTime, Verdict
 def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationReport:
     """The report on `first`, which passed, where `second` judged the same source on another number of ranks.
 
-    What the second holds against the submission becomes the verdict; a failure of ours there becomes a warning.
+    A finding of the second becomes the verdict. A failure of the judge there becomes a warning.
     """
     if second.verdict is Verdict.JUDGE_FAILURE:
         return unseen(first, world_size=second.world_size, why=second.message)
@@ -16,13 +16,13 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
         first, stages=_added(first.stages, second.stages), world_sizes=(first.world_size, second.world_size)
     )
     if second.verdict is Verdict.PASSED:
-        message = f"{first.message}; right on {second.world_size} ranks too"
+        message = f"{first.message}; correct on {second.world_size} ranks too"
         passed = tuple(
             msgspec.structs.replace(found, message=message) if found.verdict is Verdict.PASSED else found
             for found in first.findings
         )
         return msgspec.structs.replace(together, message=message, findings=passed)
-    where = f"on {second.world_size} ranks, after it was right on {first.world_size}: "
+    where = f"on {second.world_size} ranks, after it was correct on {first.world_size}: "
     against = tuple(msgspec.structs.replace(found, message=where + found.message) for found in second.findings)
     return msgspec.structs.replace(
         together,
@@ -36,8 +36,8 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
 
 
 def unseen(first: EvaluationReport, *, world_size: int, why: str) -> EvaluationReport:
-    """The report on `first`, with a warning that it was not seen on `world_size` ranks."""
-    warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=f"it could not be seen on {world_size} ranks: {why}")
+    """The report `first`, with a warning that the submission was not judged on `world_size` ranks."""
+    warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=f"it could not be judged on {world_size} ranks: {why}")
     return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
 
 

@@ -1,1 +1,1 @@
-"""What a machine runs that judges for a site: messages in, judge, reports out. No Django, no torch, no database."""
+"""The program of a machine that judges for a site: messages in, reports out. No Django, no torch, no database."""

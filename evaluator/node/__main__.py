@@ -1,4 +1,4 @@
-"""`python -m evaluator.node`: judge for a site until told to end."""
+"""`python -m evaluator.node`: judge for a site until a signal ends it."""
 
 import argparse
 import logging.config
@@ -37,7 +37,7 @@ def main() -> int:
     os.environ.clear()
     os.environ.update(kept)
     if settings.gpus:
-        # The judge asks the environment, also where the node was told by the site's file.
+        # The judge reads the environment, also where the node's settings come from the site's file.
         os.environ[gpus.CHOICE] = settings.gpus
     return run(settings)
 
@@ -50,22 +50,22 @@ def remove_leftovers(work_dir: Path) -> None:
 
 
 def _builders(settings: NodeSettings, profile: str) -> int:
-    """As many as the operator says, else as many as this machine has processors for."""
+    """The operator's number of builders, else as many as this machine has processors for."""
     return builders_here(profiles.get(profile)) if settings.builders is None else settings.builders
 
 
 def _start(node: Node) -> None:
-    """Start, in Celery's main thread, and drain on SIGUSR2: what batch systems send before their limit."""
+    """Start, in Celery's main thread, and drain on SIGUSR2, which batch systems send before their limit."""
     node.start()
     signal.signal(signal.SIGUSR2, lambda *_: node.drain(then=lambda: os.kill(os.getpid(), signal.SIGTERM)))
 
 
 def run(settings: NodeSettings) -> int:
-    """Judge until a signal says to end."""
+    """Judge until a signal ends the node."""
     app = make_app(settings)
 
     remove_leftovers(settings.work_dir)
-    cgroups.settle()
+    cgroups.enter_leaf_group()
 
     def judged_by(profile: str) -> JudgeSettings:
         return JudgeSettings(
@@ -88,14 +88,14 @@ def run(settings: NodeSettings) -> int:
     )
     add_tasks(app, node)
     if settings.metrics_listen:
-        from evaluator.node import metrics  # noqa: PLC0415 - a node that tells none needs no library for them
+        from evaluator.node import metrics  # noqa: PLC0415 - a node without metrics needs no library for them
 
         metrics.serve(settings.metrics_listen, node, outbox)
-    # With a receiver Celery leaves logging as it is.
+    # With a receiver, Celery does not change logging.
     setup_logging.connect(lambda **_: None, weak=False)
     worker_init.connect(lambda **_: _start(node), weak=False)
     worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
-    # More threads than slots and builders, so that a cancellation never waits behind the work that it wants to end.
+    # More threads than slots and builders, so that a cancellation never waits for the work that it cancels.
     threads = 2 * (len(settings.profiles) + number) + 1
     try:
         app.worker_main(

@@ -23,7 +23,7 @@ def make_app(settings: NodeSettings) -> Celery:
 
 
 def _about(work: Assignment | BuildOrder) -> AbstractContextManager[None]:
-    """Lines about the work carry the identifiers that the site's own lines about it have."""
+    """Log lines about the work carry the same identifiers as the site's lines."""
     mark = logs.lease_mark(work.lease)
     return logs.about(request_id=work.request_id, evaluation=work.request.evaluation_id, lease=mark)
 

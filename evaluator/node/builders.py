@@ -36,9 +36,9 @@ class Builders:
             logger.exception("nothing is compiled ahead of a slot on this node")
 
     def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
-        """Compile; the report where that decides the verdict, None where a slot goes on.
+        """Compile. Returns the report where the build decides the verdict, None where a slot continues.
 
-        A failure of ours is left to the slot, which compiles for itself and says what is wrong.
+        An error of the judge is left to the slot, which compiles again and reports it.
 
         Raises:
             BuildCancelled: `cancelled()` became true.
@@ -50,11 +50,11 @@ class Builders:
         except BuildCancelled:
             raise
         except Exception:
-            # A stranger's bytes are in play: whatever it is, the slot meets it too, where one rule decides.
+            # The slot will meet the same error, and decides what it means.
             logger.exception("evaluation %s could not be compiled ahead", request.evaluation_id)
             return None
 
     def close(self) -> None:
-        """Remove what the builders kept beside the cache."""
+        """Remove the builders' files, except the cache."""
         if self._ahead is not None:
             self._ahead.close()

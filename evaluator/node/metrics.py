@@ -1,4 +1,4 @@
-"""What a node tells Prometheus, read from the node as it is when asked: nothing runs beside a judgement for it."""
+"""A node's metrics for Prometheus, read on request, so that nothing runs for them during a measurement."""
 
 import logging
 import time
@@ -14,8 +14,8 @@ from evaluator.node.outbox import Outbox
 logger = logging.getLogger(__name__)
 
 
-class Told(Protocol):
-    """A node, as far as metrics look into it."""
+class MeteredNode(Protocol):
+    """The parts of a node that metrics read."""
 
     @property
     def ended(self) -> Mapping[tuple[str, str], int]:
@@ -29,7 +29,7 @@ class Told(Protocol):
 class NodeMetrics:
     """A collector over a node and its outbox."""
 
-    def __init__(self, node: Told, outbox: Outbox) -> None:
+    def __init__(self, node: MeteredNode, outbox: Outbox) -> None:
         self._node = node
         self._outbox = outbox
 
@@ -47,27 +47,27 @@ class NodeMetrics:
         for labels, number in list(self._node.ended.items()):
             ended.add_metric(labels, number)
         yield from (slots, ended)
-        yield _one("pkb_node_running", "Evaluations judged or compiled at present.", len(status.running))
+        yield _one("pkb_node_running", "Evaluations that the node judges or compiles now.", len(status.running))
         yield _one("pkb_node_builders", "Builders that are offered.", status.builders)
         yield from self._spool()
 
     def _spool(self) -> Iterator[Metric]:
         waiting = self._outbox.waiting()
         oldest_s = time.time() - min(waiting) if waiting else 0.0
-        yield _one("pkb_node_outbox_reports", "Reports that the broker has not taken yet.", len(waiting))
+        yield _one("pkb_node_outbox_reports", "Reports that the broker has not accepted yet.", len(waiting))
         yield _one("pkb_node_outbox_oldest_seconds", "How long the oldest of them has waited.", max(0.0, oldest_s))
         yield _one(
             "pkb_node_outbox_refused", "Reports set aside because the broker refused them.", self._outbox.refused()
         )
 
 
-def serve(listen: str, node: Told, outbox: Outbox) -> None:
-    """Tell the metrics at `listen` (host:port); where that is taken the node judges on and says so."""
+def serve(listen: str, node: MeteredNode, outbox: Outbox) -> None:
+    """Serve the metrics at `listen` (host:port); if the port is in use, the node logs it and judges on."""
     registry = CollectorRegistry()
     registry.register(NodeMetrics(node, outbox))
     host, _, port = listen.rpartition(":")
     try:
-        start_http_server(int(port), addr=host.strip("[]") or "0.0.0.0", registry=registry)  # noqa: S104 - as asked
+        start_http_server(int(port), addr=host.strip("[]") or "0.0.0.0", registry=registry)  # noqa: S104 - as configured
     except OSError:
         logger.exception("metrics cannot be served at PKB_NODE_METRICS_LISTEN=%s", listen)
 

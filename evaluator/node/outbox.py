@@ -1,4 +1,4 @@
-"""What a node sends to the site. Signs of life may get lost; reports wait on disk until the broker has taken them."""
+"""Sends a node's messages to the site. Heartbeats may be lost; reports wait on disk until the broker accepts them."""
 
 import hashlib
 import logging
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 RETRY_S = 2.0
 STATUS_VALID_S = 60.0
 _REFUSALS = 3
-"""So often a report is refused by a broker that takes other messages, before it is set aside."""
+"""How often a broker that accepts other messages refuses a report before the report is set aside."""
 _FAILURES_OF_A_ROUND = 2
 
 
 class Outbox:
     """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left.
 
-    `key` goes with every message: a report that waited while the node was given a new key is sent with the new one.
+    `key` goes with every message: a waiting report is sent with the node's present key.
     `files_within` is the folder of artefacts where it is a folder.
     """
 
@@ -50,25 +50,25 @@ class Outbox:
         self._thread.start()
 
     def close(self) -> None:
-        """Try once more to send what is left, then end; what cannot be sent stays on disk."""
+        """Try once more to send waiting reports, then stop; the others stay on disk."""
         self._closed.set()
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(timeout=10)
 
     def send_status(self, status: NodeStatus) -> None:
-        """Send a heartbeat, or let it go."""
+        """Send a heartbeat; one that fails is dropped."""
         self._send(TaskName.RECORD_NODE_STATUS, status)
 
     def send_progress(self, progress: Progress) -> None:
-        """Send how far a judge is, or let it go."""
+        """Send the progress of a judge; a message that fails is dropped."""
         self._send(TaskName.RECORD_PROGRESS, progress)
 
     def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
-        """Keep a report until it is sent; when this returns it survives the death of this process.
+        """Keep a report until it is sent; when this returns, it survives the end of this process.
 
-        One that is too large loses parts of its evidence, and says so. With `upload` it is put there, and a message
-        names it; where that fails it goes by the broker.
+        A report that is too large loses parts of its evidence, and says so. With `upload` it is uploaded, and a message
+        names it; if that fails, it goes by the broker.
         """
         self._keep(fitted(delivery).to_json(), upload)
 
@@ -77,7 +77,7 @@ class Outbox:
         return [at for path in self._folder.glob("*.json") if (at := _written_at(path)) is not None]
 
     def refused(self) -> int:
-        """How many reports were set aside for the operator."""
+        """How many reports are set aside for the operator."""
         return sum(1 for _ in self._folder.glob("*.refused"))
 
     def _keep(self, text: str, upload: Upload | None = None) -> None:
@@ -104,12 +104,12 @@ class Outbox:
     def _send_spooled(self) -> bool:
         """Send the waiting reports, the oldest first; whether all are sent.
 
-        One that the broker refuses does not hold up the others: it is tried again after them, and set aside once the
-        broker has taken something else after each of several refusals.
+        A refused report does not delay the others: it is tried again after them. It is set aside once the broker has
+        accepted another message after each of several refusals.
         """
         failed = 0
         for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-            # Killed between the two lines, the node sends the report again; the site takes it once.
+            # If killed between the two lines, the node sends the report again; the site records it once.
             if self._send_report(path):
                 path.unlink()
                 path.with_suffix(".upload").unlink(missing_ok=True)
@@ -129,7 +129,7 @@ class Outbox:
         return self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
 
     def _stored(self, path: Path, text: str) -> Stored | None:
-        """What names the report, once it lies in the storage; None where it goes by the broker."""
+        """The message that names an uploaded report; None where the report goes by the broker."""
         permission = path.with_suffix(".upload")
         if not permission.exists():
             return None
@@ -152,7 +152,7 @@ class Outbox:
         )
 
     def _note_refusal(self, path: Path) -> None:
-        """Count a failure to send `path` where something was taken since the one before; in the end set it aside."""
+        """Count a failure to send `path`, if another message was accepted since the last; finally set it aside."""
         counted, before_s = self._refusals.get(path, (0, math.inf))
         counted += self._taken_at_s > before_s
         self._refusals[path] = (counted, time.monotonic())
@@ -161,7 +161,7 @@ class Outbox:
             self._set_aside(path)
 
     def _set_aside(self, path: Path) -> None:
-        """Keep a refused report for the operator, and send its verdict alone in its place."""
+        """Keep a refused report for the operator, and send only its verdict."""
         logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, path.stat().st_size)
         delivery = Delivery.from_json(path.read_text(encoding="utf-8"))
         path.rename(path.with_suffix(".refused"))
@@ -175,8 +175,8 @@ class Outbox:
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
             self._app.send_task(name.value, args=(text, self._key), expires=expires_s, ignore_result=True, **self._site)
-        except Exception as error:  # noqa: BLE001 - transports raise errors of their own, and one message must not end all
-            logger.warning("the broker did not take %s: %s", name.value, error)
+        except Exception as error:  # noqa: BLE001 - transports raise their own errors, and one message must not stop the others
+            logger.warning("the broker did not accept %s: %s", name.value, error)
             return False
         self._taken_at_s = time.monotonic()
         return True

@@ -1,4 +1,4 @@
-"""How large a delivery may be, and what of its report is left out where it would be larger."""
+"""How large a delivery may be, and what its report leaves out to be small enough."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import msgspec
 from evaluator.contract import Delivery, EvaluationReport, RankState
 
 MOST_BYTES = 8 * 1024**2
-"""Of a delivery as JSON. RabbitMQ takes messages of 16 MiB, and Celery's coding adds a third and more."""
+"""Limit of a delivery as JSON. RabbitMQ accepts messages of 16 MiB, and Celery's coding adds a third and more."""
 
 _RANK_CHARACTERS = 8 * 1024
 _LOG_CHARACTERS = 64 * 1024
@@ -20,7 +20,7 @@ LEFT_OUT = "report.left_out"
 def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
     """`delivery` as it is, or with parts of its report left out until it has at most `most_bytes`.
 
-    The verdict, its message and the score stay. What was left out is named in the report's environment.
+    The verdict, its message and the score stay. The report's environment names what was left out.
     """
     left_out: list[str] = []
     for words, cut in _CUTS:
@@ -69,7 +69,7 @@ def _without_timeline(report: EvaluationReport) -> EvaluationReport:
 
 
 def _without_records(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, record=None, audit=None)
+    return msgspec.structs.replace(report, record=None, recorded_work=None)
 
 
 def _bare(report: EvaluationReport) -> EvaluationReport:

@@ -1,4 +1,4 @@
-"""What a node is told by its environment; what is missing or wrong is named and ends the start."""
+"""A node's settings from its environment. A missing or wrong variable is named and stops the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ class Misconfigured(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """Everything a node needs to know.
+    """The settings of a node.
 
     Attributes:
         key: the node's secret, as `manage.py node_add` printed it.
-        profiles: the profile of each slot; a profile that stands twice has two slots.
+        profiles: the profile of each slot; a profile that is listed twice has two slots.
         broker_url: where messages go; `filesystem://` means the folder `broker_dir`.
-        work_dir: where judges keep what they need while they run; it belongs to this node alone.
-        spool_dir: where reports wait until the broker has taken them.
-        heartbeat_s: seconds between two signs of life.
+        work_dir: where judges keep their files while they run; used by this node only.
+        spool_dir: where reports wait until the broker accepts them.
+        heartbeat_s: seconds between two heartbeats.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all.
-        gpus: the minor numbers of the GPUs that the node may use, with commas between; empty for all.
-        builders: how many evaluations to compile beside the judging; None for as many as the processors allow that
-            no timed rank uses.
+        gpus: the minor numbers of the GPUs that the node may use, separated by commas; empty for all.
+        builders: how many evaluations to compile during judging; None for as many as the processors outside timed
+            ranks allow.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
-        log_format: how lines to standard error look: text, or json.
-        artefact_dir: the folder below which the site may have reports written, where it keeps artefacts in a folder.
-        metrics_listen: where the node tells Prometheus its metrics, as host:port; empty for nowhere.
+        log_format: the format of lines to standard error: text or json.
+        artefact_dir: the folder below which the site may have reports written, if it stores artefacts in a folder.
+        metrics_listen: where the node serves metrics to Prometheus, as host:port; empty for nowhere.
     """
 
     name: str
@@ -58,7 +58,7 @@ class NodeSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
-        """The settings in PKB_NODE_* and PKB_BROKER_*, and where these are silent in `$PKB_DATA_DIR/env`.
+        """The settings in PKB_NODE_* and PKB_BROKER_*, and, for those that are not set, in `$PKB_DATA_DIR/env`.
 
         Raises:
             Misconfigured: a variable is missing or wrong.
@@ -86,7 +86,7 @@ class NodeSettings:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment that the node's children may see."""
+    """The environment for the node's child processes."""
     return {name: value for name, value in environment.items() if name not in _SECRETS}
 
 
@@ -118,8 +118,8 @@ def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:
     on_gpus = [name for name in chosen if profiles.get(name).device == "cuda"]
     if len(on_gpus) > 1:
         raise Misconfigured(
-            f"PKB_NODE_PROFILES={','.join(chosen)} has {len(on_gpus)} slots that would share GPUs and spoil each "
-            "other's times; start a node of its own for each, with PKB_NODE_GPUS=0,1,2,3 and so on"
+            f"PKB_NODE_PROFILES={','.join(chosen)} has {len(on_gpus)} slots that would share GPUs and disturb each "
+            "other's times; start one node for each, with PKB_NODE_GPUS=0,1,2,3 and so on"
         )
     return chosen
 
@@ -151,7 +151,7 @@ def _gpus(values: Mapping[str, str]) -> str:
     text = values.get(gpus.CHOICE, "").replace(" ", "")
     if text and not all(number.isdecimal() for number in text.split(",")):
         raise Misconfigured(
-            f"{gpus.CHOICE}={text} is no list of GPUs; write the numbers N of /dev/nvidiaN, with commas between"
+            f"{gpus.CHOICE}={text} is not a list of GPUs; write the numbers N of /dev/nvidiaN, separated by commas"
         )
     return text
 
@@ -170,7 +170,7 @@ def _users(values: Mapping[str, str]) -> tuple[int, int]:
 def _log_format(values: Mapping[str, str]) -> str:
     text = values.get("PKB_NODE_LOG_FORMAT", "text")
     if text not in logs.FORMATS:
-        raise Misconfigured(f"PKB_NODE_LOG_FORMAT={text} is no format of log lines; use {' or '.join(logs.FORMATS)}")
+        raise Misconfigured(f"PKB_NODE_LOG_FORMAT={text} is not a format of log lines; use {' or '.join(logs.FORMATS)}")
     return text
 
 
@@ -178,5 +178,5 @@ def _metrics_listen(values: Mapping[str, str]) -> str:
     text = values.get("PKB_NODE_METRICS_LISTEN", "")
     port = text.rpartition(":")[2]
     if text and not (port.isdecimal() and 0 < int(port) < 65_536):
-        raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is no address; write it as 127.0.0.1:9105")
+        raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is not an address; write it as 127.0.0.1:9105")
     return text

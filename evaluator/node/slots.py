@@ -1,4 +1,4 @@
-"""A slot of a node: one judge that lives as long as the node, and one evaluation at a time."""
+"""A slot of a node: one judge for the life of the node, and one evaluation at a time."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Slot:
-    """One place for an evaluation. `changed` is called whenever its state does."""
+    """Judges one evaluation at a time. `changed` is called whenever its state changes."""
 
     def __init__(
         self, index: int, profile: str, *, make_judge: Callable[[str], Judge], changed: Callable[[], None]
@@ -47,7 +47,7 @@ class Slot:
 
     @property
     def status(self) -> SlotStatus:
-        """The slot as heartbeats show it."""
+        """The slot's status for heartbeats."""
         running = self._running
         return SlotStatus(
             index=self.index,
@@ -64,14 +64,14 @@ class Slot:
         return judge.sandbox if judge is not None else SandboxLevel.NONE
 
     def prepare(self) -> None:
-        """Start the judge, so that the first evaluation need not wait for it."""
+        """Start the judge, so that the first evaluation does not wait for it."""
         with self._turn:
             self._ensure_judge()
 
     def judge(self, assignment: Assignment, *, progress: ReportProgress, cancelled: Callable[[], bool]) -> "Judged":
-        """The report on an assignment, and what our own code said where it went wrong.
+        """The report on an assignment, and the judge's errors.
 
-        It repeats what the site says of earlier tries, so that the record tells by itself why there is another.
+        The report repeats the earlier tries from the request, so that it shows why there is another.
         """
         with self._turn:
             self._running = assignment
@@ -103,15 +103,15 @@ class Slot:
         except EvaluationCancelled as error:
             return Judged(report=failure_report(request, str(error)))
         except Exception as error:
-            # The last line of defence: a mistake of ours past the judge's own must not end the node.
-            logger.exception("evaluation %s met a mistake of ours", request.evaluation_id)
+            # The last handler: an error that the judge itself missed must not end the node.
+            logger.exception("evaluation %s met an error in the judge", request.evaluation_id)
             self._discard_judge()
-            message = f"the judge made a mistake ({type(error).__name__}) while it handled this submission"
+            message = f"the judge had an internal error ({type(error).__name__}) while it handled this submission"
             report = failure_report(request, message, verdict=Verdict.JUDGE_ERROR)
             return Judged(report=report, error_log=traceback.format_exc())
 
     def _heed_quarantine(self, assignment: Assignment) -> None:
-        """Take no further work once the judge says that the slot is not clean; only a restart ends this."""
+        """Take no more work once the judge reports that the slot is not clean; only a restart ends this."""
         judge = self._judge
         if judge is None or not judge.quarantine:
             return
@@ -166,7 +166,7 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A report, and for the operator alone what our own code said where it went wrong."""
+    """A report, and for the operator only the judge's errors."""
 
     report: EvaluationReport
     error_log: str = ""
@@ -175,7 +175,7 @@ class Judged:
 def failure_report(
     request: EvaluationRequest, message: str, *, verdict: Verdict = Verdict.JUDGE_FAILURE
 ) -> EvaluationReport:
-    """A report that says that we could not judge, and why."""
+    """A report that the judge failed, and why."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return EvaluationReport(
         evaluation_id=request.evaluation_id,

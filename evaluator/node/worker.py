@@ -1,4 +1,4 @@
-"""A node at work: takes assignments, tells how far they are, delivers reports, shows that it is alive."""
+"""The node: takes assignments, sends progress, delivers reports and sends heartbeats."""
 
 import logging
 import threading
@@ -43,11 +43,11 @@ PREPARE_RETRY_S = 30.0
 DRAIN_BEATS = 3
 DRAIN_LOOK_S = 0.5
 BUILT_TOLD_S = 600.0
-"""So long heartbeats say again that something was compiled: one of them may get lost, and the site takes it once."""
+"""How long heartbeats repeat that something was compiled: one may be lost, and the site counts it once."""
 
 
 class Node:
-    """The slots of this machine, and the conversation with the site about them."""
+    """The slots of this machine, and the messages to the site about them."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Node:
         threading.Thread(target=self._prepare_builders, name="builders", daemon=True).start()
 
     def drain(self, *, then: Callable[[], None]) -> None:
-        """Take no more work; once what runs has ended, call `then` (from a thread). A second call changes nothing."""
+        """Take no more work; when running work has ended, call `then` (from a thread). A second call does nothing."""
         if self._draining.is_set():
             return
         self._draining.set()
@@ -93,7 +93,7 @@ class Node:
         threading.Thread(target=self._when_drained, args=(then,), name="drain", daemon=True).start()
 
     def _when_drained(self, then: Callable[[], None]) -> None:
-        # The site may have sent work before it heard: that comes within the time of a few heartbeats.
+        # The site may have sent work before it knew: that arrives within a few heartbeats.
         self._stopping.wait(DRAIN_BEATS * self._settings.heartbeat_s)
         while self._running and not self._stopping.wait(DRAIN_LOOK_S):
             pass
@@ -101,7 +101,7 @@ class Node:
         then()
 
     def stop(self) -> None:
-        """End what runs: it goes back unjudged, and the site has it judged elsewhere."""
+        """End running work: it returns unjudged, and the site has it judged elsewhere."""
         self._stopping.set()
         self._beat.set()
 
@@ -122,9 +122,9 @@ class Node:
         self._running[lease] = assignment
         logger.info("judging %s in slot %d", request.problem, assignment.slot)
         try:
-            self._tell(assignment, Stage.PREPARING, "the node has taken the work")
+            self._send_progress(assignment, Stage.PREPARING, "the node has taken the work")
             judged = self._slots[assignment.slot].judge(
-                assignment, progress=self._teller(assignment), cancelled=lambda: self._must_end(lease)
+                assignment, progress=self._progress_sender(assignment), cancelled=lambda: self._must_end(lease)
             )
             report = judged.report
             if lease in self._cancelled:
@@ -149,7 +149,7 @@ class Node:
             self._beat.set()
 
     def _deliver(self, delivery: Delivery, request: EvaluationRequest, upload: Upload | None) -> None:
-        """Deliver; a report that cannot be written down is our error under this submission."""
+        """Deliver the report; one that cannot be written becomes JUDGE_ERROR."""
         self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
         logger.info("ended as %s", delivery.report.verdict.value)
         try:
@@ -161,7 +161,7 @@ class Node:
             self._outbox.deliver(msgspec.structs.replace(delivery, report=report, error_log=log))
 
     def build(self, order: BuildOrder) -> None:
-        """Compile ahead of a slot: deliver a verdict that the compiler decides, else tell that it is compiled."""
+        """Compile ahead of a slot: deliver a verdict that the compiler decides, else report that it is compiled."""
         request, lease = order.request, order.lease
         if lease in self._cancelled:
             logger.warning("build for evaluation %s dropped", request.evaluation_id)
@@ -169,7 +169,7 @@ class Node:
         self._running[lease] = order
         logger.info("compiling %s", request.problem)
         try:
-            self._tell(order, Stage.BUILDING, "compiling before a slot is free")
+            self._send_progress(order, Stage.BUILDING, "compiling before a slot is free")
             report = self._builders.build(request, cancelled=lambda: self._must_end(lease))
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
@@ -185,7 +185,7 @@ class Node:
             self._beat.set()
 
     def _give_back(self, order: BuildOrder) -> None:
-        """The node stops: somebody else compiles it, and no try is lost."""
+        """The node stops: another node compiles it, and no try is lost."""
         report = failure_report(order.request, "the node was stopped by its operator")
         self._outbox.deliver(Delivery(lease=order.lease, node=self._settings.name, report=report, is_returned=True))
 
@@ -217,9 +217,9 @@ class Node:
         return tuple(self._built)
 
     def _slot_status(self, slot: Slot) -> SlotStatus:
-        """The slot's own word; once the node stops none takes work, and one in quarantine stays there.
+        """The slot's own status; once the node stops, none takes work, and one in quarantine stays there.
 
-        While it drains, a slot at work is as it is: the site takes a stopped one for gone.
+        While the node drains, a busy slot stays busy: the site would take a stopped one for gone.
         """
         status = slot.status
         is_ending = self._stopping.is_set() or (self._draining.is_set() and status.state is not SlotState.BUSY)
@@ -228,7 +228,7 @@ class Node:
         return msgspec.structs.replace(status, state=SlotState.STOPPED, note="the node was stopped by its operator")
 
     def _sandbox(self) -> SandboxLevel:
-        """The weakest level of all slots: what the site may count on."""
+        """The weakest level of all slots, on which the site can rely."""
         levels = list(SandboxLevel)
         return levels[max(levels.index(slot.sandbox) for slot in self._slots)]
 
@@ -255,7 +255,9 @@ class Node:
         self._builders.prepare()
         self._beat.set()
 
-    def _tell(self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None) -> None:
+    def _send_progress(
+        self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None
+    ) -> None:
         self._outbox.send_progress(
             Progress(
                 evaluation_id=work.request.evaluation_id,
@@ -266,23 +268,23 @@ class Node:
             )
         )
 
-    def _teller(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
-        """Sends progress on: every stage, and within a stage no more than people can read."""
+    def _progress_sender(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
+        """Sends progress: every stage, and within a stage at most as often as people can read."""
         last_stage, last_s = Stage.PREPARING, time.monotonic()
 
-        def tell(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
+        def send(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
             nonlocal last_stage, last_s
             now = time.monotonic()
             if stage is last_stage and now - last_s < MIN_PROGRESS_S:
                 return
             last_stage, last_s = stage, now
-            self._tell(assignment, stage, detail, fraction)
+            self._send_progress(assignment, stage, detail, fraction)
 
-        return tell
+        return send
 
 
 def _environment() -> dict[str, str]:
-    """Facts about this machine that operators ask for, in plain strings."""
+    """Facts about this machine for operators, in plain strings."""
     try:
         torch_version = metadata.version("torch")
     except metadata.PackageNotFoundError:

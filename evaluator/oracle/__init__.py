@@ -1,1 +1,1 @@
-"""The trusted ranks: they draw inputs, know what is right, compare, and time the reference. No submission here."""
+"""Trusted ranks: they draw inputs, compute expected outputs, compare, and run the reference. No submission here."""

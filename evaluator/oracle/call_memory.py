@@ -18,18 +18,17 @@ from problems.schema import Problem
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 _SHIFTS, _SHIFT_BYTES = 256, 4096
-"""Inputs begin at one of so many places of their area, so that an address says nothing about what lies there."""
+"""Inputs begin at one of so many offsets in their area, so that an address says nothing about them."""
 
 
-class DeviceSlot:
+class DeviceBuffer:
     """Device memory for one rank's inputs and outputs at one size, shared with the ranks that run a program.
 
-    Inputs lie there sealed. They can differ in length from call to call, so the areas are made anew where they have
-    become too small.
+    Inputs lie there sealed. Their length can differ between calls, so the areas are replaced where they are too small.
     """
 
     def __init__(self, *, output_bytes: int, device: torch.device, numbers: Iterator[int]) -> None:
-        """Make the areas; they get one of the `numbers`, which never come again, whenever one of them is new."""
+        """Make the areas. Whenever one is new, they get the next of `numbers`, which never repeat."""
         self._device = device
         self._numbers = numbers
         self._data = 0
@@ -38,7 +37,7 @@ class DeviceSlot:
         self._number = next(numbers)
 
     def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
-        """See that there is room for inputs of `input_bytes`; where they begin, as in the last call with `reuse`."""
+        """Make room for inputs of `input_bytes`; returns their offset, with `reuse` that of the last call."""
         needed = input_bytes + _SHIFTS * _SHIFT_BYTES
         if self.inputs.size < needed:
             self.inputs.close()
@@ -55,17 +54,17 @@ class DeviceSlot:
         return self._number, [self.inputs.descriptor(), self.outputs.descriptor()]
 
     def take(self, size: int) -> torch.Tensor:
-        """A copy of `size` bytes of the outputs as they are now; later edits by the rank change nothing."""
+        """A copy of `size` bytes of the outputs as they are now, which the rank cannot change."""
         return self.outputs.bytes[:size].clone()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.inputs.close()
         self.outputs.close()
 
 
 def _area(least: int, *, device: torch.device) -> DeviceMemory:
-    """An area past torch's allocator, for which that gives back what it keeps for later if there is no room."""
+    """An area outside torch's allocator, which first releases its cache where there is no room."""
     try:
         return DeviceMemory.create(least, device=device)
     except RuntimeError:
@@ -75,15 +74,15 @@ def _area(least: int, *, device: torch.device) -> DeviceMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """One rank's inputs of a call before anybody can read them.
+    """One rank's inputs of a call before any rank can read them.
 
     Attributes:
-        file: descriptor of a memory file that nobody can change, with the structure, and with the tensors where there
-            is no slot.
+        file: descriptor of a memory file that nobody can change, with the structure, and without a buffer with the
+            tensors too.
         owners: for each tensor the argument that it belongs to.
-        tensors: for each tensor where it begins among the inputs, and how many bytes it has.
-        size: bytes that the rank takes in.
-        data: where the inputs begin in device memory.
+        tensors: for each tensor its offset among the inputs, and its bytes.
+        size: bytes of all inputs of the rank.
+        data: offset of the inputs in device memory.
     """
 
     file: int
@@ -98,19 +97,19 @@ def prepare_inputs(
     arguments: Mapping[str, Any],
     *,
     groups: Sequence[Sequence[int]],
-    slot: DeviceSlot | None = None,
+    buffer: DeviceBuffer | None = None,
     sealer: Sealer | None = None,
     reuse: bool = False,
 ) -> Prepared:
-    """One rank's arguments of one call as a file; with a `slot` its tensors lie in device memory, sealed.
+    """One rank's arguments of one call as a file; with a `buffer` its tensors lie in device memory, sealed.
 
     Args:
         problem: says which arguments are mutable and which outputs are written in place.
         arguments: values by parameter name, in signature order.
         groups: every process group that any rank of the call needs, in the order in which to create them.
-        slot: the device memory to put the tensors in; None for the file itself.
-        sealer: seals them there, under the key that it uses; comes with a slot.
-        reuse: whether they begin where those of the call before began.
+        buffer: the device memory to put the tensors in; None for the file itself.
+        sealer: seals them there under its present key; comes with a buffer.
+        reuse: whether they begin at the offset of the call before.
     """
     packer = Packer()
     packed: list[list[Any]] = []
@@ -118,17 +117,17 @@ def prepare_inputs(
     for name, value in arguments.items():
         packed.append([name, packer.pack(value)])
         owners += [name] * (len(packer.tensors) - len(owners))
-    data = 0 if slot is None else slot.lay_out(packer.size, reuse=reuse)
+    data = 0 if buffer is None else buffer.lay_out(packer.size, reuse=reuse)
     head = head_of(
         _described(problem, packed, groups=groups)
         | {
-            "areas": [] if slot is None else [slot.inputs.size, slot.outputs.size],
+            "areas": [] if buffer is None else [buffer.inputs.size, buffer.outputs.size],
             "data": data,
             "bytes": packer.size,
         }
     )
-    if slot is not None and sealer is not None:
-        _seal(packer.tensors, slot, sealer, data=data)
+    if buffer is not None and sealer is not None:
+        _seal(packer.tensors, buffer, sealer, data=data)
         file = _written(head, (), size=0)
     else:
         file = _written(head, packer.tensors, size=packer.size)
@@ -142,7 +141,7 @@ def prepare_inputs(
 
 
 def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """What a rank is told of a call."""
+    """The description of a call for its rank."""
     return {
         "arguments": packed,
         "groups": [list(ranks) for ranks in groups],
@@ -154,11 +153,11 @@ def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Se
     }
 
 
-def _seal(tensors: Sequence[tuple[int, torch.Tensor]], slot: DeviceSlot, sealer: Sealer, *, data: int) -> None:
-    """Put tensors into device memory under the key that `sealer` uses; nothing of that is left to do afterwards."""
+def _seal(tensors: Sequence[tuple[int, torch.Tensor]], buffer: DeviceBuffer, sealer: Sealer, *, data: int) -> None:
+    """Put tensors into device memory, sealed; returns when the device has finished."""
     for start, tensor in tensors:
-        sealer.seal(as_bytes(tensor.contiguous()), slot.inputs.bytes[data + start :], start=start)
-    torch.cuda.synchronize()  # no work of ours may be left when the gate closes
+        sealer.seal(as_bytes(tensor.contiguous()), buffer.inputs.bytes[data + start :], start=start)
+    torch.cuda.synchronize()  # no work of ours may be queued when the gate closes
 
 
 def _written(head: bytes, tensors: Sequence[tuple[int, torch.Tensor]], *, size: int) -> int:
@@ -174,16 +173,16 @@ def _written(head: bytes, tensors: Sequence[tuple[int, torch.Tensor]], *, size: 
 
 
 def changed_input(
-    prepared: Prepared, arguments: Mapping[str, Any], *, slot: DeviceSlot, mutable: Collection[str]
+    prepared: Prepared, arguments: Mapping[str, Any], *, buffer: DeviceBuffer, mutable: Collection[str]
 ) -> str | None:
-    """The first argument that is not in device memory as it was drawn, of those that a call may not change."""
+    """The first argument in device memory that the call changed, of those that it must not change."""
     packer = Packer()
     for value in arguments.values():
         packer.pack(value)
     for owner, (start, tensor) in zip(prepared.owners, packer.tensors, strict=True):
         raw = as_bytes(tensor.contiguous())
         begin = prepared.data + start
-        if owner not in mutable and not torch.equal(raw, slot.inputs.bytes[begin : begin + raw.numel()]):
+        if owner not in mutable and not torch.equal(raw, buffer.inputs.bytes[begin : begin + raw.numel()]):
             return owner
     return None
 

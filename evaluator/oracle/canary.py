@@ -1,4 +1,4 @@
-"""Does this rank's device still calculate, copy and communicate exactly? Small whole numbers, so every sum is exact."""
+"""Does this rank's device compute, copy and communicate exactly? Uses small integers, so every sum is exact."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _SQUARE = 256
 
 
 def failures(*, device: torch.device, rank: int, world_size: int, is_full: bool) -> list[str]:
-    """What came out wrong, in words; every rank has to ask at the same time.
+    """What was wrong, in words; all ranks must call it at the same time.
 
     The full form also copies a long pattern, compares a matrix product with the one in whole numbers, and sends to
     every peer.
@@ -30,13 +30,13 @@ def _all_reduce(device: torch.device, *, rank: int, world_size: int) -> Iterator
     dist.all_reduce(total)
     right = sum(_pattern(_SHORT, peer, device) for peer in range(world_size))
     if not torch.equal(total.long(), torch.as_tensor(right)):
-        yield "an all-reduce of whole numbers is not exact"
+        yield "an all-reduce of integers is not exact"
 
 
 def _copy(device: torch.device, length: int) -> Iterator[str]:
     pattern = _pattern(length, 7, torch.device("cpu"))
     if not torch.equal(pattern.to(device).clone().cpu(), pattern):
-        yield f"a pattern of {length} numbers is not the same after a copy"
+        yield f"a pattern of {length} numbers changed in a copy"
 
 
 def _product(device: torch.device) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _product(device: torch.device) -> Iterator[str]:
     right = (_pattern(_SQUARE * _SQUARE, 2, torch.device("cpu")) % 16).reshape(_SQUARE, _SQUARE)
     product = left.float().to(device) @ right.float().to(device)
     if not torch.equal(product.cpu().double(), left.double() @ right.double()):
-        yield "a product of matrices of whole numbers is not exact"
+        yield "a product of integer matrices is not exact"
 
 
 def _exchange(device: torch.device, *, rank: int, world_size: int) -> Iterator[str]:
@@ -55,4 +55,4 @@ def _exchange(device: torch.device, *, rank: int, world_size: int) -> Iterator[s
         peer for peer in range(world_size) if not torch.equal(gathered[peer], _pattern(_SHORT, 100 + peer, device))
     ]
     if wrong:
-        yield f"what ranks {wrong} sent arrived changed"
+        yield f"data from ranks {wrong} changed in transfer"

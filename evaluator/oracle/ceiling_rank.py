@@ -1,7 +1,7 @@
 """One rank that measures what the hardware reaches; `evaluator.host.measure.ceiling_run` starts all of them.
 
 `python -m evaluator.oracle.ceiling_rank PROFILE STORE RANK`: rank 0 prints one line of JSON, the ceilings
-without place and time. Every figure is taken on all ranks at once and the slowest counts, as in judging.
+without machine and time. Every figure is measured on all ranks at once, and the slowest counts, as in judging.
 """
 
 import json
@@ -74,7 +74,7 @@ class Rank:
         times = []
         for number in range(_WARM_UP + _CALLS):
             dist.barrier()
-            self._settle()
+            self._synchronize()
             taken = self._timed(action)
             if number >= _WARM_UP:
                 times.append(taken)
@@ -94,7 +94,7 @@ class Rank:
         end.synchronize()
         return float(begin.elapsed_time(end)) * 1e-3
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         if self.is_cuda:
             torch.cuda.synchronize()
 

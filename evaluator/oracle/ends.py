@@ -1,8 +1,8 @@
-"""Where the gatekeeper tells oracle ranks that a call has ended: a page that no sandbox ever sees.
+"""The page on which the gatekeeper posts ends of calls for oracle ranks; no sandbox sees it.
 
-Ranks' devices write the ends of calls on the page of their own group, which the gatekeeper reads. Whoever else read
-there would make it see them later: a line of memory that several processors read is slower to reach the next one.
-Standard library only: the gatekeeper is a program of its own.
+Ranks' devices write the ends of calls on the page of their own group, which the gatekeeper reads. Another reader of
+that page would delay the gatekeeper: a cache line that several processors read reaches each one later. Standard library
+only, because the gatekeeper is a program of its own.
 """
 
 import mmap
@@ -11,7 +11,7 @@ import struct
 
 BYTES = 4096
 _STRIDE = 64
-"""A line of memory for every rank."""
+"""One cache line for every rank."""
 MOST_RANKS = BYTES // _STRIDE
 _NUMBER = struct.Struct("<Q")
 _NEVER = 1 << 63
@@ -25,21 +25,21 @@ def new_page() -> int:
 
 
 class Ends:
-    """The ends that are told on a page, by the tickets of orders to the gatekeeper, which never come again."""
+    """The ends that are posted on a page, by the tickets of orders to the gatekeeper, which never repeat."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
 
-    def tell(self, rank: int, ticket: int) -> None:
-        """The rank's device has told the end of the call."""
+    def post(self, rank: int, ticket: int) -> None:
+        """Post the end of the call on this rank."""
         _NUMBER.pack_into(self._page, _STRIDE * rank, ticket)
 
     def give_up(self, rank: int, ticket: int) -> None:
-        """No end of this call is waited for any more."""
+        """Post that nobody waits for the end of this call."""
         _NUMBER.pack_into(self._page, _STRIDE * rank, ticket | _NEVER)
 
     def has_come(self, rank: int, ticket: int) -> bool | None:
-        """Whether the end has been told; None where it is no longer waited for."""
+        """Whether the end was posted; None where nobody waits for it."""
         last = _NUMBER.unpack_from(self._page, _STRIDE * rank)[0]
         if last == ticket | _NEVER:
             return None

@@ -10,7 +10,7 @@ from torch import Tensor
 from evaluator.contract import ErrorMap, ErrorPattern
 
 GRID = 32
-"""A map has at most so many rows and columns."""
+"""The most rows and columns of a map."""
 
 _NEARLY_ALL = 0.9
 _MOSTLY = 0.5
@@ -18,7 +18,7 @@ _MOSTLY = 0.5
 
 @dataclass
 class _Sums:
-    """What the chunks seen so far amount to."""
+    """Sums over the chunks so far."""
 
     grid: Tensor
     rows: Tensor
@@ -35,7 +35,7 @@ def draw(units: Iterator[tuple[int, Tensor]], *, shape: tuple[int, ...], world_s
 
     Args:
         units: blocks of whole rows of errors in units of the tolerance, with the flat position of their first element.
-        shape: the output's; its last two dimensions make the grid, counts over the others are added up.
+        shape: the output's; its last two dimensions make the grid, summed over the others.
         world_size: every dimension that this number divides is also counted in as many equal parts.
     """
     height, width = _extents(shape)
@@ -69,12 +69,14 @@ def _empty(shape: tuple[int, ...], world_size: int, *, device: torch.device) -> 
     def zeros(*extents: int) -> Tensor:
         return torch.zeros(*extents, dtype=torch.float64, device=device)
 
-    divided = [place for place, extent in enumerate(shape) if world_size > 1 and extent and extent % world_size == 0]
+    divided = [
+        dimension for dimension, extent in enumerate(shape) if world_size > 1 and extent and extent % world_size == 0
+    ]
     return _Sums(
         grid=zeros(min(GRID, height), min(GRID, width)),
         rows=zeros(height),
         columns=zeros(width),
-        shards={place: zeros(world_size) for place in divided},
+        shards={dimension: zeros(world_size) for dimension in divided},
     )
 
 
@@ -97,34 +99,34 @@ def _add(sums: _Sums, offset: int, block: Tensor, *, shape: tuple[int, ...], wor
     cells = torch.zeros(len(units), sums.grid.shape[1], dtype=torch.float64, device=units.device)
     cells.index_add_(1, column_numbers * sums.grid.shape[1] // width, wrong)
     sums.grid.index_add_(0, row_numbers % height * sums.grid.shape[0] // height, cells)
-    for place, counts in sums.shards.items():
-        if place == len(shape) - 1:
+    for dimension, counts in sums.shards.items():
+        if dimension == len(shape) - 1:
             counts.index_add_(0, column_numbers * world_size // width, by_column)
         else:
-            below = prod(shape[place + 1 : -1])
-            counts.index_add_(0, row_numbers // below % shape[place] * world_size // shape[place], by_row)
+            below = prod(shape[dimension + 1 : -1])
+            counts.index_add_(0, row_numbers // below % shape[dimension] * world_size // shape[dimension], by_row)
 
 
 def _pattern(sums: _Sums, *, shape: tuple[int, ...], height: int, width: int) -> tuple[ErrorPattern, str, int | None]:
-    """The simplest shape that explains the wrong elements, in words, and the dimension of a shard."""
+    """The simplest pattern that explains the wrong elements, in words, and the dimension of a shard."""
     total = prod(shape)
     share = sums.wrong / total
     if sums.wrong == 1 < total:
-        return ErrorPattern.SCATTERED, "in one element alone: an index that is off by one, or a race", None
+        return ErrorPattern.SCATTERED, "in a single element: an index that is off by one, or a race", None
     if share >= _NEARLY_ALL:
         words = (
             f"nearly everywhere ({share:.0%}): a missing or doubled reduction, a wrong scale or too little precision"
         )
         return ErrorPattern.EVERYWHERE, words, None
-    for place, counts in sums.shards.items():
+    for dimension, counts in sums.shards.items():
         parts = counts.nonzero().flatten().tolist()
         filled = sums.wrong * len(counts) / total
         if len(parts) == 1 and filled >= _MOSTLY:
             words = (
-                f"all in part {parts[0] + 1} of {len(counts)} along dimension {place} ({filled:.0%} of it): what rank "
-                f"{parts[0]} holds or sends is missing, stale or in the wrong place"
+                f"all in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it): what "
+                f"rank {parts[0]} holds or sends is missing, stale or at a wrong offset"
             )
-            return ErrorPattern.ONE_SHARD, words, place
+            return ErrorPattern.ONE_SHARD, words, dimension
     return *_in_the_plane(sums, layers=total // (height * width), height=height, width=width, axes=len(shape)), None
 
 
@@ -154,8 +156,8 @@ def _range(numbers: list[int]) -> str:
 
 def _index(shape: tuple[int, ...], position: int) -> tuple[int, ...]:
     index = []
-    for place in range(len(shape)):
-        stride = prod(shape[place + 1 :])
+    for dimension in range(len(shape)):
+        stride = prod(shape[dimension + 1 :])
         index.append(position // stride)
         position %= stride
     return tuple(index)

@@ -1,4 +1,4 @@
-"""Start the trusted ranks: import torch and the problems once, fork one process per rank and role, wait for them.
+"""Starts the trusted ranks: imports torch and the problems once, forks one process per rank and role, waits for them.
 
 Run as `python -m evaluator.oracle.launcher '<json>'` by the host.
 """
@@ -62,15 +62,15 @@ def _become(rank: dict[str, Any], settings: dict[str, Any]) -> None:
 
     from evaluator.oracle.oracle_rank import OracleRank  # noqa: PLC0415
     from evaluator.oracle.reference_rank import ReferenceRank  # noqa: PLC0415
-    from evaluator.oracle.trusted_rank import Place  # noqa: PLC0415
+    from evaluator.oracle.trusted_rank import TrustedRankSetup  # noqa: PLC0415
 
     torch.set_num_threads(rank["threads"])
     if rank["cores"]:
         os.sched_setaffinity(0, rank["cores"])
-    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "attentive_s")
-    place = Place(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
+    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "busy_poll_s")
+    setup = TrustedRankSetup(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
     roles = {"oracle": OracleRank, "reference": ReferenceRank}
-    roles[rank["role"]](place).serve()
+    roles[rank["role"]](setup).serve()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Messages between the host and its oracle ranks: one JSON object per packet, descriptors beside it.
 
-Both ends are ours; JSON keeps them apart all the same. Without torch: the host uses it too.
+Both ends are ours, but JSON keeps them independent. Without torch: the host uses it too.
 """
 
 import array
@@ -33,10 +33,10 @@ def send(channel: socket.socket, message: Body, descriptors: Sequence[int] = ())
     socket.send_fds(channel, [packet], list(descriptors))
 
 
-def receive(channel: socket.socket, *, attentive_s: float = 0.0) -> tuple[Body, list[int]] | None:
-    """The next message and its descriptors, or None once the other end has gone; awake for so long while waiting."""
+def receive(channel: socket.socket, *, busy_poll_s: float = 0.0) -> tuple[Body, list[int]] | None:
+    """The next message and its descriptors, None once the other end has gone; busy-polls for `busy_poll_s` first."""
     packet, ancillary, _flags, _address = busy_poll.receive(
-        channel, MAX_MESSAGE_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), attentive_s=attentive_s
+        channel, MAX_MESSAGE_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), busy_poll_s=busy_poll_s
     )
     descriptors = array.array("i")
     for _level, _type, data in ancillary:

@@ -1,4 +1,4 @@
-"""One oracle rank: draws inputs, knows what is right, and compares."""
+"""One oracle rank: draws inputs, computes expected outputs, and compares."""
 
 import importlib
 import itertools
@@ -15,35 +15,35 @@ import torch
 from evaluator.arena.gate import Sealer
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, align
-from evaluator.contract import SlotKind
+from evaluator.contract import BufferKind
 from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
-from evaluator.oracle.contents import NearCall
+from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import Reader
-from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
+from evaluator.oracle.near_call import NearCall
+from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner, output_dtype
-from evaluator.oracle.witness import Places, Witness
 from problems import registry
 from problems.schema import Problem, Regime, SizeName
 from problems.values import Arguments, Call
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
-"""Seconds of matrix products before a size is measured: so that an idle GPU has reached its clocks, and where it was at
-work a moment ago."""
+"""Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
+work."""
 
 _STAYS_WARM_S = 2.0
 
 _MOST_PARTS, _SPARE = 4, 1.125
-"""So many times the mean over ranks a rank's outputs are expected to take at most, and a rest."""
+"""The most bytes of a rank's outputs, as a multiple of the mean over ranks, and a constant."""
 
 _OUTPUTS = 1
-"""The place of the outputs among the areas of which samples are taken; inputs come first."""
+"""The index of the outputs among the sampled areas; inputs come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What is alike for all contents of a size: the process groups a rank takes part in, and room for its outputs."""
+    """What all draws of a size have in common: the process groups of a rank, and room for its outputs."""
 
     groups: list[list[int]]
     output_bytes: int
@@ -59,15 +59,15 @@ class Opened:
     make_inputs: Callable[[Call], Arguments]
     output_bytes: int
 
-    def call(self, content: messages.Body) -> Call:
-        """The call whose contents the host names: `call` by number, `near` another one or None, `regime` or ""."""
-        call = replace(self.template, index=content["call"])
-        if content["regime"]:
-            call = in_regime(call, self.problem.regime(content["regime"]))
-        if content["near"] is None:
+    def call(self, draw: messages.Body) -> Call:
+        """The call of a draw: `call` is its number, `near` another number or None, `regime` a name or ""."""
+        call = replace(self.template, index=draw["call"])
+        if draw["regime"]:
+            call = in_regime(call, self.problem.regime(draw["regime"]))
+        if draw["near"] is None:
             return call
         known = {field.name: getattr(call, field.name) for field in fields(Call)}
-        return NearCall(**known, base=content["near"])
+        return NearCall(**known, base=draw["near"])
 
 
 def in_regime(call: Call, regime: Regime) -> Call:
@@ -78,18 +78,18 @@ def in_regime(call: Call, regime: Regime) -> Call:
 class OracleRank(TrustedRank):
     """The state of one oracle rank."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        super().__init__(setup)
         self._opened: Opened | None = None
         self._sealer: Sealer | None = None
-        self._slots: dict[Reader, call_memory.DeviceSlot] = {}
+        self._buffers: dict[Reader, call_memory.DeviceBuffer] = {}
         self._prepared: call_memory.Prepared | None = None
-        self._witness: Witness | None = None
+        self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
         self._rooms: dict[tuple[str, str, str], Room] = {}
 
     def commands(self) -> Mapping[str, Handler]:
-        """Everything that has to do with inputs and outputs."""
+        """The commands for inputs and outputs."""
         handlers: dict[str, Handler] = {
             "open": self._open,
             "prepare": self._prepare,
@@ -102,41 +102,41 @@ class OracleRank(TrustedRank):
         return {name: torch.no_grad()(handler) for name, handler in handlers.items()}
 
     def own_bytes(self) -> int:
-        """Shared device memory, of which nobody else counts anything."""
-        return sum(slot.inputs.size + slot.outputs.size for slot in self._slots.values())
+        """Bytes of shared device memory, which torch does not count."""
+        return sum(buffer.inputs.size + buffer.outputs.size for buffer in self._buffers.values())
 
     def get_ready(self) -> None:
-        """Compile what seals inputs."""
+        """Compile the kernels that seal inputs."""
         if self._device.type == "cuda":
-            self._sealer = Sealer(self._device, rank=self._place.rank)
+            self._sealer = Sealer(self._device, rank=self._setup.rank)
 
     def _canary(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Whether this rank's device still calculates and communicates exactly."""
-        place = self._place
+        """Run the canary: whether this rank's device computes and communicates exactly."""
+        setup = self._setup
         found = canary.failures(
-            device=self._device, rank=place.rank, world_size=place.world_size, is_full=message["is_full"]
+            device=self._device, rank=setup.rank, world_size=setup.world_size, is_full=message["is_full"]
         )
         return {"failures": found}, []
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         problem = registry.get(message["problem"])
         package = registry.package(problem.slug)
-        place = self._place
-        # What the last size left takes memory that this one may need.
+        setup = self._setup
+        # Free what the last size left: this one may need the memory.
         self._prepared = None
-        if self._witness is not None:
-            self._witness.forget()
-        for slot in self._slots.values():
-            slot.close()
-        self._slots.clear()
+        if self._end_check is not None:
+            self._end_check.forget()
+        for buffer in self._buffers.values():
+            buffer.close()
+        self._buffers.clear()
         self.free_memory()
         size = SizeName(message["size"])
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
-            rank=place.rank,
-            world_size=place.world_size,
-            dims=problem.dims(size, place.world_size),
+            rank=setup.rank,
+            world_size=setup.world_size,
+            dims=problem.dims(size, setup.world_size),
             dtype=getattr(torch, message["dtype"]),
             device=self._device,
         )
@@ -158,28 +158,28 @@ class OracleRank(TrustedRank):
             make_inputs=make_inputs,
             output_bytes=room.output_bytes,
         )
-        self._renew_slots(room.output_bytes)
+        self._renew_buffers(room.output_bytes)
         self._warm_up()
         return {
             "groups": room.groups,
             "dims": dict(template.dims),
             "output_bytes": room.output_bytes,
-            "slots": SlotKind.DEVICE_MEMORY if self._slots else SlotKind.HOST_MEMORY,
+            "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
         }, []
 
-    def _renew_slots(self, output_bytes: int) -> None:
-        """New device memory for every size of every evaluation: nothing of an earlier one is left in it.
+    def _renew_buffers(self, output_bytes: int) -> None:
+        """New device memory for every size of every evaluation, so that nothing of an earlier one is left in it.
 
-        The reference has its own: a submission keeps its mapping, and could change what the reference works on.
+        The reference has its own: a submission keeps its mapping, and could change the reference's data.
         """
         if self._sealer is not None:
             for reader in Reader:
-                self._slots[reader] = call_memory.DeviceSlot(
+                self._buffers[reader] = call_memory.DeviceBuffer(
                     output_bytes=output_bytes, device=self._device, numbers=self._area_numbers
                 )
 
     def _warm_up(self) -> None:
-        """Bring the GPU to the clocks of steady work, so that the first block is measured like the last."""
+        """Bring the GPU to its steady clocks, so that the first block is measured like the last."""
         if self._device.type != "cuda":
             return
         square = torch.randn(4096, 4096, dtype=torch.bfloat16, device=self._device)
@@ -195,36 +195,36 @@ class OracleRank(TrustedRank):
         return {}, []
 
     def _prepare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Draw a call's inputs; on a GPU they lie sealed in shared memory, and the outputs' room is poisoned."""
+        """Draw a call's inputs; on a GPU seal them in shared memory, and fill the outputs' room with poison."""
         opened, reader = self._current(), Reader(message["reader"])
-        slot = self._slots.get(reader)
-        arguments = opened.make_inputs(opened.call(message["content"]))
+        buffer = self._buffers.get(reader)
+        arguments = opened.make_inputs(opened.call(message["draw"]))
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
-        if slot is not None and message["poison"] is not None:
-            traces.fill(slot.outputs.bytes[: opened.output_bytes], message["poison"])
+        if buffer is not None and message["poison"] is not None:
+            traces.fill(buffer.outputs.bytes[: opened.output_bytes], message["poison"])
         prepared = call_memory.prepare_inputs(
             opened.problem,
             arguments,
             groups=message["groups"],
-            slot=slot,
+            buffer=buffer,
             sealer=self._sealer,
             reuse=message["reuse"],
         )
         if reader is Reader.SANDBOX:
             self._prepared = prepared
-        number, areas = (-1, []) if slot is None else slot.announcement(message["mapped"])
+        number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
         return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
-        call, header = opened.call(message["content"]), message["header"]
+        call, header = opened.call(message["draw"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
-            area = self._slot.take(_end_of(header)) if self._slots else buffer
+            area = self._buffer.take(_end_of(header)) if self._buffers else buffer
             checks = opened.examiner.examine(call, header, area)
             stale, unwritten = None, []
             if any(check.verdict is not None for check in checks):
-                earlier = [opened.call(content) for content in message["earlier"]]
+                earlier = [opened.call(draw) for draw in message["earlier"]]
                 stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
                 if message["poison"] is not None:
                     unwritten = traces.unwritten_shares(header, area, message["poison"])
@@ -235,26 +235,26 @@ class OracleRank(TrustedRank):
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
         with mmap.mmap(descriptors[0], 0) as buffer:
-            return self._traces(message, self._slot.outputs.bytes if self._slots else buffer), []
+            return self._traces(message, self._buffer.outputs.bytes if self._buffers else buffer), []
 
     def _watch(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Wait beside the host for the end of a sandbox rank's call, and copy samples of its memory then."""
         assert self._prepared is not None
-        slot, begin = self._slot, self._prepared.data
-        if self._witness is None:
-            ends = Ends(mmap.mmap(self._place.ends, ends_page.BYTES))
-            self._witness = Witness(ends, rank=self._place.rank, device=self._device)
+        buffer, begin = self._buffer, self._prepared.data
+        if self._end_check is None:
+            ends = Ends(mmap.mmap(self._setup.ends, ends_page.BYTES))
+            self._end_check = EndCheck(ends, rank=self._setup.rank, device=self._device)
         limits = (begin + self._prepared.size, self._current().output_bytes)
         areas = [
-            (slot.inputs.bytes, Places.drawn(begin, limits[0], secret=secrets.randbits(32))),
-            (slot.outputs.bytes, Places.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
+            (buffer.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),
+            (buffer.outputs.bytes, SamplePattern.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),
         ]
-        late_ns = self._witness.watch(message["ticket"], areas, limit_s=message["limit_s"])
+        late_ns = self._end_check.watch(message["ticket"], areas, limit_s=message["limit_s"])
         return {"late_ns": late_ns}, []
 
     def _traces(self, message: messages.Body, area: Area) -> messages.Body:
-        """The fingerprint of outputs, and which samples of shared memory are no longer what they were at the end."""
-        unlike = [] if self._witness is None else self._witness.unlike()
+        """The fingerprint of outputs, and the areas that differ from their samples at the end of the call."""
+        unlike = [] if self._end_check is None else self._end_check.unlike()
         if any(entry.get("device") == "cpu" for entry in message["header"]):
             # Outputs in the host's memory are complete at the end, and copied here after it.
             unlike = [which for which in unlike if which != _OUTPUTS]
@@ -266,20 +266,20 @@ class OracleRank(TrustedRank):
         return traces.mark_of(message["header"], area, sealer=self._sealer, key=bytes.fromhex(message["key"]))
 
     def _changed_input(self, opened: Opened, call: Call) -> str | None:
-        """An argument that the call changed though it may not, told from shared device memory."""
-        if not self._slots or self._prepared is None:
+        """An argument in shared device memory that the call changed and must not change."""
+        if not self._buffers or self._prepared is None:
             return None
         mutable = {argument.name for argument in opened.problem.arguments if argument.mutable or argument.scratch}
-        return call_memory.changed_input(self._prepared, opened.make_inputs(call), slot=self._slot, mutable=mutable)
+        return call_memory.changed_input(self._prepared, opened.make_inputs(call), buffer=self._buffer, mutable=mutable)
 
     @property
-    def _slot(self) -> call_memory.DeviceSlot:
+    def _buffer(self) -> call_memory.DeviceBuffer:
         """The device memory of the sandbox rank."""
-        return self._slots[Reader.SANDBOX]
+        return self._buffers[Reader.SANDBOX]
 
     def _current(self) -> Opened:
         if self._opened is None:
-            raise RuntimeError("the host opened no problem before asking for a call")
+            raise RuntimeError("the host asked for a call before it opened a problem")
         return self._opened
 
 
@@ -294,37 +294,36 @@ def _end_of(header: list[dict[str, Any]]) -> int:
 
 
 def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
-    """Bytes of room for a rank's outputs in any call at the size of `call`: what it owes in this one.
+    """Bytes of room for a rank's outputs in any call at the size of `call`, from its expected outputs in this one.
 
-    Outputs of another shape or dtype may not fit; they are refused by their description. Where the length of an output
-    follows from contents, another call may owe many times more (15 times was seen). What all ranks together owe hardly
-    varies then, for it is what they gave each other: the room is for all of it, or for four times a rank's part, and
-    twice its own at least. Where the root of a collective returns more than the others, any rank may be the root of a
-    later call.
+    Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
+    of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
+    because ranks exchange it: the room is for the whole sum, or for four times a rank's part, and at least for twice
+    its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
-    room = _owed_bytes(problem, examiner, call)
+    room = _expected_bytes(problem, examiner, call)
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     if not symbols <= call.dims.keys() or call.regime is not None:
         ranks = range(call.world_size)
-        together = sum(_owed_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-        # In a regime one rank may have everything.
+        together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
+        # In a regime one rank may get everything.
         part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
         room = max(2 * room, align(math.ceil(together * part * _SPARE)))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
 
 
 def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
-    """`call`, and the calls of those regimes in which a rank may owe outputs of another length."""
+    """`call`, and calls of the regimes in which expected outputs may have another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     regimes = problem.regimes_at(size, call.world_size)
     longer = [regime for regime in regimes if not regime.at_large or regime.dims.keys() & symbols]
     return [call, *(in_regime(call, regime) for regime in longer)]
 
 
-def _owed_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
-    owed = 0
+def _expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
+    expected_bytes = 0
     for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
         is_rooted = output.shape_elsewhere is not None
         elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
-        owed += align(elements * output_dtype(call, output).itemsize)
-    return owed
+        expected_bytes += align(elements * output_dtype(call, output).itemsize)
+    return expected_bytes

@@ -1,7 +1,7 @@
-"""One rank that runs the reference, the way a sandbox rank runs a submission: it draws and compares nothing.
+"""One rank that runs the reference as a sandbox rank runs a submission: it draws and compares nothing.
 
-Ranks that also drew the inputs would run the reference with caches and page tables that a submission never finds: the
-device changes from the oracle's process to a sandbox rank's before every call.
+A rank that also drew the inputs would run the reference with warm caches and page tables. A submission never has them:
+the device switches from the oracle's process to a sandbox rank's before every call.
 """
 
 import importlib
@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena import profiler
-from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES
 from evaluator.oracle import messages
-from evaluator.oracle.trusted_rank import Handler, Place, Reply, TrustedRank
+from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from problems import registry
 
 
@@ -32,13 +32,13 @@ class StandInCall(LoadedCall):
     outputs: Sequence[torch.Tensor] = ()
 
     def collect(self, value: Any) -> list[Any]:  # noqa: ARG002
-        """The outputs that stand in."""
+        """The given outputs."""
         return list(self.outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """What an output of the reference was like, so that an empty call can return as much."""
+    """Shape and dtype of an output of the reference, so that an empty call can return as much."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -46,16 +46,16 @@ class Likeness:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "Likeness":
-        """What `tensor` is like."""
+        """The likeness of `tensor`."""
         return cls(shape=tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
 
     def stand_in(self) -> torch.Tensor:
-        """A tensor of this kind with any contents."""
+        """A tensor of this kind with arbitrary values."""
         return torch.empty(self.shape, dtype=self.dtype, device=self.device)
 
 
 def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
-    """A call on the same inputs, with outputs that nobody computes."""
+    """A call on the same inputs, with outputs that are not computed."""
     known = {field.name: getattr(call, field.name) for field in fields(LoadedCall)}
     return StandInCall(**known, outputs=[like.stand_in() for like in likenesses])
 
@@ -63,15 +63,15 @@ def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
 class ReferenceRank(TrustedRank):
     """The state of one rank that runs the reference."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        super().__init__(setup)
         self._groups: dict[tuple[int, ...], Any] = {}
-        self._slot = CallSlot(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=self._group)
         self._reference: Callable[..., Any] | None = None
         self._likenesses: tuple[Likeness, ...] = ()
 
     def commands(self) -> Mapping[str, Handler]:
-        """Everything that has to do with calls."""
+        """The commands for calls."""
         return {
             "open": self._open,
             "load": self._load,
@@ -83,23 +83,23 @@ class ReferenceRank(TrustedRank):
         }
 
     def get_ready(self) -> None:
-        """Prepare what begins and ends a call."""
+        """Prepare the runner of calls."""
         self._barrier = Barrier(
-            mmap.mmap(self._place.barrier, BARRIER_BYTES), rank=self._place.rank, world_size=self._place.world_size
+            mmap.mmap(self._setup.barrier, BARRIER_BYTES), rank=self._setup.rank, world_size=self._setup.world_size
         )
         self._runner = self._new_runner()
 
     def _new_runner(self) -> Runner:
         if self._device.type != "cuda":
             return CpuRunner(self._barrier)
-        page = mmap.mmap(self._place.clock, CLOCK_PAGE_BYTES)
+        page = mmap.mmap(self._setup.clock, CLOCK_PAGE_BYTES)
         return GpuRunner(
-            self._device, Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+            self._device, Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
         )
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """Take the reference of a problem, and give back the memory of what was open before."""
-        self._slot.close()
+        """Open the reference of a problem, and free the memory of the one before."""
+        self._buffer.close()
         self._likenesses = ()
         self.free_memory()
         package = registry.package(registry.get(message["problem"]).slug)
@@ -107,8 +107,8 @@ class ReferenceRank(TrustedRank):
         return {}, []
 
     def _load(self, _message: messages.Body, descriptors: list[int]) -> Reply:
-        """Have a call lie ready; a CPU rank gets its inputs when the call begins."""
-        self._slot.load([os.dup(descriptor) for descriptor in descriptors])
+        """Load a call; a CPU rank gets its inputs when the call begins."""
+        self._buffer.load([os.dup(descriptor) for descriptor in descriptors])
         return {}, []
 
     def _go(self, message: messages.Body, descriptors: list[int]) -> Reply:
@@ -120,14 +120,14 @@ class ReferenceRank(TrustedRank):
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
     def _record(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        """One call of the reference on what was loaded; the last descriptor takes what ran when."""
+        """One call of the reference on what was loaded, recorded into the last descriptor."""
         *inputs, file = descriptors
         function = profiler.recorded(self._current(), descriptor=file, device=self._device, line_up=self._barrier.wait)
         self._runner.run(function, self._call(inputs), number=message["number"])
         return {}, []
 
     def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        """A call like the reference's in which nothing is computed."""
+        """An empty call: the bytes of the reference's call, without computing."""
         call = empty_call(self._call(descriptors), self._likenesses)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
@@ -135,13 +135,13 @@ class ReferenceRank(TrustedRank):
         return {}, []
 
     def _bare(self, message: messages.Body, _descriptors: list[int]) -> Reply:
-        """A call of nothing without any bytes."""
+        """A bare call: no bytes, no work."""
         self._runner.run_nothing(number=message["number"])
         return {}, []
 
     def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """The reference back to back on the inputs of its last call; the host's clock runs."""
-        reference, arguments = self._current(), self._slot.call.arguments
+        reference, arguments = self._current(), self._buffer.call.arguments
         self._barrier.wait()
         for _ in range(message["times"]):
             reference(*arguments)
@@ -152,11 +152,11 @@ class ReferenceRank(TrustedRank):
     def _call(self, descriptors: Sequence[int]) -> LoadedCall:
         """The call that was loaded; a CPU rank reads its inputs now, while the clock runs."""
         if descriptors:
-            self._slot.take_inputs(os.dup(descriptors[0]))
-        return self._slot.call
+            self._buffer.take_inputs(os.dup(descriptors[0]))
+        return self._buffer.call
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
-        if len(ranks) == self._place.world_size:
+        if len(ranks) == self._setup.world_size:
             return dist.group.WORLD
         if ranks not in self._groups:
             self._groups[ranks] = dist.new_group(list(ranks))
@@ -164,5 +164,5 @@ class ReferenceRank(TrustedRank):
 
     def _current(self) -> Callable[..., Any]:
         if self._reference is None:
-            raise RuntimeError("the host opened no problem before asking for a call")
+            raise RuntimeError("the host asked for a call before it opened a problem")
         return self._reference

@@ -1,4 +1,4 @@
-"""What taken outputs show beside their values: whether they are what was returned, and whether they were written."""
+"""What taken outputs show beside their values: whether they are what was returned, and fully written."""
 
 import ctypes
 import hashlib

@@ -1,4 +1,4 @@
-"""What all trusted ranks are: they join a process group and answer the host's commands until it goes away."""
+"""The base of all trusted ranks: they join a process group and answer the host's commands until it has gone."""
 
 import os
 import socket
@@ -14,12 +14,12 @@ from evaluator.oracle import messages
 
 Reply = tuple[messages.Body, list[int]]
 Handler = Callable[[messages.Body, list[int]], Reply]
-"""Carries out a command, given with its descriptors, which whoever called closes."""
+"""Executes a command with its descriptors, which the caller closes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a trusted rank is given."""
+class TrustedRankSetup:
+    """What a trusted rank is started with."""
 
     rank: int
     world_size: int
@@ -30,31 +30,31 @@ class Place:
     barrier: int
     clock: int
     ends: int
-    attentive_s: float
+    busy_poll_s: float
 
 
 class TrustedRank:
-    """One rank, which subclasses give commands."""
+    """One rank; subclasses add commands."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+    def __init__(self, setup: TrustedRankSetup) -> None:
+        self._setup = setup
+        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
         self._worked_at = -float("inf")
         self._is_in_use = False
 
     def commands(self) -> Mapping[str, Handler]:
-        """What the host may ask for; the first command is always `open`."""
+        """The commands of the host by name; the first one is always `open`."""
         raise NotImplementedError
 
     def get_ready(self) -> None:
-        """What there is to do once the process group stands."""
+        """Called once the process group exists."""
 
     def own_bytes(self) -> int:
-        """Device memory that is held beside torch's allocator."""
+        """Bytes of device memory outside torch's allocator."""
         return 0
 
     def memory(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
-        """The device memory that this rank holds now, and the most since a size was opened; 0 on CPU ranks."""
+        """Bytes of device memory that this rank holds: now, and the maximum since a size was opened; 0 on CPU ranks."""
         if self._device.type != "cuda":
             return {"bytes": 0, "peak_bytes": 0}, []
         own = self.own_bytes()
@@ -62,28 +62,28 @@ class TrustedRank:
         return {"bytes": own + now, "peak_bytes": own + peak}, []
 
     def free_memory(self) -> None:
-        """Give back what torch's allocator keeps for later, and count anew how much it takes."""
+        """Release the cache of torch's allocator, and restart the maximum."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def serve(self) -> None:
         """Join the process group, then answer until the host closes its end."""
-        place = self._place
-        channel = socket.socket(fileno=place.channel)
-        join(place.process_group, rank=place.rank, world_size=place.world_size, device=self._device, store=place.store)
+        setup = self._setup
+        channel = socket.socket(fileno=setup.channel)
+        join(setup.process_group, rank=setup.rank, world_size=setup.world_size, device=self._device, store=setup.store)
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})
-        while (message := messages.receive(channel, attentive_s=self._attentive_s())) is not None:
+        while (message := messages.receive(channel, busy_poll_s=self._busy_poll_s())) is not None:
             body, descriptors = self._answer(handlers, *message)
             messages.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _attentive_s(self) -> float:
-        """Before its first evaluation a rank may sleep at once."""
-        return self._place.attentive_s if self._is_in_use else 0.0
+    def _busy_poll_s(self) -> float:
+        """How long to busy-poll: 0 before the first evaluation."""
+        return self._setup.busy_poll_s if self._is_in_use else 0.0
 
     def _answer(self, handlers: Mapping[str, Handler], message: messages.Body, descriptors: list[int]) -> Reply:
         self._is_in_use = self._is_in_use or message["command"] == "open"
@@ -98,5 +98,5 @@ class TrustedRank:
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether the device had none left, by torch's word or the driver's."""
+    """Whether torch or the driver reports that the device has no memory left."""
     return isinstance(error, torch.OutOfMemoryError) or "CUDA_ERROR_OUT_OF_MEMORY" in str(error)

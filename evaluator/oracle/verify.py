@@ -1,4 +1,4 @@
-"""Is what a rank returned what it owes? Structure first, then values, by the problem's own rules."""
+"""Compares a rank's outputs with the expected ones: structure first, then values, by the problem's own rules."""
 
 import importlib
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ LARGEST_ERROR = 1e9
 
 
 _MOST_MAPS = 8
-"""So many outputs of one rank are mapped; a message to the host has its limit."""
+"""How many outputs of one rank get a map: a message to the host has a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was found for one output of one rank in one call; `verdict` None means right."""
+    """What was found for one output of one rank in one call; `verdict` None means correct."""
 
     output: str
     elements: int = 0
@@ -54,7 +54,7 @@ class Examiner:
         self._oracle: ModuleType = importlib.import_module(f"{registry.package(problem.slug)}.oracle")
 
     def expected(self, call: Call) -> tuple[Tensor, ...]:
-        """The outputs that rank `call.rank` owes, in the problem's order."""
+        """The expected outputs of rank `call.rank`, in the problem's order."""
         outputs: tuple[Tensor, ...] = self._oracle.expected(call)
         return outputs
 
@@ -67,16 +67,16 @@ class Examiner:
         actual = self._tensors(call, header, area)
         checks = self._values(call, actual, expected)
         triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-        mapped = [place for place, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
+        mapped = [index for index, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
         return [
-            _mapped(check, call, *triple) if place in mapped else check
-            for place, (check, triple) in enumerate(zip(checks, triples, strict=True))
+            _mapped(check, call, *triple) if index in mapped else check
+            for index, (check, triple) in enumerate(zip(checks, triples, strict=True))
         ]
 
     def stale_source(
         self, call: Call, header: Sequence[dict[str, Any]], area: Area, *, earlier: Sequence[Call]
     ) -> int | None:
-        """The earlier call whose right answer this is, or None."""
+        """The earlier call whose expected outputs these are, or None."""
         for other in earlier:
             expected = self.expected(other)
             if self._structure(other, header, expected):
@@ -134,22 +134,22 @@ def output_dtype(call: Call, output: Output) -> torch.dtype:
 
 def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: Tensor) -> str | None:
     if "other" in entry:
-        owed = f"a list of {right.shape[0]} tensors of one shape and dtype" if output.is_list else "a tensor"
-        return f"output {output.name!r} is a {entry['other']}, expected {owed}"
+        form = f"a list of {right.shape[0]} tensors of one shape and dtype" if output.is_list else "a tensor"
+        return f"output {output.name!r} is a {entry['other']}, expected {form}"
     dtype = str(output_dtype(call, output)).removeprefix("torch.")
     wanted = f"{dtype}{list(right.shape)} on {'cpu' if output.on_host else call.device.type}"
     received = f"{entry['dtype']}{entry['shape']} on {entry['device']}"
     if received != wanted:
         return f"output {output.name!r} is {received}, expected {wanted}"
     if entry["start"] < 0:
-        return f"output {output.name!r} did not fit the space for outputs"
+        return f"output {output.name!r} did not fit the room for outputs"
     return None
 
 
 def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: Tensor) -> Check:
     """`check` with a map of its wrong elements.
 
-    A problem with a comparison of its own may count others as wrong than the tolerance does; then there is no map.
+    A problem with its own comparison may count other elements as wrong; then there is no map.
     """
     if not check.wrong_elements or actual.shape != expected.shape:
         return check
@@ -169,7 +169,7 @@ def _judged(output: Output, found: Comparison) -> Check:
         verdict = Verdict.NOT_FINITE
         message = (
             f"output {output.name!r} has {found.nonfinite} of {found.elements} elements that are NaN or infinite "
-            f"where they should not be, the first at {list(found.first_nonfinite or ())}"
+            f"where finite values are expected, the first at {list(found.first_nonfinite or ())}"
         )
     elif not found.passed:
         verdict = Verdict.WRONG_RESULT

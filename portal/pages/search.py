@@ -1,10 +1,12 @@
-"""One search over problems, models and people."""
+"""One search over problems, models, people and the manual."""
 
 from dataclasses import dataclass
 
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog import facets
+from portal.manual.pages import Passage
+from portal.manual.pages import find as find_in_manual
 from portal.ranking.models import PersonStanding
 from portal.runs.models import LanguageModel
 from portal.runs.queries import visible_models
@@ -22,16 +24,17 @@ class Found:
     problems: tuple[Problem, ...] = ()
     models: tuple[LanguageModel, ...] = ()
     people: tuple[User, ...] = ()
+    passages: tuple[Passage, ...] = ()
     is_cut: bool = False
 
     @property
     def count(self) -> int:
         """How many are shown, all kinds together."""
-        return len(self.problems) + len(self.models) + len(self.people)
+        return len(self.problems) + len(self.models) + len(self.people) + len(self.passages)
 
 
 def search(text: str, *, viewer: Viewer) -> Found:
-    """Problems that hold every word, models and people whose name holds the text.
+    """Problems that hold every word, models and people whose name holds the text, and pages and headings of the manual.
 
     People are those with an accepted entry; models those with a run that `viewer` may see.
     """
@@ -43,9 +46,11 @@ def search(text: str, *, viewer: Viewer) -> Found:
     entered = PersonStanding.objects.values("author")
     people = User.objects.filter(is_active=True, username__icontains=wanted, pk__in=entered).order_by("username")
     named = list(people[: MAX_EACH + 1])
+    passages = find_in_manual(wanted, limit=MAX_EACH + 1)
     return Found(
         problems=tuple(problems[:MAX_EACH]),
         models=tuple(models[:MAX_EACH]),
         people=tuple(named[:MAX_EACH]),
-        is_cut=max(len(problems), len(models), len(named)) > MAX_EACH,
+        passages=passages[:MAX_EACH],
+        is_cut=max(len(problems), len(models), len(named), len(passages)) > MAX_EACH,
     )

@@ -19,6 +19,7 @@ from portal.catalog import rooflines
 from portal.catalog.measurements import baselines, best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.exports.files import citation
+from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems
@@ -98,13 +99,14 @@ def docs(request: HttpRequest) -> HttpResponse:
         "max_queued": settings.MAX_QUEUED_PER_AUTHOR,
         "site_url": settings.SITE_URL,
         "citation": citation(timezone.now()),
+        "sections": manual.sections(),
     }
     return render(request, "docs/index.html", context)
 
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """Problems, models and people by what the reader types."""
+    """Problems, models, people and pages of the manual by what the reader types."""
     text = request.GET.get("q", "").replace("\0", "")[:MAX_TEXT]
     context = {"text": text, "found": search(text, viewer=request.user)}
     return render(request, "search.html", context)

@@ -18,15 +18,16 @@ from django.db import transaction
 
 from evaluator.contract import (
     Backend,
+    BufferKind,
     ContractError,
+    Detection,
     EvaluationReport,
+    EvidenceSource,
     Message,
     Mode,
     Primitive,
     SandboxLevel,
-    Sighting,
     SizeTiming,
-    SlotKind,
     SourceBundle,
     SourceFile,
     Stage,
@@ -34,7 +35,6 @@ from evaluator.contract import (
     TimeSummary,
     Timing,
     Verdict,
-    Witness,
 )
 from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.hardware import profiles
@@ -98,7 +98,7 @@ class _Judgement(Message, frozen=True, kw_only=True):
     revision: str
     commitment: str
     sandbox: SandboxLevel
-    slots: SlotKind
+    slots: BufferKind
     stages: dict[Stage, float]
     sizes: tuple[_JudgedSize, ...]
     blocks: tuple[float, ...]
@@ -131,9 +131,9 @@ class _Judgement(Message, frozen=True, kw_only=True):
                 coverage=0.96,
                 rule=1,
             ),
-            primitives=tuple(_sighting(text) for text in self.primitives),
+            primitives=tuple(_detection(text) for text in self.primitives),
             sandbox=self.sandbox,
-            slots=self.slots,
+            buffers=self.slots,
             commitment=self.commitment,
             environment=environment,
             started_at=self.started_at,
@@ -153,9 +153,9 @@ def _size(size: _JudgedSize) -> SizeTiming:
     )
 
 
-def _sighting(text: str) -> Sighting:
-    primitive, _, witness = text.partition("/")
-    return Sighting(primitive=Primitive(primitive), witness=Witness(witness), detail="as in the summary")
+def _detection(text: str) -> Detection:
+    primitive, _, evidence = text.partition("/")
+    return Detection(primitive=Primitive(primitive), evidence=EvidenceSource(evidence), detail="as in the summary")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
     if timeline is None:
         return []
     least = least_work(report)
-    used = frozenset(sighting.primitive for sighting in report.primitives)
+    used = frozenset(detection.primitive for detection in report.primitives)
     programs = (("Reference", timeline.reference, NCCL_ALONE), ("Submission", timeline.submission, used))
     found = []
     for title, call, primitives in programs:

@@ -45,6 +45,7 @@ class Story:
             "comparison": f"{self.wrong}compare/",
             "nodes": "/nodes/",
             "docs": "/docs/",
+            "manual": "/docs/judge/timing-and-score/",
             "account": "/accounts/",
             "api": "/api/v1/",
         }

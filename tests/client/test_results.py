@@ -5,15 +5,15 @@ import pytest
 
 from evaluator.contract import (
     SCORE_RULE,
+    Detection,
     EvaluationReport,
+    EvidenceSource,
     Mode,
     Primitive,
-    Sighting,
     SizeTiming,
     TimeSummary,
     Timing,
     Verdict,
-    Witness,
 )
 from pkb.attempt_files import read_attempts
 from pkb.diagnosis import diagnosis
@@ -58,7 +58,7 @@ def judged(rule: int, **size) -> Evaluation:
         verdict=Verdict.PASSED,
         message="right",
         timing=timing,
-        primitives=(Sighting(primitive=Primitive.TMA, witness=Witness.COMPILED, detail="seen"),),
+        primitives=(Detection(primitive=Primitive.TMA, evidence=EvidenceSource.COMPILED, detail="seen"),),
     )
     return msgspec.convert(
         {

@@ -37,7 +37,7 @@ def test_every_secret_of_an_installation_has_a_row_on_how_it_is_changed():
     [
         ("PKB_METRICS_LISTEN", "nowhere", "PKB_METRICS_LISTEN=nowhere is no address"),
         ("PKB_METRICS_LISTEN", "127.0.0.1:91110", "write it as 127.0.0.1:9101"),
-        ("PKB_LOG_FORMAT", "xml", "'xml' is no format of log lines; use one of text, json"),
+        ("PKB_LOG_FORMAT", "xml", "'xml' is not a format of log lines; use one of text, json"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, said):
@@ -55,7 +55,7 @@ def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, said):
 
 def test_a_node_refuses_a_wrong_address_and_a_wrong_format():
     told = {"PKB_NODE_NAME": "n", "PKB_NODE_KEY": "k", "PKB_NODE_PROFILES": "cpux2", "PKB_DATA_DIR": "/nonexistent"}
-    with pytest.raises(Misconfigured, match="PKB_NODE_METRICS_LISTEN=:0 is no address"):
+    with pytest.raises(Misconfigured, match="PKB_NODE_METRICS_LISTEN=:0 is not an address"):
         NodeSettings.from_environment(told | {"PKB_NODE_METRICS_LISTEN": ":0"})
     with pytest.raises(Misconfigured, match="use text or json"):
         NodeSettings.from_environment(told | {"PKB_NODE_LOG_FORMAT": "xml"})

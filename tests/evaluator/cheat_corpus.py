@@ -22,7 +22,7 @@ class Program:
     """One program. `judged` is empty where the whole judge runs it, else the part of the judge that looks at it.
 
     `needs` may name ranks ("GPUs" or "CPU ranks") and a processor, as `platform.machine` names it. One that
-    `forges_time` has its ranks claim less than its calls take: it may pass, and must not gain by it.
+    `forges_time` has its ranks report shorter times than its calls take: it may pass, and must not gain by it.
     """
 
     name: str

@@ -82,7 +82,7 @@ def margins(report: EvaluationReport, record: SizeRecord) -> str:
     ours, theirs = (median(time for block in side for time in block) for side in (net.candidate, net.reference))
     shortest = min(median(call.time_ns for call in block) / 1000 for block in timing.timed_blocks(record))
     return (
-        f"{record.size} gang {record.gang}: {ours:.1f} against {theirs:.1f} in {len(record.blocks)} blocks, "
+        f"{record.size} group {record.group_number}: {ours:.1f} against {theirs:.1f} in {len(record.blocks)} blocks, "
         f"floor {record.floor_us or 0:.1f}, shortest block {shortest:.1f} with what an empty call takes "
         f"({timing.candidate_empty_us(record):.1f}, {timing.forgeable_us(record):.1f} of it forgeable), "
         f"busy {record.busy_ns / 1e6:.0f} of {record.watched_ns / 1e6:.0f} ms"

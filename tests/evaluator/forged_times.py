@@ -1,4 +1,4 @@
-"""Whether a program gains by what its ranks claim: the score once more from its record, with other claims in it."""
+"""Whether a program gains by self-reported times: its score computed again from a record with other ones."""
 
 from statistics import median
 
@@ -12,23 +12,23 @@ _SHORT = 0.1
 
 
 def are_claims_short(report: EvaluationReport) -> bool:
-    """Whether the ranks claim far less than their calls take: without that a program forges nothing."""
+    """Whether the ranks report far shorter times than their calls take: otherwise a program forges nothing."""
     calls = _timed(report)
     return median(max(call.claimed_ns) for call in calls) < _SHORT * median(call.time_ns for call in calls)
 
 
 def gain(report: EvaluationReport) -> str | None:
-    """What was gained by claims, in words; None where score and interval are the same whatever ranks claim."""
+    """The gain by self-reported times, in words; None where score and interval do not depend on them."""
     assert report.record is not None
     assert report.timing is not None
-    told = _without_claims(report.timing)
+    reported = _without_claims(report.timing)
     for words, found in {
         "nothing": _concluded(report.record, share=0.0),
         "what the host saw": _concluded(report.record, share=1.0),
         "ten times what the host saw": _concluded(report.record, share=10.0),
     }.items():
-        if found != told:
-            return f"{told.score} ({told.low} to {told.high}), but {found.score} where ranks claim {words}"
+        if found != reported:
+            return f"{reported.score} ({reported.low} to {reported.high}), but {found.score} where ranks report {words}"
     return None
 
 
@@ -38,7 +38,7 @@ def _timed(report: EvaluationReport) -> list[CallRecord]:
 
 
 def _concluded(record: Record, *, share: float) -> Timing:
-    """The timing of a record in which ranks and reference claim a share of what the host saw."""
+    """The timing of a record in which ranks and reference report a share of the host's times."""
     sizes = [
         msgspec.structs.replace(
             size,
@@ -57,7 +57,7 @@ def _concluded(record: Record, *, share: float) -> Timing:
 
 
 def _without_claims(found: Timing) -> Timing:
-    """All but the cross-check, which says what ranks claim and is meant to."""
+    """All but the cross-check, which shows self-reported times on purpose."""
     return msgspec.structs.replace(
         found, sizes=tuple(msgspec.structs.replace(size, claimed_us=None) for size in found.sizes)
     )

@@ -73,7 +73,7 @@ _HEADERS = """def _attack():
                     setattr(module, name, store)
 """
 
-_DIARIES = """def _attack():
+_STATUS_PAGES = """def _attack():
     for descriptor in _descriptors("/memfd:"):
         with contextlib.suppress(OSError, ValueError):
             choice = _dice.randrange(4)
@@ -147,7 +147,7 @@ _CLOSES = """def _attack():
 _ATTACKS = {
     "records": _RECORDS,
     "headers": _HEADERS,
-    "diaries": _DIARIES,
+    "status_pages": _STATUS_PAGES,
     "processes": _PROCESSES,
     "shim": _SHIM,
     "prints": _PRINTS,
@@ -236,13 +236,13 @@ _NAMES = (
 
 
 def odd_paths(dice: random.Random) -> SourceBundle:
-    """A right program beside files whose paths cannot be."""
+    """A correct program beside files with impossible paths."""
     text = (SUBMISSIONS / "correct.py").read_text(encoding="utf-8")
     return _bundle(text, *((dice.choice(_NAMES), "x = 1\n") for _ in range(dice.randrange(1, 5))))
 
 
 def archive(dice: random.Random) -> bytes:
-    """A zip with a right program and odd members, damaged at times."""
+    """A zip with a correct program and odd members, sometimes damaged."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("solution.py", (SUBMISSIONS / "correct.py").read_text(encoding="utf-8"))

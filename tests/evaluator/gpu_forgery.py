@@ -5,7 +5,7 @@
 A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2):
 it passes with the score of the honest program, for no event takes part in a score. Or it works while a call is read
 (row 6), when the inputs are still sealed: its values are wrong.
-Prints a line per judgement: verdict, score, what ranks claim, and the times that speak for and against it.
+Prints a line per judgement: verdict, score, self-reported times, and the times that confirm or refute them.
 """
 
 import argparse
@@ -25,17 +25,17 @@ _EARLY = """
 
 import sys
 
-_slots = sys.modules["evaluator.arena.call_slot"]
-_read_call, _honest, _ready = _slots.read_call, solution, []
+_buffers = sys.modules["evaluator.arena.call_buffer"]
+_read_call, _honest, _ready = _buffers.read_call, solution, []
 
 
 def _early(*arguments, **places):
-    slot = _read_call(*arguments, **places)
-    _ready.append(_honest(*slot.arguments))
-    return slot
+    call = _read_call(*arguments, **places)
+    _ready.append(_honest(*call.arguments))
+    return call
 
 
-_slots.read_call = _early
+_buffers.read_call = _early
 
 
 def solution(*arguments):
@@ -49,7 +49,7 @@ def main() -> int:
     options = _options()
     shares = options.share or (0.1, 0.6)
     ways = [("", 1.0), ("early", 1.0), *((hook, share) for share in shares for hook in _HOOKS)]
-    settings = JudgeSettings(profile=profiles.get(options.profile).name, blocks=options.blocks, audit=False)
+    settings = JudgeSettings(profile=profiles.get(options.profile).name, blocks=options.blocks, records_work=False)
     with Judge(settings) as judge:
         for case in options.cases or _CASES:
             for hook, share in ways:

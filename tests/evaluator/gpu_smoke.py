@@ -57,11 +57,11 @@ def main():
         )
         ok = report_builds(build_all())
         for name in RIGHT:
-            ok &= report_right(name, run_gang(name, "measure", world=world, folder=folder, seconds=60))
+            ok &= report_right(name, run_group(name, "measure", world=world, folder=folder, seconds=60))
         if not arguments.skip_broken:
-            ok &= report_wrong(run_gang("gpu_gemm_allreduce_wrong", "compare", world=world, folder=folder, seconds=45))
-            ok &= report_illegal(run_gang("gpu_allgather_illegal", "once", world=world, folder=folder, seconds=45))
-            ok &= report_hanging(run_gang("gpu_allgather_hanging", "once", world=world, folder=folder, seconds=20))
+            ok &= report_wrong(run_group("gpu_gemm_allreduce_wrong", "compare", world=world, folder=folder, seconds=45))
+            ok &= report_illegal(run_group("gpu_allgather_illegal", "once", world=world, folder=folder, seconds=45))
+            ok &= report_hanging(run_group("gpu_allgather_hanging", "once", world=world, folder=folder, seconds=20))
         ok &= report_leftovers(before)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -118,10 +118,10 @@ def report_builds(found):
     return ok
 
 
-# --- gangs ----------------------------------------------------------------------------------------------------------
+# --- worker groups ---------------------------------------------------------------------------------------------------
 
 
-def run_gang(name, job, *, world, folder, seconds):
+def run_group(name, job, *, world, folder, seconds):
     """Run `job` with submission `name` on `world` ranks; no rank outlives this call. Gives what each rank wrote."""
     where = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=folder))
     context = multiprocessing.get_context("spawn")
@@ -332,10 +332,10 @@ JOBS = {"once": once, "compare": compare, "measure": measure}
 # --- reports --------------------------------------------------------------------------------------------------------
 
 
-def report_right(name, gang):
-    found = [note.get("found") for note in gang["notes"]]
-    if gang["timed_out"] or not all(found):
-        return complain(name, gang)
+def report_right(name, group):
+    found = [note.get("found") for note in group["notes"]]
+    if group["timed_out"] or not all(found):
+        return complain(name, group)
     ok = True
     for shape in found[0]["errors"]:
         worst = max(rank["errors"][shape] for rank in found)
@@ -346,31 +346,31 @@ def report_right(name, gang):
             ours, reference_us = times["submission"], times["reference"]
             timing = f"{ours:9.1f} us, reference {reference_us:9.1f} us, {reference_us / ours:.2f} x"
         print(f"{mark(worst <= limit)} {name} {shape}: max error {worst:.4f} rms {timing}")
-    print(f"     {name} took {gang['seconds']:.1f} s")
+    print(f"     {name} took {group['seconds']:.1f} s")
     return ok
 
 
-def report_wrong(gang):
-    found = [note.get("found") for note in gang["notes"]]
+def report_wrong(group):
+    found = [note.get("found") for note in group["notes"]]
     if not all(found):
-        return complain("gpu_gemm_allreduce_wrong", gang)
+        return complain("gpu_gemm_allreduce_wrong", group)
     least = min(min(rank.values()) for rank in found)
     right = least > 10 * TOLERANCE
-    print(f"{mark(right)} gpu_gemm_allreduce_wrong: least error {least:.3f} rms, {gang['seconds']:.1f} s")
+    print(f"{mark(right)} gpu_gemm_allreduce_wrong: least error {least:.3f} rms, {group['seconds']:.1f} s")
     return right
 
 
-def report_illegal(gang):
-    errors = [note.get("error", "") for note in gang["notes"]]
+def report_illegal(group):
+    errors = [note.get("error", "") for note in group["notes"]]
     right = any("illegal memory access" in error for error in errors)
-    print(f"{mark(right)} gpu_allgather_illegal: exits {gang['exits']}, {gang['seconds']:.1f} s")
-    return right or complain("gpu_allgather_illegal", gang)
+    print(f"{mark(right)} gpu_allgather_illegal: exits {group['exits']}, {group['seconds']:.1f} s")
+    return right or complain("gpu_allgather_illegal", group)
 
 
-def report_hanging(gang):
-    right = gang["timed_out"] and not any(gang["notes"])
-    print(f"{mark(right)} gpu_allgather_hanging: exits {gang['exits']}, killed after {gang['seconds']:.1f} s")
-    return right or complain("gpu_allgather_hanging", gang)
+def report_hanging(group):
+    right = group["timed_out"] and not any(group["notes"])
+    print(f"{mark(right)} gpu_allgather_hanging: exits {group['exits']}, killed after {group['seconds']:.1f} s")
+    return right or complain("gpu_allgather_hanging", group)
 
 
 def report_leftovers(before):
@@ -388,9 +388,9 @@ def report_leftovers(before):
     return clean
 
 
-def complain(name, gang):
-    print(f"FAIL {name}: exits {gang['exits']}, timed out {gang['timed_out']}, {gang['seconds']:.1f} s")
-    for rank, note in enumerate(gang["notes"]):
+def complain(name, group):
+    print(f"FAIL {name}: exits {group['exits']}, timed out {group['timed_out']}, {group['seconds']:.1f} s")
+    for rank, note in enumerate(group["notes"]):
         print(f"  rank {rank}: {str(note)[-2500:]}")
     return False
 

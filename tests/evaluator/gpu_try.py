@@ -5,7 +5,7 @@
     python -m tests.evaluator.gpu_try --world-size 4 --size base,large SLUG FILE BACKEND [SLUG FILE BACKEND ...]
 
 Inputs and comparison are the judge's; sandbox, clock and verdicts are not: times are by CUDA events (by the rank's own
-clock on CPU ranks), which the judge takes for a cross-check alone. Contents change at the same addresses,
+clock on CPU ranks), which the judge uses only as a cross-check. Inputs change at the same addresses,
 calls are queued without a meeting between, and one rank is late. Times are medians of the slowest rank, reference and
 submission by turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
 """
@@ -135,19 +135,19 @@ def build_ahead(files):
         print(f"{len(running)} built in {time.monotonic() - started:.1f} s", flush=True)
 
 
-# --- gangs -----------------------------------------------------------------------------------------------------------
+# --- worker groups ----------------------------------------------------------------------------------------------------
 
 
 def run_all(jobs, *, world_size, seconds, folder):
-    """Run the jobs in one gang; where one breaks it, the rest in a new one. The number of jobs that went wrong."""
+    """Run the jobs in one worker group; where one breaks it, the rest in a new one. Returns how many failed."""
     done = failed = 0
     while done < len(jobs):
-        where = Path(tempfile.mkdtemp(prefix="gang_", dir=folder))
+        where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))
         ranks = start(jobs[done:], world_size=world_size, where=where)
         try:
-            for place, job in enumerate(jobs[done:]):
-                limit = seconds + (30 if place == 0 else 0)
-                notes, is_whole = wait_for(ranks, where=where, place=place, seconds=limit)
+            for index, job in enumerate(jobs[done:]):
+                limit = seconds + (30 if index == 0 else 0)
+                notes, is_whole = wait_for(ranks, where=where, index=index, seconds=limit)
                 failed += not report(job, notes, world_size=world_size)
                 done += 1
                 if not is_whole:
@@ -176,9 +176,9 @@ def start(jobs, *, world_size, where):
     return ranks
 
 
-def wait_for(ranks, *, where, place, seconds):
-    """The notes of all ranks on a job, and whether the gang lives on: no failure, no death, no time out."""
-    paths = [where / f"{place}_{rank}.json" for rank in range(len(ranks))]
+def wait_for(ranks, *, where, index, seconds):
+    """The notes of all ranks on a job, and whether the worker group lives on: no failure, no death, no time out."""
+    paths = [where / f"{index}_{rank}.json" for rank in range(len(ranks))]
     deadline = time.monotonic() + seconds
     while not all(path.exists() for path in paths) and time.monotonic() < deadline:
         if any(process.exitcode for process in ranks):
@@ -191,13 +191,13 @@ def wait_for(ranks, *, where, place, seconds):
 
 def rank_main(rank, world_size, jobs, where):
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    code = place = 0
+    code = index = 0
     try:
         member = Member(rank, world_size, Path(where))
-        for place, job in enumerate(jobs):
-            write_note(Path(where) / f"{place}_{rank}.json", member.do(Job(**job)))
+        for index, job in enumerate(jobs):
+            write_note(Path(where) / f"{index}_{rank}.json", member.do(Job(**job)))
     except BaseException:  # noqa: BLE001 - whatever it is, the parent prints it
-        write_note(Path(where) / f"{place}_{rank}.json", {"error": traceback.format_exc()[-3000:]})
+        write_note(Path(where) / f"{index}_{rank}.json", {"error": traceback.format_exc()[-3000:]})
         code = 1
     os._exit(code)  # destructors of a broken context may hang
 
@@ -291,7 +291,7 @@ class Runner:
         return self.kind.make_inputs(self.call(index))
 
     def refill(self, index):
-        """The contents of call `index` in the tensors of the call before, where shapes allow it."""
+        """The inputs of call `index` in the tensors of the call before, where shapes allow it."""
         self.held = {
             name: refilled(old, new)
             for (name, old), new in zip(self.held.items(), self.draw(index).values(), strict=True)
@@ -300,7 +300,7 @@ class Runner:
     def compare(self):
         """The largest error in units of the tolerance and the largest rms over calls of several kinds."""
         worst, rms, notes = 0.0, 0.0, []
-        for index in range(5):  # one at a time, contents changing in place, every second one with a late rank
+        for index in range(5):  # one at a time, inputs changing in place, every second one with a late rank
             self.refill(index)
             self.line_up(late=index % 2 and self.member.rank == index % self.member.world_size)
             outputs = self.kind.run_with(self.solution, self.held)
@@ -310,14 +310,14 @@ class Runner:
                 for value, fresh in zip(self.held.values(), self.draw(index).values(), strict=True)
             ):
                 notes.append(f"call {index} changed its arguments")
-        queued = [self.draw(100 + place) for place in range(QUEUED)]
+        queued = [self.draw(100 + index) for index in range(QUEUED)]
         self.line_up(late=False)
         outputs = []
-        for place, arguments in enumerate(queued):  # no meeting between: a rank may be a call ahead of its peers
-            self.delay(place % self.member.world_size == self.member.rank)
+        for index, arguments in enumerate(queued):  # no meeting between: a rank may be a call ahead of its peers
+            self.delay(index % self.member.world_size == self.member.rank)
             outputs.append(self.kind.run_with(self.solution, arguments))
-        for place, output in enumerate(outputs):
-            worst, rms = self.judge(100 + place, output, worst, rms, notes)
+        for index, output in enumerate(outputs):
+            worst, rms = self.judge(100 + index, output, worst, rms, notes)
         return {"worst": worst, "rms": rms, "notes": notes[:4]}
 
     def judge(self, index, outputs, worst, rms, notes):

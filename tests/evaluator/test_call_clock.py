@@ -80,7 +80,7 @@ def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
         assert call.time_ns == max(call.done_ns)
 
 
-# ---- ends that devices never told ---------------------------------------------------------------------------------
+# ---- ends that devices never post --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -92,13 +92,13 @@ def gated(judge: Judge) -> Iterator[SlotPlan]:
 
 
 def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
-    """A right program, judged by `plan` with the judge's oracle ranks."""
+    """A correct program, judged by `plan` with the judge's oracle ranks."""
     waiting = WaitingGroups(
         lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
         wanted=0,
         age_s=60.0,
     )
-    private = {name: getattr(judge, f"_{name}") for name in ("builder", "aside", "references", "work_dir")}
+    private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
     evaluation = Evaluation(
         request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
     )
@@ -116,8 +116,8 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
 def test_answers_to_the_host_whose_end_no_device_told_are_tampering(judge: Judge, gated: SlotPlan) -> None:
     report = judged(judge, gated, mode=Mode.CHECK)
     assert report.verdict is Verdict.TAMPERED, report.message
-    assert "rank 0 answered call 1, whose end its device has never told" in report.message
-    # The gatekeeper stands ready for the next one.
+    assert "rank 0 answered call 1, but its device never posted the end of the call" in report.message
+    # The gatekeeper is ready for the next call.
     assert judged(judge, gated, mode=Mode.CHECK).verdict is Verdict.TAMPERED
 
 

@@ -76,7 +76,7 @@ def with_source(request: EvaluationRequest, source: SourceBundle) -> EvaluationR
 
 
 class Bench:
-    """Two judges that share the work: while one measures, the other's next gang starts."""
+    """Two judges that share the work: while one measures, the other's next worker group starts."""
 
     def __init__(self, work_dir: Path) -> None:
         self._judges = [Judge(dataclasses.replace(QUICK, work_dir=work_dir)) for _ in range(2)]
@@ -135,7 +135,7 @@ def test_a_forged_time_gains_nothing(reports: dict[str, "Future[EvaluationReport
 
 
 def assert_nothing_gained(report: EvaluationReport) -> None:
-    """The program sleeps in each call and its ranks claim no time at all: it counts as what it is, far too slow."""
+    """It sleeps in each call and its ranks report no time at all: its score shows that it is far too slow."""
     assert report.timing is not None, refused(report)
     assert are_claims_short(report)
     assert gain(report) is None
@@ -203,7 +203,7 @@ def test_what_compiles_gets_no_further_than_its_own_folder(
 
 
 def test_every_row_has_its_program_and_its_twin() -> None:
-    """But 25, 35, 38, 39, 41 and from 49 on, whose tests are elsewhere, and 37, which is none (docs/cheats.md)."""
+    """But 25, 35, 38, 39, 41 and from 49 on, tested elsewhere, and 37, which is none (docs/judge/cheats.md)."""
     elsewhere = {25, 35, 37, 38, 39, 41}
     rows = {f"r{row:02}" for row in range(1, 49) if row not in elsewhere} | {f"m{row}" for row in range(1, 10)}
     for is_twin in (False, True):
@@ -246,8 +246,8 @@ def test_variations_get_the_same_verdict_ten_times(bench: Bench, program: Progra
 
 
 SWITCHED_OFF = [
-    (Check.FRESH_CONTENTS, "r08_cache_by_shape", Verdict.PASSED),
-    (Check.NEAR_CONTENTS, "r08_cache_by_samples", Verdict.PASSED),
+    (Check.FRESH_INPUTS, "r08_cache_by_shape", Verdict.PASSED),
+    (Check.NEAR_INPUTS, "r08_cache_by_samples", Verdict.PASSED),
     (Check.SKEWED_STARTS, "m7_missing_barrier", Verdict.PASSED),
     (Check.VALUES, "r20_constant_output", Verdict.PASSED),
     (Check.EVERY_RANK, "m4_rank_asymmetry", Verdict.PASSED),
@@ -275,7 +275,7 @@ def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> E
     if name not in JUDGED:
         pytest.skip("not for this processor")
     # The recorded call after the timed ones is compared too, and would tell of itself.
-    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, audit=False)
+    settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, records_work=False)
     with Judge(settings) as judge:
         for _ in range(3):
             report = judge.evaluate(JUDGED[name].request())
@@ -286,14 +286,14 @@ def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> E
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_second_gang_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.25)
+def test_second_group_repeats_part_of_a_ranked_series_at_every_size(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25)
     request = msgspec.structs.replace(request_for("correct", mode=Mode.RANKED), sizes=("tiny", "base"))
     with Judge(settings) as judge:
         report = judge.evaluate(request)
     assert report.verdict is Verdict.PASSED, refused(report)
     assert report.record is not None
-    assert [(size.size, size.gang) for size in report.record.sizes] == [
+    assert [(size.size, size.group_number) for size in report.record.sizes] == [
         ("tiny", 1),
         ("base", 1),
         ("tiny", 2),

@@ -49,9 +49,12 @@ def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> No
         (["run", "allreduce", "x.py", "--mode", "fast"], "invalid choice: 'fast'"),
         (["run", "allreduce", "x.py", "--regime", "wet"], "no regime called 'wet'; it has: tiny_values"),
         (["run", "allreduce", "x.py", "--regime", "tiny_values", "--mode", "ranked"], "leave --mode out"),
-        (["run", "allreduce", "x.py", "--dtype", "float64"], "can be judged in bfloat16, float16, float32"),
-        (["run", "gemm_allreduce", "x.py", "--dtype", "float16"], "can be judged in bfloat16, not in float16"),
-        (["run", "allreduce", "x.py", "--dtype", "float16", "--mode", "ranked"], "ranked evaluations are in bfloat16"),
+        (["run", "allreduce", "x.py", "--dtype", "float64"], "can be judged in dtype bfloat16, float16, float32"),
+        (["run", "gemm_allreduce", "x.py", "--dtype", "float16"], "can be judged in dtype bfloat16, not in float16"),
+        (
+            ["run", "allreduce", "x.py", "--dtype", "float16", "--mode", "ranked"],
+            "ranked evaluations use dtype bfloat16",
+        ),
         (["baseline", "nothing"], "no problem called 'nothing'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the host makes of what workers send, and of what comes instead: real sockets, with the test as the ranks."""
+"""How the host handles answers of workers, and incidents instead: real sockets, with the test as the ranks."""
 
 import os
 import socket
@@ -26,9 +26,9 @@ class Ranks:
         self.ends = [child for _, child in pairs]
         self.workers = []
         for number, (host, _) in enumerate(pairs):
-            diary = os.memfd_create("diary")
-            os.ftruncate(diary, protocol.DIARY_BYTES)
-            self.workers.append(Worker(number=number, channel=Channel(host), diary=diary))
+            status_page = os.memfd_create("status_page")
+            os.ftruncate(status_page, protocol.STATUS_BYTES)
+            self.workers.append(Worker(number=number, channel=Channel(host), status_page=status_page))
 
     def say(self, rank, kind, **fields):
         self.ends[rank].send(Report(kind=kind, **fields).pack())
@@ -40,7 +40,7 @@ class Ranks:
         for end in (*self.ends, self.exits, self.exits_host):
             end.close()
         for worker in self.workers:
-            os.close(worker.diary)
+            os.close(worker.status_page)
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def kinds(conversation):
     return [incident.kind for incident in conversation.incidents]
 
 
-@pytest.mark.parametrize("attentive_s", [0.0, LONG_S])
-def test_one_answer_of_each_is_complete_and_tells_who_answered_when(ranks, conversation, attentive_s):
+@pytest.mark.parametrize("busy_poll_s", [0.0, LONG_S])
+def test_one_answer_of_each_is_complete_and_tells_who_answered_when(ranks, conversation, busy_poll_s):
     ready(ranks)
     before = time.monotonic_ns()
 
-    answers = collect(conversation, attentive_s=attentive_s)
+    answers = collect(conversation, busy_poll_s=busy_poll_s)
 
     assert answers.is_complete
     assert sorted(answers.reports) == [0, 1]
@@ -124,8 +124,8 @@ def test_a_record_that_nobody_asked_for_is_a_violation(ranks, conversation):
     assert (incident.kind, incident.rank) == (IncidentKind.VIOLATION, 0)
 
 
-def test_a_failure_carries_its_reason_and_the_text_of_the_diary(ranks, conversation):
-    os.pwrite(ranks.workers[0].diary, b"Traceback: of rank 0\0", protocol.DIARY_TEXT_START)
+def test_a_failure_carries_its_reason_and_the_text_of_the_status_page(ranks, conversation):
+    os.pwrite(ranks.workers[0].status_page, b"Traceback: of rank 0\0", protocol.STATUS_TEXT_START)
     ranks.say(0, ReportKind.FAILED, detail=int(Failure.START))
     ranks.say(1, ReportKind.READY)
 

@@ -18,7 +18,7 @@ def test_every_rank_has_processors_that_nobody_else_has():
     assert len(every) == len(set(every))
     assert set(every) < set(range(64))  # some are the host's
     assert all(len(theirs) >= len(ours) for ours, theirs in zip(found.oracle, found.sandbox, strict=True))
-    assert found.attentive_s > 0
+    assert found.busy_poll_s > 0
     assert found.threads(found.oracle, world_size=4) == len(found.oracle[0])
 
 
@@ -50,16 +50,16 @@ def test_few_processors_are_everybodys(processors):
     found = cpu_sets.shares(range(processors), world_size=4)
     assert found == cpu_sets.Shares()
     assert found.threads(found.oracle, world_size=1) == len(os.sched_getaffinity(0))
-    assert found.attentive_s == 0.0
+    assert found.busy_poll_s == 0.0
 
 
-@pytest.mark.parametrize("attentive_s", [0.0, 30.0])
-def test_a_message_is_heard_asleep_or_awake(attentive_s):
+@pytest.mark.parametrize("busy_poll_s", [0.0, 30.0])
+def test_a_message_is_heard_asleep_or_awake(busy_poll_s):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         sender = threading.Thread(target=theirs.send, args=(b"GO",))
         sender.start()
-        packet, *_ = busy_poll.receive(ours, 64, 0, attentive_s=attentive_s)
+        packet, *_ = busy_poll.receive(ours, 64, 0, busy_poll_s=busy_poll_s)
         sender.join()
     assert packet == b"GO"
 
@@ -68,7 +68,7 @@ def test_an_end_that_has_gone_is_heard_awake():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         theirs.close()
-        assert busy_poll.receive(ours, 64, 0, attentive_s=30.0)[0] == b""
+        assert busy_poll.receive(ours, 64, 0, busy_poll_s=30.0)[0] == b""
 
 
 def test_the_host_keeps_to_its_own_and_is_free_again():

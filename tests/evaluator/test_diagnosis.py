@@ -1,4 +1,4 @@
-"""Who is blamed when a gang ends: pure functions over incidents, without processes."""
+"""Who is blamed when a worker group ends: pure functions over incidents, without processes."""
 
 import json
 
@@ -17,12 +17,12 @@ from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, n
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
 
-def seen(rank: int, standing: Standing, place: str = "somewhere") -> Observation:
-    return Observation(rank=rank, standing=standing, place=place, calls_done=0, exit="running")
+def seen(rank: int, standing: Standing, location: str = "somewhere") -> Observation:
+    return Observation(rank=rank, standing=standing, location=location, calls_done=0, exit="running")
 
 
 def trouble(incidents: list[Incident], *standings: Standing) -> GroupTrouble:
-    observations = tuple(seen(rank, standing, f"place {rank}") for rank, standing in enumerate(standings))
+    observations = tuple(seen(rank, standing, f"location {rank}") for rank, standing in enumerate(standings))
     return GroupTrouble(tuple(incidents), observations, doing="call 4", limit_s=10.0)
 
 
@@ -95,7 +95,7 @@ def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> Non
 
 def test_a_hang_names_every_rank_and_its_place() -> None:
     (finding,) = findings_of(trouble([OVERDUE], Standing.IN_COLLECTIVE, Standing.FINISHED), size="tiny")
-    assert "rank 0 place 0; rank 1 place 1" in finding.message
+    assert "rank 0 location 0; rank 1 location 1" in finding.message
     assert "call 4 took longer than 10 s" in finding.message
 
 
@@ -122,7 +122,7 @@ def waiting(rank: int, *collectives: Collective) -> Observation:
     return Observation(
         rank=rank,
         standing=Standing.ON_DEVICE,
-        place=f"waits for its GPU ({where})",
+        location=f"waits for its GPU ({where})",
         calls_done=0,
         exit="running",
         collectives=collectives,

@@ -1,4 +1,4 @@
-"""Faults that a GPU's driver reports: counted, said in words, and held against the slot where they are grave."""
+"""Faults that a GPU's driver reports: counted, described, and a reason to stop the slot where they are grave."""
 
 import shutil
 import subprocess
@@ -74,7 +74,7 @@ def test_what_wrong_programs_cause_does_not_end_a_slots_work():
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
-        (fault(31, gpu=2), "GPU 2: Xid 31 (a memory access outside of what is mapped)"),
+        (fault(31, gpu=2), "GPU 2: Xid 31 (a memory access outside mapped memory)"),
         (fault(74, count=3), "GPU 0: Xid 74 (an error of NVLink), 3 times"),
         (fault(9999), "GPU 0: Xid 9999"),
     ],

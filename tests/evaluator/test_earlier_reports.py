@@ -1,4 +1,4 @@
-"""Reports of the first schema are read: what was concluded stands, and nobody takes it for today's."""
+"""Reports of the first schema are read: their conclusions stay, and are marked as of the earlier rule."""
 
 import json
 from pathlib import Path

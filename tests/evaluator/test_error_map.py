@@ -20,7 +20,7 @@ def mapped(errors: torch.Tensor, *, world_size: int = 4, rows_a_block: int = 7) 
 
 
 def errors(*shape: int, at: Any, value: float = 5.0) -> torch.Tensor:
-    """All right but the elements `at`."""
+    """Correct except in the elements `at`."""
     tensor = torch.zeros(shape, dtype=torch.float64)
     tensor[at] = value
     return tensor

@@ -1,4 +1,4 @@
-"""Kill anything at any moment: the right party is named, nothing stays, the next evaluation passes."""
+"""Kill any process at any moment: the verdict names the cause, no process is left, the next evaluation passes."""
 
 import dataclasses
 import os
@@ -132,7 +132,7 @@ def test_an_error_on_a_node_that_cannot_judge_by_itself_either_is_the_nodes(tmp_
     assert report.verdict is Verdict.JUDGE_FAILURE, report.findings
 
 
-def test_judge_closed_while_its_first_gang_starts_leaves_no_process(tmp_path: Path) -> None:
+def test_judge_closed_while_its_first_group_starts_leaves_no_process(tmp_path: Path) -> None:
     for _ in range(3):
         Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)).close()
     deadline = time.monotonic() + 10

@@ -51,7 +51,7 @@ FAILURES = {
 
 
 def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
-    """What a rank might send while `due` for `call` is open: right, of another kind or call, cut, longer, repeated."""
+    """What a rank may send while `due` for `call` is open: right, of another kind or call, cut, longer, repeated."""
     right = Report(kind=due, call=call, claimed_ns=5).pack()
     others = st.builds(
         lambda kind, number, detail: Report(kind=kind, call=number, detail=detail).pack(),
@@ -68,7 +68,7 @@ def packets(due: ReportKind, call: int) -> st.SearchStrategy[bytes]:
 
 
 def may_come(packet: bytes, due: ReportKind, call: int) -> bool:
-    """Whether our shim could have sent this while `due` for `call` was open."""
+    """Whether the shim could have sent this while `due` for `call` was open."""
     if len(packet) != Report.LAYOUT.size:
         return False
     magic, kind, number, claimed, detail, *_ = Report.LAYOUT.unpack(packet)
@@ -83,7 +83,7 @@ def open_descriptors() -> int:
 def misheard(data: st.DataObject, commands: list[CommandKind]) -> str | None:
     """One conversation over a real socket, the rank's side saying anything, with descriptors where it likes.
 
-    What the host took wrongly, in words; None where it took what our shim may say and nothing else.
+    What the host accepted wrongly, in words; None where it accepted only what the shim may send.
     """
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channel = Channel(host_end)
@@ -132,20 +132,20 @@ def test_a_channel_thousands_of_times(data: st.DataObject, commands: list[Comman
 @given(
     head=st.binary(max_size=64), text=st.binary(max_size=300), stack=st.binary(max_size=300), is_answered=st.booleans()
 )
-def test_any_diary_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
+def test_any_status_page_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    diary = os.memfd_create("diary")
+    status_page = os.memfd_create("status_page")
     try:
-        os.ftruncate(diary, protocol.DIARY_BYTES)
-        os.pwrite(diary, head, 0)
-        os.pwrite(diary, text, protocol.DIARY_TEXT_START)
-        os.pwrite(diary, stack, protocol.DIARY_STACK_START)
-        rank = Worker(number=0, channel=Channel(host_end), diary=diary)
-        _standing, place = rank.place(is_answered=is_answered, source="/source", ticks_before=0)
-        assert place
-        assert "\0" not in place + rank.text + rank.stack
+        os.ftruncate(status_page, protocol.STATUS_BYTES)
+        os.pwrite(status_page, head, 0)
+        os.pwrite(status_page, text, protocol.STATUS_TEXT_START)
+        os.pwrite(status_page, stack, protocol.STATUS_STACK_START)
+        rank = Worker(number=0, channel=Channel(host_end), status_page=status_page)
+        _standing, location = rank.location(is_answered=is_answered, source="/source", ticks_before=0)
+        assert location
+        assert "\0" not in location + rank.text + rank.stack
     finally:
-        os.close(diary)
+        os.close(status_page)
         host_end.close()
         rank_end.close()
 
@@ -242,7 +242,7 @@ FRAMES = st.lists(
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
     sent = builder_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
     assert set(sent.artefacts) <= {NAME, KERNEL}
-    assert builder._judge(sent, seconds=1.0, sightings=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
+    assert builder._judge(sent, seconds=1.0, detections=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
 
 
 OUTCOME = {
@@ -262,7 +262,7 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
     chance = random.Random(seed)
     value = mutated(OUTCOME, chance) if seed % 3 else OUTCOME
     sent = builder_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
-    record = builder._judge(sent, seconds=1.0, sightings=())  # noqa: SLF001
+    record = builder._judge(sent, seconds=1.0, detections=())  # noqa: SLF001
     text = record.to_json()
     assert "\\u0000" not in text
     assert "\\u001b" not in text

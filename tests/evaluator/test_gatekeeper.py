@@ -127,12 +127,12 @@ class Timing(threading.Thread):
         super().__init__(daemon=True)
         self.words = CountedWords(page.page, ranks=RANKS)
         self._order, self._channel = order, channel
-        self.told = Ends(mmap.mmap(-1, ends_page.BYTES))
+        self.posted = Ends(mmap.mmap(-1, ends_page.BYTES))
         self.answer: dict[str, object] = {}
         self.start()
 
     def run(self) -> None:
-        self.answer = timed(self.words, self._order, self._channel, self.told)
+        self.answer = timed(self.words, self._order, self._channel, self.posted)
 
     def ended(self) -> dict[str, object]:
         self.join(30)
@@ -171,7 +171,7 @@ def test_the_head_start_ends_as_soon_as_all_have_queued(page: Page, ends: tuple[
     assert 0 <= answer["head_ns"] < EVER_NS
     assert all(done >= 0 for done in answer["done_ns"])
     assert answer["marks"] == [f"{100 + rank:032x}" for rank in range(RANKS)]
-    assert [timing.told.has_come(rank, 70) for rank in range(RANKS)] == [True] * RANKS, "oracle ranks hear of it"
+    assert [timing.posted.has_come(rank, 70) for rank in range(RANKS)] == [True] * RANKS, "oracle ranks hear of it"
 
 
 def test_no_gate_opens_while_a_rank_is_still_queueing(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
@@ -313,8 +313,8 @@ def test_an_end_that_never_comes_is_given_up_at_the_limit(
     answer = timing.ended()
     assert answer["done_ns"][1] == -1
     assert answer["done_ns"][0] >= 0
-    assert timing.told.has_come(0, 70) is True
-    assert timing.told.has_come(1, 70) is None, "nobody waits for it any more"
+    assert timing.posted.has_come(0, 70) is True
+    assert timing.posted.has_come(1, 70) is None, "nobody waits for it any more"
 
 
 def test_a_call_is_ended_when_the_judge_says_so(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
@@ -448,14 +448,14 @@ def test_a_gatekeeper_that_stands_still_is_replaced_and_its_late_answer_is_nobod
 def test_oracle_ranks_are_told_of_ends_whatever_becomes_of_the_gatekeeper(
     clock: GateClock, clock_page: ClockPage, page: Page
 ) -> None:
-    told, ticket = Ends(mmap.mmap(clock.ends, ends_page.BYTES)), clock.upcoming
+    posted, ticket = Ends(mmap.mmap(clock.ends, ends_page.BYTES)), clock.upcoming
     a_call(clock, clock_page, page, 1)
-    assert [told.has_come(rank, ticket) for rank in range(RANKS)] == [True] * RANKS
+    assert [posted.has_come(rank, ticket) for rank in range(RANKS)] == [True] * RANKS
     later = clock.upcoming
     assert later != ticket
-    assert [told.has_come(rank, later) for rank in range(RANKS)] == [False] * RANKS, "it has not begun"
+    assert [posted.has_come(rank, later) for rank in range(RANKS)] == [False] * RANKS, "it has not begun"
     clock.give_up(later)
-    assert [told.has_come(rank, later) for rank in range(RANKS)] == [None] * RANKS
+    assert [posted.has_come(rank, later) for rank in range(RANKS)] == [None] * RANKS
 
 
 def test_orders_cross_as_they_are() -> None:

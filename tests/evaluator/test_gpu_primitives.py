@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from evaluator.contract import Backend, Mode, Primitive, SourceBundle, SourceFile, Verdict, Witness, WorkKind
+from evaluator.contract import Backend, EvidenceSource, Mode, Primitive, SourceBundle, SourceFile, Verdict, WorkKind
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.machine.backends import Node, missing
 from evaluator.judging import link_traffic, primitives
 from tests.evaluator.test_gpu import PROFILE, WORLD_SIZE, on_gpus, request
 
 SHOWN = [
-    ("primitive_copy_engine", Backend.CUDA, Primitive.COPY_ENGINE, {Witness.SOURCE, Witness.PROFILER}),
-    ("gpu_allgather", Backend.CUDA, Primitive.SM_LOAD_STORE, {Witness.SOURCE, Witness.COMPILED}),
-    ("gpu_allgather_triton", Backend.TRITON, Primitive.SM_LOAD_STORE, {Witness.SOURCE, Witness.COMPILED}),
-    ("primitive_tma", Backend.CUDA, Primitive.TMA, {Witness.SOURCE, Witness.COMPILED}),
-    ("primitive_nvshmem", Backend.NVSHMEM, Primitive.NVSHMEM, set(Witness)),
-    ("primitive_nccl", Backend.PYTORCH, Primitive.NCCL, {Witness.SOURCE, Witness.PROFILER}),
+    ("primitive_copy_engine", Backend.CUDA, Primitive.COPY_ENGINE, {EvidenceSource.SOURCE, EvidenceSource.PROFILER}),
+    ("gpu_allgather", Backend.CUDA, Primitive.SM_LOAD_STORE, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("gpu_allgather_triton", Backend.TRITON, Primitive.SM_LOAD_STORE, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("primitive_tma", Backend.CUDA, Primitive.TMA, {EvidenceSource.SOURCE, EvidenceSource.COMPILED}),
+    ("primitive_nvshmem", Backend.NVSHMEM, Primitive.NVSHMEM, set(EvidenceSource)),
+    ("primitive_nccl", Backend.PYTORCH, Primitive.NCCL, {EvidenceSource.SOURCE, EvidenceSource.PROFILER}),
 ]
 
 pytestmark = on_gpus
@@ -47,7 +47,7 @@ def test_a_submission_passes_and_exactly_its_primitive_is_found(reports, name, b
     report = reports(name, backend)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
     assert primitives.names(report.primitives) == (primitive,), report.primitives
-    assert {seen.witness for seen in report.primitives} == witnesses, report.primitives
+    assert {seen.evidence for seen in report.primitives} == witnesses, report.primitives
 
 
 def test_loads_through_nccls_device_api_are_both(reports):
@@ -83,8 +83,8 @@ def test_what_a_backend_lacks_on_this_node_is_named(judge, backend, text, piece)
 
 
 def test_a_copy_is_recorded_with_its_bytes(reports):
-    audit = reports("primitive_copy_engine", Backend.CUDA).audit
-    (peers,) = [work for work in audit.works if work.kind is WorkKind.COPY and "PtoP" in work.name]
+    recorded_work = reports("primitive_copy_engine", Backend.CUDA).recorded_work
+    (peers,) = [work for work in recorded_work.works if work.kind is WorkKind.COPY and "PtoP" in work.name]
     assert peers.count == WORLD_SIZE - 1
     assert peers.bytes == (WORLD_SIZE - 1) * 1024 * 1024 * 2
 
@@ -103,7 +103,7 @@ def test_multicast_that_the_text_does_not_name_is_found_in_the_compiled_code(jud
 def test_the_links_carry_what_the_problem_needs_and_hardly_more(reports, name):
     backend = next(backend for other, backend, *_ in SHOWN if other == name)
     for size in reports(name, backend).record.sizes:
-        found = size.wire
+        found = size.links
         assert found.note == ""
         assert found.flag == ""
         assert found.calls >= 1
@@ -115,14 +115,14 @@ def test_the_links_carry_what_the_problem_needs_and_hardly_more(reports, name):
 def test_a_right_answer_that_crossed_no_link_is_flagged(reports):
     report = reports("primitive_host_memory", Backend.PYTORCH)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
-    base = next(size.wire for size in report.record.sizes if size.size == "base")
+    base = next(size.links for size in report.record.sizes if size.size == "base")
     assert "where the problem needs" in base.flag
 
 
 def test_kernels_are_recorded_with_their_times(reports):
-    audit = reports("gpu_allgather", Backend.CUDA).audit
-    assert audit.note == ""
-    kernels = [work for work in audit.works if work.kind is WorkKind.KERNEL]
+    recorded_work = reports("gpu_allgather", Backend.CUDA).recorded_work
+    assert recorded_work.note == ""
+    kernels = [work for work in recorded_work.works if work.kind is WorkKind.KERNEL]
     assert any("gather" in kernel.name and kernel.us > 0 and kernel.ranks == WORLD_SIZE for kernel in kernels)
 
 
@@ -138,5 +138,5 @@ def test_a_library_collective_behind_an_extension_is_found_by_its_kernel(reports
 def test_a_ranked_submission_is_recorded_after_its_timed_calls(reports):
     report = reports("gpu_allgather", Backend.CUDA, Mode.RANKED)
     assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
-    assert report.audit is not None
-    assert report.audit.works
+    assert report.recorded_work is not None
+    assert report.recorded_work.works

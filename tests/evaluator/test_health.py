@@ -1,4 +1,4 @@
-"""What a slot does that is not clean after an evaluation: it says why, and takes no further work."""
+"""A slot that is not clean after an evaluation says why, and takes no more work."""
 
 import dataclasses
 import os
@@ -90,7 +90,7 @@ def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
 
 GB = 10**9
 WAITING = {1: GB, 2: GB}
-"""An oracle rank and the rank of a gang that waits, 1 GB each."""
+"""An oracle rank and the rank of a worker group that waits, 1 GB each."""
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_canary_is_silent_on_a_good_device_and_notices_one_wrong_number(tmp_path
     ]
     good, bad = (rank.communicate(timeout=100)[0].splitlines() for rank in ranks)
     assert good == ["[]", "[]"]
-    assert bad == ["[]", "['a pattern of 4096 numbers is not the same after a copy']"]
+    assert bad == ["[]", "['a pattern of 4096 numbers changed in a copy']"]

@@ -1,4 +1,4 @@
-"""Programs that are right and were refused once: what is unusual in them is nobody's business."""
+"""Correct programs that an earlier judge refused: what is unusual in them is allowed."""
 
 import dataclasses
 from collections.abc import Iterator

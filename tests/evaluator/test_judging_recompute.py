@@ -16,8 +16,8 @@ BASELINES = Path(__file__).parents[2] / "problems" / "baselines"
 
 @pytest.mark.parametrize(
     "records",
-    [(series(),), (series(), series(reference_us=(200.0,) * 3, gang=2, seed=3)), (series(floor_us=150.0),)],
-    ids=["one gang", "two gangs", "below its floor"],
+    [(series(),), (series(), series(reference_us=(200.0,) * 3, group_number=2, seed=3)), (series(floor_us=150.0),)],
+    ids=["one worker group", "two worker groups", "below its floor"],
 )
 def test_a_report_agrees_with_its_own_record_after_json(records):
     report = EvaluationReport.from_json(report_of(*records).to_json())

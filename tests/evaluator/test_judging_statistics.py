@@ -41,13 +41,13 @@ def test_blocks_that_do_not_scatter_leave_what_starts_do():
     assert found.half_width == pytest.approx(1.96 * 0.05, rel=1e-4)
 
 
-def test_a_second_gang_that_runs_as_much_halves_the_variance_of_the_candidates_starts():
+def test_a_second_group_that_runs_as_much_halves_the_variance_of_the_candidates_starts():
     one = statistics.estimate([[0.0] * 12], reference_sd=0.0, candidate_sd=0.04)
     two = statistics.estimate([[0.0] * 12, [0.0] * 12], reference_sd=0.0, candidate_sd=0.04)
     assert one.start_sd / two.start_sd == pytest.approx(math.sqrt(2))
 
 
-def test_gangs_that_differ_beyond_chance_widen_the_interval():
+def test_groups_that_differ_beyond_chance_widen_the_interval():
     first = [0.001 * step for step in range(12)]
     near, far = ([shift + 0.001 * step for step in range(3)] for shift in (0.01, 0.4))
     alike = statistics.estimate([first, near], reference_sd=0.01, candidate_sd=0.01)
@@ -56,7 +56,7 @@ def test_gangs_that_differ_beyond_chance_widen_the_interval():
     assert apart.interval.low < 1.0 < math.exp(0.4) < apart.interval.high
 
 
-def test_one_disturbed_block_of_a_short_second_gang_shows_nothing():
+def test_one_disturbed_block_of_a_short_second_group_shows_nothing():
     first = [0.001 * step for step in range(12)]
     disturbed = statistics.estimate([first, [0.005, 0.3, 0.006]], reference_sd=0.01, candidate_sd=0.01)
     assert disturbed.half_width < 0.05
@@ -85,7 +85,7 @@ def test_sizes_scatter_apart_and_start_together():
 )
 def test_a_series_ends_when_its_interval_is_narrow_or_blocks_do_not_narrow_it(scatter, start_sd, blocks, may_end):
     found = Estimate(log=0.3, scatter=scatter, start_sd=start_sd)
-    assert statistics.is_settled(found, blocks=blocks) is may_end
+    assert statistics.is_precise_enough(found, blocks=blocks) is may_end
 
 
 @dataclass
@@ -97,13 +97,13 @@ class Evaluation:
 
     dice: random.Random
     sizes: int
-    gangs: int
+    groups: int
 
     def run(self) -> Estimate:
         self.spread = self.dice.choice((0.003, 0.01, 0.03))
         self.start_sd = self.dice.choice((0.002, 0.01))
         self.reference = self.dice.gauss(0, self.start_sd)
-        self.candidates = [self.dice.gauss(0, self.start_sd) for _ in range(self.gangs)]
+        self.candidates = [self.dice.gauss(0, self.start_sd) for _ in range(self.groups)]
         return statistics.combined([self._size() for _ in range(self.sizes)])
 
     def _size(self) -> Estimate:
@@ -112,13 +112,13 @@ class Evaluation:
             first.append(self._block(self.candidates[0]))
             # No rule ends a series before, and asking costs time.
             enough = len(first) >= statistics.LEAST_BLOCKS
-            if enough and statistics.is_settled(self._estimate([first]), blocks=len(first)):
+            if enough and statistics.is_precise_enough(self._estimate([first]), blocks=len(first)):
                 break
-        again = [[self._block(gang) for _ in range(round(len(first) / 4))] for gang in self.candidates[1:]]
+        again = [[self._block(group) for _ in range(round(len(first) / 4))] for group in self.candidates[1:]]
         return self._estimate([first, *again])
 
-    def _estimate(self, gangs: list[list[float]]) -> Estimate:
-        return statistics.estimate(gangs, reference_sd=self.start_sd, candidate_sd=self.start_sd)
+    def _estimate(self, groups: list[list[float]]) -> Estimate:
+        return statistics.estimate(groups, reference_sd=self.start_sd, candidate_sd=self.start_sd)
 
     def _block(self, candidate: float) -> float:
         return self._leg(self.reference) - self._leg(candidate)
@@ -128,17 +128,17 @@ class Evaluation:
         return start + disturbance + median(self.dice.gauss(0, self.spread) for _ in range(4))
 
 
-@pytest.mark.parametrize(("sizes", "gangs"), [(1, 1), (2, 1), (1, 2), (2, 2)])
-def test_the_interval_holds_the_truth_as_often_as_it_says(sizes, gangs):
-    dice = random.Random(10 * sizes + gangs)
-    found = [Evaluation(dice, sizes, gangs).run() for _ in range(800)]
+@pytest.mark.parametrize(("sizes", "groups"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(sizes, groups):
+    dice = random.Random(10 * sizes + groups)
+    found = [Evaluation(dice, sizes, groups).run() for _ in range(800)]
     held = sum(abs(each.log) <= each.half_width for each in found) / len(found)
     assert 0.93 <= held <= 0.99
 
 
 def test_near_clones_gain_nothing_from_the_lower_end():
     dice = random.Random(7)
-    lows = [Evaluation(dice, sizes=1, gangs=1).run().interval.low for _ in range(1000)]
+    lows = [Evaluation(dice, sizes=1, groups=1).run().interval.low for _ in range(1000)]
     # Ranked is the lower end: even the luckiest of a thousand clones stays within noise of the true value.
     assert max(lows) < 1.03
 

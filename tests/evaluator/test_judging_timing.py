@@ -92,26 +92,26 @@ def test_sizes_may_have_different_numbers_of_blocks():
     assert found.blocks == pytest.approx((1.0,) * 12, rel=0.02)
 
 
-def test_blocks_of_sizes_are_combined_gang_by_gang():
+def test_blocks_of_sizes_are_combined_group_by_group():
     records = [
         series(size="base", reference_us=(200.0,) * 14),
         series(size="large"),
-        series(size="base", reference_us=(800.0,) * 3, gang=2),
-        series(size="large", reference_us=(800.0,) * 3, gang=2),
+        series(size="base", reference_us=(800.0,) * 3, group_number=2),
+        series(size="large", reference_us=(800.0,) * 3, group_number=2),
     ]
     blocks = timing.conclude(records, RULES)[0].blocks
     assert blocks == pytest.approx((2.0,) * 12 + (8.0,) * 3, rel=0.02)
 
 
-def test_a_second_gang_that_agrees_leaves_the_score_and_the_interval():
+def test_a_second_group_that_agrees_leaves_the_score_and_the_interval():
     alone = timing.conclude([series()], RULES)[0]
-    both = timing.conclude([series(), series(reference_us=(200.0,) * 3, gang=2, seed=2)], RULES)[0]
+    both = timing.conclude([series(), series(reference_us=(200.0,) * 3, group_number=2, seed=2)], RULES)[0]
     assert both.score == pytest.approx(alone.score, rel=0.005)
     assert math.log(both.high / both.low) <= 1.05 * math.log(alone.high / alone.low)
 
 
-def test_a_second_gang_that_is_slower_takes_the_lower_end_down_to_its_own():
-    second = series(candidate_us=150.0, reference_us=(200.0,) * 3, gang=2, seed=2)
+def test_a_second_group_that_is_slower_takes_the_lower_end_down_to_its_own():
+    second = series(candidate_us=150.0, reference_us=(200.0,) * 3, group_number=2, seed=2)
     found, against = timing.conclude([series(), second], RULES)
     assert not against
     assert found.low < 200 / 150
@@ -134,7 +134,7 @@ SUSPICIOUS = [
         Check.THROTTLING,
         msgspec.structs.replace(series(), gpus=held_back_by("sw_power_cap", "hw_thermal_slowdown")),
         Verdict.BASELINE_UNSTABLE,
-        "GPU 1 was held back (hw_thermal_slowdown)",
+        "GPU 1 was slowed (hw_thermal_slowdown)",
     ),
 ]
 
@@ -155,7 +155,7 @@ HONEST = {
     "a program that does next to nothing": series(candidate_us=0.5),
     "a little less than an empty call": ended_early(series(), blocks=12, us=57.0),
     "two blocks that ended before empty calls": ended_early(series(), blocks=2),
-    "no more below the floor than can be told apart": series(floor_us=101.0),
+    "below the floor by less than the resolution": series(floor_us=101.0),
 }
 
 

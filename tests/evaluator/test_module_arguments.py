@@ -9,7 +9,7 @@ from problems.modules import build, linear
 
 
 def carried(value, *, previous=()):
-    """`value` as a rank receives it, with the tensors that its file held."""
+    """`value` as a rank receives it, with the tensors of its file."""
     packer = Packer()
     tree = packer.pack(value)
     buffer = mmap.mmap(-1, max(1, packer.size))

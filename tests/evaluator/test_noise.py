@@ -26,7 +26,7 @@ def busy_machine() -> Iterator[None]:
 
 
 def judged(work_dir: Path, *, rounds: int) -> list[str]:
-    """What a right program is told, ranked again and again; short series, everything else as a site has it."""
+    """The verdicts of a correct program, ranked many times; short series, all other settings as on a site."""
     with Judge(JudgeSettings(profile="cpux2", work_dir=work_dir, blocks=3)) as judge:
         reports = [judge.evaluate(request_for("correct", mode=Mode.RANKED)) for _ in range(rounds)]
     return [f"{report.verdict}: {report.message}" for report in reports if report.verdict is not Verdict.PASSED]

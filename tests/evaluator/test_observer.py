@@ -1,4 +1,4 @@
-"""What the host sees of ranks from outside: their stacks and prints; small real processes stand for ranks."""
+"""What the host observes of ranks from outside: stacks and output; small real processes stand in for ranks."""
 
 import os
 import socket
@@ -16,13 +16,14 @@ from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.worker import Worker
 
-# Does as a rank does: dumps its stacks into the diary on SIGUSR1, prints where it stands on SIGINT.
+# Acts as a rank: dumps its stacks into the status page on SIGUSR1, prints its native stack on SIGINT.
 _RANK = f"""
 import faulthandler, os, signal, sys, time
-diary = int(sys.argv[1])
-os.lseek(diary, {protocol.DIARY_STACK_START}, os.SEEK_SET)
-faulthandler.register(signal.SIGUSR1, file=diary, all_threads=True)
-signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(diary, b"[]\\0", {protocol.DIARY_FLIGHT_START}))
+status_page = int(sys.argv[1])
+os.lseek(status_page, {protocol.STATUS_STACK_START}, os.SEEK_SET)
+faulthandler.register(signal.SIGUSR1, file=status_page, all_threads=True)
+signal.signal({int(protocol.FLIGHT_SIGNAL)}, lambda *_: os.pwrite(status_page, b"[]\\0",
+                                                                             {protocol.STATUS_FLIGHT_START}))
 signal.signal(signal.SIGINT, lambda *_: print(
     "SIGINT(2), PID: 7, Thread 7:\\nframe #0: handler (0x1 in /lib/libc.so.6)\\n"
     "frame #1: ncclGroupEnd (0x2 in /lib/libnccl.so.2)", flush=True))
@@ -40,18 +41,21 @@ class Ranks:
         self._ends = []
         for number in range(2):
             host, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            diary = os.memfd_create("diary")
-            os.ftruncate(diary, protocol.DIARY_BYTES)
-            os.pwrite(diary, protocol.PHASE_LAYOUT.pack(Phase.CALLING, 4, 0), 0)
+            status_page = os.memfd_create("status_page")
+            os.ftruncate(status_page, protocol.STATUS_BYTES)
+            os.pwrite(status_page, protocol.PHASE_LAYOUT.pack(Phase.CALLING, 4, 0), 0)
             reading, writing = os.pipe()
             process = subprocess.Popen(
-                [sys.executable, "-c", _RANK, str(diary)], stdout=writing, pass_fds=[diary], start_new_session=True
+                [sys.executable, "-c", _RANK, str(status_page)],
+                stdout=writing,
+                pass_fds=[status_page],
+                start_new_session=True,
             )
             os.close(writing)
             pipes.append(reading)
             self._ends.append(child)
             self.processes.append(process)
-            self.workers.append(Worker(number=number, channel=Channel(host), diary=diary, pid=process.pid))
+            self.workers.append(Worker(number=number, channel=Channel(host), status_page=status_page, pid=process.pid))
         self.logs = LogDrain(pipes, limit=4096)
         self.observer = Observer(
             self.workers, keepers=self.logs.keepers, source="/source", have_ended=lambda: self.has_ended
@@ -73,7 +77,7 @@ class Ranks:
         for worker, end in zip(self.workers, self._ends, strict=True):
             worker.channel.close()
             end.close()
-            os.close(worker.diary)
+            os.close(worker.status_page)
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def ranks():
 def test_silent_ranks_show_stack_and_prints_and_the_others_are_left_alone(ranks):
     first, second = ranks.observer.observe(answered=frozenset({1}))
     assert (first.standing, second.standing) == (Standing.SLEEPING, Standing.FINISHED)
-    assert "in call 4" in first.place
+    assert "in call 4" in first.location
     assert "line" in first.stack
     assert second.stack is None
     assert first.log == second.log == "started\n"

@@ -1,4 +1,4 @@
-"""Room for outputs whose length follows from contents."""
+"""Room for outputs whose length follows from input values."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
         for index in range(CALLS)
         for rank in range(WORLD_SIZE)
     ]
-    owed = [sum(align(right.nbytes) for right in examiner.expected(call)) for call in calls]
+    expected = [sum(align(right.nbytes) for right in examiner.expected(call)) for call in calls]
     room = [output_room(problem, examiner, call) for call in calls[:WORLD_SIZE]]
-    assert max(owed) > 0
-    assert min(room) > max(owed) + 64 * 1024
+    assert max(expected) > 0
+    assert min(room) > max(expected) + 64 * 1024

@@ -1,4 +1,4 @@
-"""Which hardware paths are told from a source and from real machine code (tests/evaluator/listings)."""
+"""Which hardware paths are detected in a source and in real machine code (tests/evaluator/listings)."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.arena.compat.utils import cuda_build
 from evaluator.arena.compat.utils.cuda_build import Extension
-from evaluator.contract import Primitive, Sighting, SourceBundle, SourceFile, Verdict, Witness
+from evaluator.contract import Detection, EvidenceSource, Primitive, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.building import disassembly
 from evaluator.host.sandbox import bubblewrap, doctor
@@ -23,8 +23,8 @@ LISTING = (HERE / "listings" / "primitives.sass").read_text()
 def sighted(text: str, *, path: str = "solution.py") -> list[tuple[Primitive, int | None]]:
     bundle = SourceBundle(files=(SourceFile(path=path, text=text),))
     found = primitives.in_source(bundle, collectives=collectives.COLLECTIVES)
-    assert all(sighting.witness is Witness.SOURCE and sighting.file == path for sighting in found)
-    return [(sighting.primitive, sighting.line) for sighting in found]
+    assert all(detection.evidence is EvidenceSource.SOURCE and detection.file == path for detection in found)
+    return [(detection.primitive, detection.line) for detection in found]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def read(tmp_path):
     bubblewrap.write_private(private)
     confinement = doctor.resolve(profile, settings, private=private)
 
-    def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Sighting, ...]]:
+    def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Detection, ...]]:
         ((name, text),) = disassembly.listings(
             artefacts, confinement=confinement, profile=profile, settings=settings, workdir=tmp_path
         )
@@ -178,7 +178,7 @@ def test_no_flags_of_the_author_hide_a_multicast_store(read, tmp_path, flags):
     extension = Extension(name="p", source=text, cuda_flags=flags)
     path = cuda_build.build(extension, root=tmp_path / "built")
     _, seen = read({"0" * 32 + "/p.so": path.read_bytes()})
-    (multicast,) = [sighting for sighting in seen if sighting.primitive is Primitive.NVLS]
+    (multicast,) = [detection for detection in seen if detection.primitive is Primitive.NVLS]
     assert "multimem.st.relaxed.sys.global.v4.f32" in multicast.detail
     (finding,) = source_rules.check_machine_code(seen, profile=profiles.get(PROFILE))
     assert finding.verdict is Verdict.UNSUPPORTED
@@ -187,7 +187,7 @@ def test_no_flags_of_the_author_hide_a_multicast_store(read, tmp_path, flags):
 def test_a_multicast_load_in_parts_shows_in_the_linked_machine_code(read, tmp_path):
     flags = ("-rdc=true", "-gencode=arch=compute_90a,code=sm_90a")
     _, seen = read({"0" * 32 + "/p.so": compiled(tmp_path, "primitives.cu", *flags).read_bytes()})
-    (multicast,) = [sighting for sighting in seen if sighting.primitive is Primitive.NVLS]
+    (multicast,) = [detection for detection in seen if detection.primitive is Primitive.NVLS]
     assert multicast.detail.startswith("multicast load (LDGMC")
 
 

@@ -19,7 +19,7 @@ MOST_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EvaluationReport]]:
-    """Two ranked judgements of one right program, one after the other."""
+    """Two ranked judgements of one correct program, one after the other."""
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), blocks=6)
     with Judge(settings) as judge:
         yield [judge.evaluate(request_for("correct", mode=Mode.RANKED)) for _ in range(2)]
@@ -33,7 +33,7 @@ def test_every_call_says_when_each_rank_was_done_and_what_was_taken(reports: lis
         for call in report.record.sizes[0].calls:
             assert len(call.done_ns) == len(call.marks) == report.world_size
             assert min(call.done_ns) > 0
-            # An all-reduce gives every rank the same; other contents give something else.
+            # An all-reduce gives every rank the same; other inputs give another output.
             assert len(set(call.digests)) == (1 if call.is_checked else 0)
             assert (call.rms_error is not None) is call.is_checked
             digests += call.digests[:1] if call.regime != "zero_values" else ()  # zeros, whatever is drawn
@@ -87,15 +87,15 @@ def test_a_record_is_bounded(reports: list[EvaluationReport]) -> None:
     assert all(len(report.to_json()) < MOST_BYTES for report in reports)
 
 
-def test_a_second_gang_counts_with_the_first(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_gang_share=0.5, blocks=4)
+def test_a_second_group_counts_with_the_first(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.5, blocks=4)
     with Judge(settings) as judge:
         report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED, report.message
     assert report.record is not None
     assert report.timing is not None
     first, second = report.record.sizes
-    assert (first.gang, second.gang) == (1, 2)
+    assert (first.group_number, second.group_number) == (1, 2)
     assert len(second.blocks) == len(second.reference) > 0
     (size,) = report.timing.sizes
     assert len(size.ratios) == len(first.blocks) + len(second.blocks)

@@ -31,7 +31,7 @@ STEADY = [400, 402, 398, 401, 400, 405, 399, 400]
         (STEADY, [520, 530, 510, 515, 540, 522], True),
         (STEADY, [440, 441, 442, 439], False),  # a tenth is what hosts vary by
         (STEADY, [400, 400, 900, 900, 900, 400], False),  # the middle halves are not apart
-        ([20] * 8, [30] * 8, False),  # less than can be told apart
+        ([20] * 8, [30] * 8, False),  # below the resolution
         ([], STEADY, False),
         (STEADY, [900, 900], False),
     ],
@@ -53,6 +53,6 @@ def test_a_ranked_judgement_times_the_reference_before_it_reveals_the_submission
         progress=lambda _stage, detail, _fraction: stages.append(detail),
     )
     assert report.verdict is Verdict.PASSED, report.message
-    assert stages.index("tiny: the reference by itself") < stages.index("importing solution.py")
+    assert stages.index("tiny: the reference alone") < stages.index("importing solution.py")
     assert report.record is not None
     assert all(len(size.reference_alone_ns) >= 4 for size in report.record.sizes)

@@ -1,4 +1,4 @@
-"""Calls in regimes that no timed call has: drawn in secret places, named in the verdict, judged alone on demand."""
+"""Calls in regimes that no timed call has: drawn at secret indices, named in the verdict, judged alone on demand."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ import pytest
 from evaluator.contract import Backend, CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import timed_calls
 from problems import registry
 from tests.evaluator.judging_help import request_for, request_for_text
@@ -79,19 +79,19 @@ def test_a_request_for_one_regime_is_no_ranked_one():
 
 def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
     regimes = registry.get("allreduce").regimes
-    conduct = Conduct(
-        vigilance=profiles.get("cpux2").vigilance,
+    policy = CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
         settings=JudgeSettings(profile="cpux2"),
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
         deadline=0.0,
         cancelled=lambda: False,
     )
-    places: Counter[int] = Counter()
+    indices: Counter[int] = Counter()
     for _ in range(100):
-        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, conduct=conduct, regimes=regimes)
-        planned = [(place, next(calls).regimes) for place in range(20 * BLOCK_CALLS)]
+        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, policy=policy, regimes=regimes)
+        planned = [(index, next(calls).regimes) for index in range(20 * BLOCK_CALLS)]
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
-        places.update(place for place, drawn in planned if drawn)
-    assert not any(place % BLOCK_CALLS == 0 for place in places)
-    assert len(places) > 30, "the same few places again and again are no secret"
+        indices.update(index for index, drawn in planned if drawn)
+    assert not any(index % BLOCK_CALLS == 0 for index in indices)
+    assert len(indices) > 30, "few indices that repeat are no secret"

@@ -128,7 +128,7 @@ def test_full_is_what_a_machine_with_everything_reaches(small_judge: Judge) -> N
 def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge, judge: Judge) -> None:
     if small_judge.sandbox is not SandboxLevel.FULL:
         pytest.skip("this machine gives sandboxes no user of their own")
-    # Both have a gang waiting, or are starting one.
+    # Both have a worker group waiting, or are starting one.
     deadline = time.monotonic() + 30
     while len(owners := set(_owners_of_launchers())) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -163,7 +163,7 @@ def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_wor
 
 
 def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_for(tmp_path: Path) -> None:
-    if "cpuset" not in cgroups.find().places or len(os.sched_getaffinity(0)) < 2:
+    if "cpuset" not in cgroups.find().folders or len(os.sched_getaffinity(0)) < 2:
         pytest.skip("no control group keeps processes to processors here, or there is one processor alone")
     bubblewrap.write_private(tmp_path)
     profile, settings = profiles.get("cpux2"), dataclasses.replace(SMALL, work_dir=tmp_path)
@@ -214,7 +214,7 @@ def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path
         group.remove()
 
 
-def test_a_gang_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
+def test_a_group_may_use_the_processors_of_all_its_ranks_and_neither_the_references_nor_the_hosts() -> None:
     shares = cpu_sets.shares(range(64), world_size=4)
     processors = bubblewrap.group_limits(SMALL, shares).processors
     assert set(processors) == {number for part in shares.sandbox for number in part}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.arena import profiler, recorded_spans, trace_events
-from evaluator.arena.profile_rows import AUDIT_BYTES
+from evaluator.arena.profile_rows import ROWS_BYTES
 from evaluator.arena.recorded_spans import (
     MOST_SPANS,
     SPANS_BYTES,
@@ -24,8 +24,8 @@ from evaluator.arena.recorded_spans import (
 from evaluator.contract import EvaluationReport, Mode, Primitive, Verdict
 from evaluator.contract import SpanKind as Kind
 from evaluator.host import Judge
-from evaluator.host.measure import profiled_call
-from evaluator.host.measure.profiled_call import Window
+from evaluator.host.measure import recorded_call
+from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import Gap, Least
 from evaluator.judging.time_split import split
@@ -55,15 +55,15 @@ def recording(spans=(), **changes) -> Recording:
 
 
 def file_with(content: bytes) -> int:
-    descriptor = profiled_call.create()
-    os.pwrite(descriptor, content, AUDIT_BYTES)
+    descriptor = recorded_call.create()
+    os.pwrite(descriptor, content, ROWS_BYTES)
     return descriptor
 
 
 def read(*contents: bytes):
     files = [file_with(content) for content in contents]
     try:
-        return profiled_call.read_timeline(files, window=WINDOW)
+        return recorded_call.read_timeline(files, window=WINDOW)
     finally:
         for file in files:
             os.close(file)
@@ -92,8 +92,8 @@ class TestFile:
     @given(st.lists(SPANS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, spans, data):
         content = bytearray(pack(recording(spans)))
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index] = data.draw(st.integers(0, 255))
         try:
             found = unpack(bytes(content))
         except RecordingError:
@@ -199,10 +199,10 @@ class TestTrace:
             trace_events.recording([], marks=[(0, 1)])
 
     def test_a_recorded_call_leaves_rows_and_spans_in_one_file(self):
-        file = profiled_call.create()
+        file = recorded_call.create()
         recorded = profiler.recorded(lambda x: x @ x, descriptor=file, device=CPU, line_up=lambda: None)
         recorded(torch.ones(64, 64))
-        found = unpack(os.pread(file, SPANS_BYTES, AUDIT_BYTES))
+        found = unpack(os.pread(file, SPANS_BYTES, ROWS_BYTES))
         os.close(file)
         assert "aten::matmul" in {work.name for work in found.names}
         assert found.lanes == ("host",)
@@ -258,8 +258,8 @@ class TestSplit:
         late = [(Kind.KERNEL, GEMM, 0, 80), (Kind.KERNEL, NCCL, 80, 10)]
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], late))
         assert found.largest is Gap.WAIT
-        assert "For 80 us of 90 us rank 0 waits in collectives for the last rank to enter them" in found.advice
-        assert "for rank 1: the ranks do not get there at the same time" in found.advice
+        assert "For 80 us of 90 us rank 0 waits in collectives until the last rank enters them" in found.advice
+        assert "for rank 1: the ranks arrive at different times" in found.advice
 
     def test_of_collectives_that_ranks_have_in_different_numbers_nothing_is_said(self):
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
@@ -281,25 +281,25 @@ class TestSplit:
                 ],
                 None,
                 Gap.IDLE,
-                "For 80 us of 120 us nothing runs on rank 0's GPU: its host waits for the device once inside the call",
+                "For 80 us of 120 us rank 0's GPU is idle: its host waits for the device once inside the call",
             ),
             (
                 [(Kind.KERNEL, GEMM, start, 2) for start in range(0, 100, 10)],
                 None,
                 Gap.IDLE,
-                "between 10 kernels and copies: fewer and longer ones, or a CUDA graph, would close the gaps.",
+                "between 10 kernels and copies. Fewer and longer ones, or a CUDA graph, would close the gaps.",
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 30), (Kind.KERNEL, NCCL, 30, 70)],
                 Least(arithmetic_us=25, memory_us=5, wire_us=20, wire_bytes=8 * 2**20, flops=1e9),
                 Gap.WIRE,
-                "for 70 us of 100 us, where 8 MiB at the link's rate need 20 us: mostly in ncclDevKernel_AllReduce",
+                "for 70 us of 100 us, mostly in ncclDevKernel_AllReduce; 8 MiB at the link's rate need 20 us",
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 90), (Kind.KERNEL, NCCL, 90, 10)],
                 Least(arithmetic_us=10, memory_us=40, wire_us=9, wire_bytes=1, flops=1e9),
                 Gap.WORK,
-                "Rank 0 computes for 90 us of 100 us, where the ceiling of memory asks for 40 us; cutlass::Kernel2",
+                "Rank 0 computes for 90 us of 100 us; the memory ceiling allows 40 us. cutlass::Kernel2",
             ),
         ],
     )
@@ -308,11 +308,11 @@ class TestSplit:
         assert found.largest is gap
         assert words in found.advice
 
-    def test_time_in_kernels_that_reach_peers_is_held_against_the_whole_floor(self):
+    def test_time_in_kernels_that_reach_peers_is_compared_with_the_whole_floor(self):
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
-        assert "the profiler cannot tell" in found.advice
+        assert "The profiler does not show" in found.advice
 
     def test_without_spans_there_is_none(self):
         assert split(call([])) is None

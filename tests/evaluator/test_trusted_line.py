@@ -25,7 +25,7 @@ def ends() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
 @pytest.fixture
 def line(ends: list[tuple[socket.socket, socket.socket]]) -> TrustedLine:
     return TrustedLine(
-        "oracle", [host for host, _ in ends], seconds=5.0, attentive_s=0.0, log_text=lambda: "what it printed"
+        "oracle", [host for host, _ in ends], seconds=5.0, busy_poll_s=0.0, log_text=lambda: "what it printed"
     )
 
 

@@ -36,7 +36,7 @@ PROGRAMS = [
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
     ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
     ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),
-    ("flaky", Verdict.NONDETERMINISTIC, 1, "right in 2 of 2"),
+    ("flaky", Verdict.NONDETERMINISTIC, 1, "correct in 2 of 2"),
     ("prints_a_lot", Verdict.PASSED, None, "2 ranks"),
     ("import_error", Verdict.IMPORT_ERROR, None, "a_module_that_nobody_has"),
     ("no_solution", Verdict.IMPORT_ERROR, None, "solution"),
@@ -68,8 +68,8 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def gang_directories(work_dir: Path) -> int:
-    return len(list(work_dir.glob("*/gang-*")))
+def group_directories(work_dir: Path) -> int:
+    return len(list(work_dir.glob("*/group-*")))
 
 
 def open_descriptors() -> int:
@@ -88,12 +88,12 @@ def test_program_gets_its_verdict(
     if rank is not None:
         assert decided.rank == rank
     assert shared_files() <= shared
-    assert gang_directories(work_dir) <= 1  # the next gang's
+    assert group_directories(work_dir) <= 1  # the next worker group's
 
 
 def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
     report = judged("deadlock")
-    assert "stood still" in report.message
+    assert " hung, and no rank was running" in report.message
     assert "(collective 1 of the call, all_reduce of bfloat16[" in report.message
     assert "rank 1 waits at the end of call 1 (no collective in the call)" in report.message
     (unfinished, _joined), (last,) = (rank.collectives for rank in report.ranks)
@@ -164,7 +164,7 @@ def test_ranked_evaluation_is_timed_against_the_reference(judge: Judge) -> None:
     assert [stage.stage for stage in report.stages][-1] is Stage.COMPARING
     assert recompute(EvaluationReport.from_json(report.to_json())).agrees
     kinds = {call.kind for call in report.record.sizes[0].calls}
-    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.REGIME, CallKind.AUDITED}
+    assert kinds == {CallKind.PLAIN, CallKind.SKEWED, CallKind.NEAR, CallKind.REGIME, CallKind.RECORDED}
 
 
 def test_wrong_answer_among_the_timed_calls_is_refused(judge: Judge) -> None:
@@ -204,7 +204,7 @@ def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge, work_di
 
     with pytest.raises(EvaluationCancelled):
         judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
-    assert gang_directories(work_dir) <= 1
+    assert group_directories(work_dir) <= 1
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 

@@ -35,7 +35,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
 def test_program_for_exactly_two_ranks_is_refused_on_four(judge: Judge):
     report = judge.evaluate(request_for_text(FOR_EXACTLY_TWO))
     assert report.verdict is Verdict.WRONG_RESULT
-    assert report.message.startswith("on 4 ranks, after it was right on 2: rank ")
+    assert report.message.startswith("on 4 ranks, after it was correct on 2: rank ")
     assert report.world_sizes == (2,)
     assert len(report.ranks) == 4
 
@@ -43,6 +43,6 @@ def test_program_for_exactly_two_ranks_is_refused_on_four(judge: Judge):
 def test_right_program_is_right_on_both(judge: Judge):
     report = judge.evaluate(request_for("correct"))
     assert report.verdict is Verdict.PASSED
-    assert report.message.endswith("; right on 4 ranks too")
+    assert report.message.endswith("; correct on 4 ranks too")
     assert report.world_sizes == (2, 4)
     assert [found.message for found in report.findings] == [report.message]

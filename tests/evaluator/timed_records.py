@@ -39,7 +39,7 @@ def series(
     candidate_us: float = 100.0,
     reference_us: tuple[float, ...] = (200.0,) * 12,
     size: str = "tiny",
-    gang: int = 1,
+    group_number: int = 1,
     seed: int = 1,
     floor_us: float | None = None,
     busy_ms: float = 0.0,
@@ -51,7 +51,7 @@ def series(
         payload_bytes=0,
         floor_us=floor_us,
         calls=tuple(_call(number, candidate_us * dice.uniform(0.99, 1.01)) for number in range(4 * len(reference_us))),
-        gang=gang,
+        group_number=group_number,
         blocks=tuple(tuple(range(4 * block, 4 * block + 4)) for block in range(len(reference_us))),
         reference=tuple(
             (ReferenceCall(time_ns=round(1000 * (EMPTY_US + time_us)), claimed_ns=round(900 * time_us)),) * 4
@@ -72,7 +72,7 @@ def _call(number: int, net_us: float) -> CallRecord:
     return CallRecord(
         number=number,
         kind=CallKind.PLAIN,
-        content=number,
+        draw=number,
         near=None,
         is_reused=False,
         is_checked=True,

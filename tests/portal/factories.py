@@ -7,15 +7,15 @@ from evaluator.contract import (
     SCORE_RULE,
     Backend,
     Delivery,
+    Detection,
     EvaluationReport,
+    EvidenceSource,
     Mode,
     Primitive,
-    Sighting,
     SourceBundle,
     SourceFile,
     Timing,
     Verdict,
-    Witness,
 )
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
@@ -74,7 +74,9 @@ def report_on(
         verdict=verdict,
         message=f"the verdict is {verdict}",
         timing=timing,
-        primitives=tuple(Sighting(primitive=each, witness=Witness.SOURCE, detail="seen") for each in primitives),
+        primitives=tuple(
+            Detection(primitive=each, evidence=EvidenceSource.SOURCE, detail="seen") for each in primitives
+        ),
     )
 
 

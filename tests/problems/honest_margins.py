@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import torch.distributed as dist
 
-from evaluator.oracle.contents import NearCall
+from evaluator.oracle.near_call import NearCall
 from problems.calibration import honest_programs
 from problems.implementation import load
 from problems.schema import SizeName

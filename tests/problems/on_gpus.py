@@ -49,16 +49,16 @@ def main():
 
 
 def run_all(jobs, options, *, folder):
-    """Judge the jobs in one gang; where one breaks it, the rest in a new one. The number of refusals and breaks."""
+    """Judge the jobs in one worker group; where one breaks it, the rest in a new one. Returns refusals and breaks."""
     done = failed = 0
     while done < len(jobs):
-        where = Path(tempfile.mkdtemp(prefix="gang_", dir=folder))
+        where = Path(tempfile.mkdtemp(prefix="group_", dir=folder))
         ranks = start(jobs[done:], options, where=where)
         try:
-            for place, (slug, size, _) in enumerate(jobs[done:]):
+            for index, (slug, size, _) in enumerate(jobs[done:]):
                 started = time.monotonic()
-                limit = options.seconds + (30 if place == 0 else 0)
-                notes, is_whole = wait_for(ranks, where=where, place=place, seconds=limit)
+                limit = options.seconds + (30 if index == 0 else 0)
+                notes, is_whole = wait_for(ranks, where=where, index=index, seconds=limit)
                 failed += report(slug, size, notes, time.monotonic() - started)
                 done += 1
                 if not is_whole:
@@ -87,16 +87,16 @@ def rank_main(rank, options, jobs, where):
     import torch
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    place = 0
+    index = 0
     try:
         member = Member(rank, options.world_size, Path(where))
         with torch.no_grad():
-            for place, (slug, size, key) in enumerate(jobs):
+            for index, (slug, size, key) in enumerate(jobs):
                 found = judge(member, slug, size, key=bytes.fromhex(key), options=options)
-                write_note(Path(where) / f"{place}_{rank}.json", found)
+                write_note(Path(where) / f"{index}_{rank}.json", found)
                 torch.cuda.empty_cache()
     except BaseException:  # noqa: BLE001 - whatever it is, the parent prints it
-        write_note(Path(where) / f"{place}_{rank}.json", {"error": traceback.format_exc()[-1500:]})
+        write_note(Path(where) / f"{index}_{rank}.json", {"error": traceback.format_exc()[-1500:]})
     signal.pause()  # the parent reads the notes of all ranks before it ends them
 
 
@@ -147,7 +147,7 @@ def report(slug, size, notes, seconds):
     refused = 0
     for program in sorted({program for note in notes for program in note}):
         met = [note[program] for note in notes if program in note]
-        largest, rms, wrong = (max(found[place] for found in met) for place in range(3))
+        largest, rms, wrong = (max(found[index] for found in met) for index in range(3))
         refused += bool(wrong)
         verdict = "REFUSED" if wrong else "ok"
         print(f"{verdict:7} {slug} {size} {program}: {largest:.3f} of the bound, rms {rms:.3f}", flush=True)

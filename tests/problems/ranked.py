@@ -39,7 +39,7 @@ _CLOCK = (
     "judging/statistics.py",
     "judging/timing.py",
     "oracle/reference_rank.py",
-    "oracle/witness.py",
+    "oracle/end_check.py",
 )
 """What a time and a score come from, below the judge's folder."""
 
@@ -164,7 +164,7 @@ def size_line(size):
 def record_line(record):
     return {
         "size": record.size,
-        "gang": record.gang,
+        "gang": record.group_number,
         "blocks": len(record.blocks),
         "queues": record.queues,
         "reference_queues": record.reference_queues,

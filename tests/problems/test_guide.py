@@ -37,7 +37,9 @@ def run(project: Path, command: str) -> str:
     """What `command` prints in `project`, where the virtual environment has all that `make setup-tests` installs."""
     line = re.sub(r"^make ", "make --assume-old=setup-tests ", command, flags=re.MULTILINE)
     # The tests that the newcomer runs make a database of their own: this run's lies in PKB_DATA_DIR.
-    env = {name: value for name, value in os.environ.items() if name != "PKB_DATA_DIR"}
+    # What `make test ARGS=...` was called with is not meant for the newcomer's make.
+    foreign = {"PKB_DATA_DIR", "ARGS", "MAKEFLAGS", "MAKEOVERRIDES"}
+    env = {name: value for name, value in os.environ.items() if name not in foreign}
     done = subprocess.run(["/bin/sh", "-ec", line], cwd=project, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -1,1 +1,1 @@
-"""What runs in the builder's sandbox: compiles what a submission wants compiled."""
+"""The program in the builder's sandbox: compiles what a submission needs."""

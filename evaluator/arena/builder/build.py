@@ -1,7 +1,7 @@
-"""The builder's inside: find what a submission wants compiled, compile it, send it out through one descriptor.
+"""The program in the builder's sandbox: finds what a submission needs, compiles it, and sends the result.
 
-Run in a sandbox of its own, without GPU, as `python -I build.py '<json>'`. The submission is imported here with a
-recording stand-in for compile_cuda_extension, so nothing that this process says is believed: the host takes bytes
+Run in its own sandbox, without GPU, as `python -I build.py '<json>'`. The submission is imported here with a
+recording stand-in for compile_cuda_extension, so nothing that this process reports is trusted: the host takes bytes
 within limits and names of a fixed form, and only ranks of this same submission load them.
 """
 
@@ -29,11 +29,11 @@ RESULT = "result.json"
 _CALL = "compile_cuda_extension"
 _JOBS = 4
 _LOG_CHARACTERS = 512 * 1024
-"""So much of a compiler's output is sent on."""
+"""How much of a compiler's output is sent on."""
 
 
 class Placeholder(ModuleType):
-    """Stands for a module that is not built yet: has every name, and refuses to be called without a device."""
+    """Stands in for a module that is not built yet: has every name, and cannot be called without a device."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -46,7 +46,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 class Recorder:
-    """Takes the place of compile_cuda_extension and remembers what was asked for.
+    """Stands in for compile_cuda_extension and records what was asked for.
 
     Attributes:
         wanted: extensions by key, in order; True where the submission's own code asked, False where the call was
@@ -65,7 +65,7 @@ class Recorder:
         extra_include_paths: Any = None,
         extra_ldflags: Any = None,
     ) -> Placeholder:
-        """What a submission calls; same signature as utils.cuda_helpers.compile_cuda_extension."""
+        """The function that a submission calls, with the signature of utils.cuda_helpers.compile_cuda_extension."""
         extension = _utils("cuda_build").Extension(
             name=name,
             source=cuda_src,
@@ -116,7 +116,7 @@ def _compile_triton(settings: dict[str, Any], notes: list[str]) -> list[Path]:
 
 
 def record(source: Path, *, world_size: int, notes: list[str]) -> Recorder:
-    """Import the submission and call what can be called without a device; what goes wrong is only noted."""
+    """Import the submission and call what needs no device; errors are only noted."""
     recorder = Recorder()
     _utils("cuda_helpers").compile_cuda_extension = recorder.record
     with contextlib.suppress(Exception):
@@ -133,7 +133,7 @@ def record(source: Path, *, world_size: int, notes: list[str]) -> Recorder:
 
 def _join_fake_group(world_size: int) -> None:
     """A process group that moves nothing, for submissions that ask for their rank while being imported."""
-    import torch.distributed as dist  # noqa: PLC0415 - heavy, and its absence is survivable
+    import torch.distributed as dist  # noqa: PLC0415 - slow to import, and not required
     from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415
 
     dist.init_process_group("fake", rank=0, world_size=world_size, store=FakeStore())
@@ -160,7 +160,7 @@ def _call_builders(module: ModuleType, notes: list[str]) -> None:
         if _CALL in function.__code__.co_names and not _required(function):
             try:
                 function()
-            except BaseException:  # noqa: BLE001 - whatever it is, the first call will show it
+            except BaseException:  # noqa: BLE001 - the first call will show any error
                 notes.append(f"{function.__name__}() could not be run ahead:\n{traceback.format_exc(limit=-2)}")
 
 
@@ -186,7 +186,7 @@ def _called_name(function: ast.expr) -> str:
 
 
 def send_all(recorder: Recorder, *, source: Path, root: Path, notes: list[str], output: Any) -> None:
-    """Build everything, some at once, and send each module and, last, the result."""
+    """Build everything, several at once, and send each module and, last, the result."""
     with ThreadPoolExecutor(_JOBS) as pool:
         wanted = list(recorder.wanted.values())
         outcomes = list(pool.map(lambda item: _build(item[0], root), wanted))

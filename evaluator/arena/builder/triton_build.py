@@ -1,6 +1,6 @@
-"""The builder's inside for Triton: run the submission on tensors without memory and compile what it launches.
+"""Triton in the builder's sandbox: runs the submission on tensors without memory and compiles what it launches.
 
-No GPU is needed: Triton compiles for a target that it is told, and keeps the result under a key of source, argument
+No GPU is needed: Triton compiles for a given target, and stores the result under a key of source, argument
 types, target and versions, which a rank finds again. The same goes for the C modules that load and launch kernels,
 which Triton has the host's compiler build where a kernel is launched for the first time. What cannot be traced (values
 that decide a branch, calls into a device) is compiled in the first call on the ranks, as without this module; nothing
@@ -24,7 +24,7 @@ _GAP = 1 << 36
 
 
 class Target:
-    """Stands for Triton's driver: says for which GPU to compile, and has no device."""
+    """Stands in for Triton's driver: names the GPU to compile for, and has no device."""
 
     def __init__(self, target: Any, device: Any) -> None:
         self._target, self._device = target, device
@@ -47,7 +47,7 @@ class Target:
 
 
 class Handle:
-    """Stands for the handle of symmetric memory: addresses look real to Triton's types and point nowhere."""
+    """Stands in for the handle of symmetric memory: its addresses have Triton's types and point nowhere."""
 
     def __init__(self, rank: int, world_size: int, device: Any) -> None:
         self.rank, self.world_size, self._device = rank, world_size, device
@@ -72,10 +72,10 @@ class Handle:
 
 
 def compile_all(settings: dict[str, Any], notes: list[str]) -> list[Path]:
-    """Trace every rank in a process of its own; the files of Triton's cache that came of it.
+    """Trace every rank in its own process; returns the resulting files of Triton's cache.
 
     Args:
-        settings: as the host gave them: source, scratch, world_size, capability (90 for sm_90), calls (per size its
+        settings: from the host: source, scratch, world_size, capability (90 for sm_90), calls (per size its
             name and the arguments as stand-ins).
         notes: what was compiled, and what could not be, for the author.
     """
@@ -106,7 +106,7 @@ def _lines(raw: bytes) -> list[str]:
 
 
 def _trace_and_end(rank: int, settings: dict[str, Any], writing: int) -> None:
-    """In the forked process: trace, say what came of it, end without running anybody's exit handlers."""
+    """In the forked process: trace, report the result, and exit without exit handlers."""
     with contextlib.suppress(BaseException):
         said = "\n".join(_trace(rank, settings))
         os.write(writing, said.encode()[:65536])
@@ -137,15 +137,15 @@ def _trace(rank: int, settings: dict[str, Any]) -> Iterator[str]:
                 for _ in range(_CALLS):
                     solution(*(_argument(item, device) for item in arguments))
             except BaseException as error:  # noqa: BLE001 - the first call will show whether it matters
-                yield f"{size}: could not be followed to its end without a GPU: {_headline(error)}"
+                yield f"{size}: could not be traced to its end without a GPU: {_headline(error)}"
             yield f"{size}: compiled {', '.join(sorted(set(compiled))) or 'nothing'}"
 
 
 def _headline(error: BaseException) -> str:
     """The exception in one line, with the submission's line that raised it."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "_trace"][:1]
-    place = "".join(f" (line {frame.lineno})" for frame in own)
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{place}"
+    lines = "".join(f" (line {frame.lineno})" for frame in own)
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{lines}"
 
 
 def _argument(item: dict[str, Any], device: Any) -> Any:
@@ -175,7 +175,7 @@ def _record_kernels(capability: int, device: Any) -> list[str]:
 
         given = {name: typed(value) for name, value in named.items()}
         kernel = launch(self, *map(typed, arguments), grid=grid, warmup=True, **given)
-        # What is missing here, the driver's library for one, is missing for no rank: it builds them by itself.
+        # Ranks have what is missing here, such as the driver's library, and build these themselves.
         with contextlib.suppress(Exception):
             _build_launcher(kernel)
         compiled.append(self.fn.__name__)
@@ -192,7 +192,7 @@ def _record_kernels(capability: int, device: Any) -> list[str]:
 
 
 def _build_launcher(kernel: Any) -> None:
-    """Have the C modules built with which a rank loads and launches `kernel`; Triton keeps them in its cache."""
+    """Build the C modules that load and launch `kernel` in a rank; Triton keeps them in its cache."""
     from triton.backends.nvidia.driver import CudaLauncher, CudaUtils  # noqa: PLC0415
 
     CudaUtils()

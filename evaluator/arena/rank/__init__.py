@@ -1,1 +1,1 @@
-"""What runs in a sandbox rank beside the submission."""
+"""The judge's code in a sandbox rank, beside the submission."""

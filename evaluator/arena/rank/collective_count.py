@@ -1,4 +1,4 @@
-"""Counting the collectives of torch.distributed that move data during a call. A claim, as all that ranks say."""
+"""Counts the collectives of torch.distributed that move data during a call. Self-reported, as all data of ranks."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -37,7 +37,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class CollectiveCount:
-    """Counts what moves more than handles inside a `with` block, if wanted; else nothing stands before torch."""
+    """Counts collectives that move more than handles inside a `with` block, if wanted; else it does nothing."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._watch = _Watch() if is_wanted else None

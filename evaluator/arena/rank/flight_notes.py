@@ -1,7 +1,7 @@
-"""What torch's flight recorder knows of this rank's collectives, noted in its diary when the host asks by a signal.
+"""What torch's flight recorder knows of this rank's collectives, noted in its status page on a signal of the host.
 
-The main thread of a rank that hangs is inside a library and runs no Python: a thread that only waits for the signal
-answers in its place. What it says is a claim, for the diagnosis of hangs.
+The main thread of a rank that hangs is inside a library and runs no Python. So a thread that only waits for the signal
+answers instead. Its answer is self-reported, for the diagnosis of hangs.
 """
 
 import json
@@ -20,7 +20,7 @@ from torch.distributed import distributed_c10d
 from evaluator.arena import protocol
 
 MOST = 6
-"""So many unfinished collectives are noted, the oldest, and the last finished one."""
+"""How many unfinished collectives are noted, the oldest ones, with the last finished one."""
 
 _DUMPS = [
     dump
@@ -30,7 +30,7 @@ _DUMPS = [
 
 
 class FlightNotes:
-    """Writes the summary into the `page` of a rank's diary whenever the host sends `records.FLIGHT_SIGNAL`."""
+    """Writes the summary into the `page` of a rank's status page whenever the host sends `records.FLIGHT_SIGNAL`."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
@@ -50,7 +50,7 @@ class FlightNotes:
         threading.Thread(target=self._answer, daemon=True).start()
 
     def call_begins(self) -> None:
-        """From here on collectives belong to a new call."""
+        """Collectives from now on belong to a new call."""
         self._since_ns = time.time_ns()
 
     def _answer(self) -> None:
@@ -61,14 +61,14 @@ class FlightNotes:
                 # A recorder that no process group uses answers without entries.
                 entries = [entry for dump in _DUMPS for entry in json.loads(dump(True, False)).get("entries", [])]
                 noted = summary(entries, ranks_of=_ranks_of(), since_ns=self._since_ns)
-            except Exception as error:  # noqa: BLE001 - without the recorder the stacks have to do
+            except Exception as error:  # noqa: BLE001 - without the recorder the stacks must suffice
                 noted = [{"error": str(error)[:200]}]
-            raw = json.dumps(noted).encode()[: protocol.DIARY_STACK_START - protocol.DIARY_FLIGHT_START - 1] + b"\0"
-            self._page[protocol.DIARY_FLIGHT_START : protocol.DIARY_FLIGHT_START + len(raw)] = raw
+            raw = json.dumps(noted).encode()[: protocol.STATUS_STACK_START - protocol.STATUS_FLIGHT_START - 1] + b"\0"
+            self._page[protocol.STATUS_FLIGHT_START : protocol.STATUS_FLIGHT_START + len(raw)] = raw
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """The thread that was woken answers; the main thread, whenever it comes to this, has nothing to do."""
+    """The signal handler: does nothing, because the waiting thread answers."""
 
 
 def _ranks_of() -> dict[str, list[int]]:
@@ -95,11 +95,11 @@ def summary(
     for entry in sorted(entries, key=lambda item: item["time_created_ns"]):
         group, is_pairwise = entry["process_group"][0], entry["is_p2p"]
         sequence = entry["p2p_seq_id" if is_pairwise else "collective_seq_id"]
-        place, is_of_call = (group, is_pairwise), entry["time_created_ns"] >= since_ns
+        series, is_of_call = (group, is_pairwise), entry["time_created_ns"] >= since_ns
         if is_of_call:
-            start = before.setdefault(place, 0 if sequence == 1 else None)
+            start = before.setdefault(series, 0 if sequence == 1 else None)
         else:
-            start = before[place] = sequence
+            start = before[series] = sequence
         noted = {
             "operation": entry["profiling_name"].rpartition(":")[2][:64],
             "ranks": ranks_of.get(group, []),

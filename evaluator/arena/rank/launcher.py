@@ -1,6 +1,6 @@
-"""First process of ours inside the sandbox: imports torch once, forks the ranks, and reports how each one ended.
+"""The judge's first process inside the sandbox: imports torch once, forks the ranks, and reports how each one ended.
 
-It forks when the host says so: importing takes no GPU and one processor, and may go on while others are timed.
+It forks on the host's command: importing uses one processor and no GPU, and may run while others are timed.
 Run as `python -I launcher.py '<json>'`; the JSON names the ranks' descriptors. Nothing of a submission runs here.
 """
 
@@ -17,14 +17,14 @@ from typing import Any
 
 _PR_SET_DUMPABLE = 4
 
-_COMMON = ("world_size", "device", "process_group", "source", "store", "attentive_s")
+_COMMON = ("world_size", "device", "process_group", "source", "store", "busy_poll_s")
 
 
 def main() -> None:
-    """Start every rank of the gang described on the command line and wait for them all."""
+    """Start every rank of the worker group described on the command line and wait for them all."""
     settings = json.loads(sys.argv[1])
     if settings["cores"]:
-        # The last core of those on which the present ranks may be at work, which keep to their own threads.
+        # The last core of those that the present ranks may use, which keep to their own threads.
         os.sched_setaffinity(0, settings["cores"][-1][-2:])
     sys.path.insert(0, str(Path(__file__).parents[3]))
     sys.path.append(settings["compat"])
@@ -38,13 +38,13 @@ def main() -> None:
         _import_what_torch_imports_late()
     _limit(settings["limits"])
     _show_native_stacks_when_interrupted()
-    # Nobody with the same user may look into this process or write to its memory; the ranks undo it for themselves.
+    # No process of the same user may read or write this process's memory; the ranks undo it for themselves.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     if not os.read(settings["exits"], 1):
-        return  # the host has gone, or needs no ranks any more
+        return  # the host has gone, or needs no ranks
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
     for rank in settings["ranks"]:
-        for name in ("channel", "diary", "log"):
+        for name in ("channel", "status_page", "log"):
             os.close(rank[name])
     while children:
         pid, status = os.wait()
@@ -64,7 +64,7 @@ def _import_what_torch_imports_late() -> None:
 
     with CollectiveCount(is_wanted=True):
         torch.ones(1)
-    # The driver's bindings, without a word to the driver.
+    # The driver's bindings, without a call to the driver.
     from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
 
@@ -81,15 +81,15 @@ def _limit(limits: dict[str, int]) -> None:
         ceiling = resource.getrlimit(kind)[1]
         lowered = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
         resource.setrlimit(kind, (lowered, lowered))
-    # Where memory runs out, the kernel is to end a rank and nothing else. Not every kernel offers this.
+    # Where memory runs out, the kernel should end a rank and nothing else. Not every kernel offers this.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _show_native_stacks_when_interrupted() -> None:
-    """Let the ranks print the native stacks of all their threads on SIGINT, and end: the host's last question.
+    """Let the ranks print the native stacks of all their threads on SIGINT, and end: the host's last request.
 
-    Not on the signals of a crash: the printing allocates, and in a broken heap that would hang instead of ending.
+    Not on the signals of a crash: printing allocates, and would hang with a corrupted heap.
     """
     import torch  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _fork(rank: dict[str, int], settings: dict[str, Any]) -> int:
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-    except Exception:  # noqa: BLE001 - whatever it is, the host reads it in this rank's output
+    except Exception:  # noqa: BLE001 - the host reads any error in this rank's output
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -124,9 +124,9 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
     os.dup2(rank["log"], 1)
     os.dup2(rank["log"], 2)
-    own = {rank[name] for name in ("channel", "diary", "log", "barrier", "clock")}
+    own = {rank[name] for name in ("channel", "status_page", "log", "barrier", "clock")}
     for other in settings["ranks"]:
-        for name in ("channel", "diary", "log"):
+        for name in ("channel", "status_page", "log"):
             if other[name] not in own:
                 os.close(other[name])
     os.close(settings["exits"])
@@ -136,14 +136,14 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
     import torch  # noqa: PLC0415
 
     from evaluator.arena.protocol import CHANNEL_LOST  # noqa: PLC0415
-    from evaluator.arena.rank.shim import ChannelLost, Place, run_rank  # noqa: PLC0415
+    from evaluator.arena.rank.shim import ChannelLost, RankSetup, run_rank  # noqa: PLC0415
 
     torch.set_num_threads(settings["threads"])
     if settings["cores"]:
         os.sched_setaffinity(0, settings["cores"][rank["rank"]])
     given: dict[str, Any] = {**rank, **{name: settings[name] for name in _COMMON}}
     try:
-        run_rank(Place(**given))
+        run_rank(RankSetup(**given))
     except ChannelLost:
         os._exit(CHANNEL_LOST)
 

@@ -1,6 +1,7 @@
-"""One sandbox rank: import the submission, then answer each LOAD and GO of the host.
+"""One sandbox rank: imports the submission, then answers each LOAD and GO of the host.
 
-What this process says is a claim. It knows its own rank's inputs and nothing of seeds, expected values or verdicts.
+Everything that this process reports is untrusted. It knows its own rank's inputs, but no seeds, expected outputs or
+verdicts.
 """
 
 import array
@@ -25,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from evaluator.arena import busy_poll, profiler, protocol
-from evaluator.arena.call_slot import CallSlot
+from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
@@ -34,12 +35,12 @@ from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Repor
 from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.arena.rank.flight_notes import FlightNotes
 
-_MAX_TEXT = protocol.DIARY_FLIGHT_START - protocol.DIARY_TEXT_START - 1
+_MAX_TEXT = protocol.STATUS_FLIGHT_START - protocol.STATUS_TEXT_START - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a rank is given: who it is, where its submission lies, and its descriptors."""
+class RankSetup:
+    """What a rank is started with: its identity, the path of its submission, and its descriptors."""
 
     rank: int
     world_size: int
@@ -48,21 +49,21 @@ class Place:
     source: str
     store: str
     channel: int
-    diary: int
+    status_page: int
     barrier: int
     clock: int
     log: int
-    attentive_s: float
+    busy_poll_s: float
 
 
-class Diary:
+class StatusPage:
     """Where the rank notes what it is doing, for the diagnosis of hangs; also takes the stacks dumped on SIGUSR1."""
 
     def __init__(self, descriptor: int) -> None:
-        self._page = mmap.mmap(descriptor, protocol.DIARY_BYTES)
+        self._page = mmap.mmap(descriptor, protocol.STATUS_BYTES)
         self.call = 0
         self.flight = FlightNotes(self._page)
-        os.lseek(descriptor, protocol.DIARY_STACK_START, os.SEEK_SET)
+        os.lseek(descriptor, protocol.STATUS_STACK_START, os.SEEK_SET)
         faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
         self.flight.start()
 
@@ -75,12 +76,12 @@ class Diary:
         raw = text.encode("utf-8", "replace").replace(b"\0", b"?")
         if len(raw) > _MAX_TEXT:
             raw = raw[: _MAX_TEXT // 2 - 20] + b"\n[...]\n" + raw[-_MAX_TEXT // 2 + 20 :]
-        start = protocol.DIARY_TEXT_START
+        start = protocol.STATUS_TEXT_START
         self._page[start : start + len(raw) + 1] = raw + b"\0"
 
 
 def _take_built_kernels() -> None:
-    """Give Triton what was compiled ahead: its cache must be writable, /built is not. Every rank may do so at once."""
+    """Copy kernels compiled ahead into Triton's cache, because /built is not writable. All ranks may do so at once."""
     built, cache = Path(os.environ.get("PKB_BUILT", "/built"), "triton"), Path(os.environ.get("TRITON_CACHE_DIR", "/"))
     # Without, the kernels are compiled in the first call.
     with contextlib.suppress(OSError):
@@ -107,17 +108,17 @@ class ChannelLost(Exception):
     """The channel to the host was closed from inside."""
 
 
-def run_rank(place: Place) -> None:
-    """Be rank `place.rank` until the host closes the channel."""
-    diary = Diary(place.diary)
-    diary.note(Phase.STARTING)
-    shim = Shim(place, diary)
+def run_rank(setup: RankSetup) -> None:
+    """Run as rank `setup.rank` until the host closes the channel."""
+    status_page = StatusPage(setup.status_page)
+    status_page.note(Phase.STARTING)
+    shim = Shim(setup, status_page)
     try:
         shim.start()
         while shim.obey():
             pass
     except Failed as failed:
-        diary.explain(failed.text)
+        status_page.explain(failed.text)
         shim.report(ReportKind.FAILED, detail=failed.failure)
         shim.wait_for_end()
 
@@ -125,40 +126,40 @@ def run_rank(place: Place) -> None:
 class Shim:
     """The state of one rank."""
 
-    def __init__(self, place: Place, diary: Diary) -> None:
-        self._place = place
-        self._diary = diary
-        self._socket = socket.socket(fileno=place.channel)
-        self._device = torch.device(place.device, place.rank) if place.device == "cuda" else torch.device("cpu")
+    def __init__(self, setup: RankSetup, status_page: StatusPage) -> None:
+        self._setup = setup
+        self._status_page = status_page
+        self._socket = socket.socket(fileno=setup.channel)
+        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
         self._barrier = Barrier(
-            mmap.mmap(place.barrier, protocol.BARRIER_BYTES), rank=place.rank, world_size=place.world_size
+            mmap.mmap(setup.barrier, protocol.BARRIER_BYTES), rank=setup.rank, world_size=setup.world_size
         )
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
-        self._slot = CallSlot(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=self._group)
 
     def start(self) -> None:
-        """Form the process group, prove it with one all-reduce, and say READY."""
+        """Form the process group, prove it with one all-reduce, and report READY."""
         try:
-            place = self._place
+            setup = self._setup
             join(
-                place.process_group,
-                rank=place.rank,
-                world_size=place.world_size,
+                setup.process_group,
+                rank=setup.rank,
+                world_size=setup.world_size,
                 device=self._device,
-                store=place.store,
+                store=setup.store,
             )
             self._runner = self._new_runner()
         except Exception as error:
             raise Failed(Failure.START, traceback.format_exc()) from error
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.READY)
 
     def _new_runner(self) -> Runner:
         if self._device.type != "cuda":
             return CpuRunner(self._barrier)
-        page = mmap.mmap(self._place.clock, protocol.CLOCK_PAGE_BYTES)
-        gate = Gate(page, sealer=Sealer(self._device, rank=self._place.rank), rank=self._place.rank)
+        page = mmap.mmap(self._setup.clock, protocol.CLOCK_PAGE_BYTES)
+        gate = Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
         return GpuRunner(self._device, gate)
 
     def obey(self) -> bool:
@@ -167,7 +168,7 @@ class Shim:
         if not packet:
             return False
         command = Command.unpack(packet)
-        self._diary.call = command.call
+        self._status_page.call = command.call
         handlers: dict[CommandKind, Callable[[Command, list[int]], None]] = {
             CommandKind.IMPORT: self._import,
             CommandKind.LOAD: self._load,
@@ -182,22 +183,22 @@ class Shim:
     def report(self, kind: ReportKind, **values: int) -> None:
         """Send one record."""
         try:
-            self._socket.send(Report(kind=kind, call=self._diary.call, **values).pack())
+            self._socket.send(Report(kind=kind, call=self._status_page.call, **values).pack())
         except OSError as error:
             raise ChannelLost from error
 
     def wait_for_end(self) -> None:
         """Stay until the host closes the channel, so that peers are not disturbed by this rank's end."""
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         while self._receive()[0]:
             pass
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            # A gang that waits for its submission may sleep; between calls its processors stay awake.
-            attentive_s = self._place.attentive_s if self._solution is not None else 0.0
+            # A worker group that waits for its submission may sleep; between calls it busy-polls.
+            busy_poll_s = self._setup.busy_poll_s if self._solution is not None else 0.0
             packet, ancillary, _flags, _address = busy_poll.receive(
-                self._socket, 64, socket.CMSG_SPACE(16), attentive_s=attentive_s
+                self._socket, 64, socket.CMSG_SPACE(16), busy_poll_s=busy_poll_s
             )
         except OSError as error:
             raise ChannelLost from error
@@ -207,55 +208,55 @@ class Shim:
         return packet, list(descriptors)
 
     def _import(self, _command: Command, _descriptors: list[int]) -> None:
-        self._diary.note(Phase.IMPORTING)
+        self._status_page.note(Phase.IMPORTING)
         _take_built_kernels()
-        path = Path(self._place.source) / "solution.py"
-        sys.path.insert(0, self._place.source)
-        _read_as_checked(self._place.source)
+        path = Path(self._setup.source) / "solution.py"
+        sys.path.insert(0, self._setup.source)
+        _read_as_checked(self._setup.source)
         try:
             self._solution = _entry_point(path)
         except Failed:
             raise
         except Exception as error:
             raise Failed(Failure.IMPORT, _author_traceback()) from error
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.IMPORTED)
 
     def _bare(self, command: Command, _descriptors: list[int]) -> None:
-        """A call of nothing: how long its beginning and its end take here, before a submission is in this process."""
+        """A bare call: the overhead of a call, before a submission is in this process."""
         self._runner.run_nothing(number=command.call)
         self.report(ReportKind.DONE)
 
     def _load(self, _command: Command, descriptors: list[int]) -> None:
         """Take the file for the outputs, and on a GPU make the arguments; a CPU rank gets its inputs with GO."""
-        self._diary.note(Phase.LOADING)
-        self._slot.load(descriptors)
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.LOADING)
+        self._buffer.load(descriptors)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
     def _group(self, ranks: tuple[int, ...]) -> Any:
         """The process group of `ranks`; created once, by every rank in the order of the call's list."""
-        if len(ranks) == self._place.world_size:
+        if len(ranks) == self._setup.world_size:
             return dist.group.WORLD
         if ranks not in self._groups:
             self._groups[ranks] = dist.new_group(list(ranks))
         return self._groups[ranks]
 
     def _go(self, command: Command, descriptors: list[int]) -> None:
-        self._diary.note(Phase.AT_START)
-        self._diary.flight.call_begins()
+        self._status_page.note(Phase.AT_START)
+        self._status_page.flight.call_begins()
         if self._device.type != "cuda":
-            self._slot.take_inputs(descriptors.pop(0), reuse=command.reuse)
-        slot = self._slot.call
+            self._buffer.take_inputs(descriptors.pop(0), reuse=command.reuse)
+        loaded = self._buffer.call
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(slot, command, audit_file=next(iter(descriptors), None))
+            timed = self._call(loaded, command, recording_file=next(iter(descriptors), None))
         for descriptor in descriptors:
             os.close(descriptor)
-        self._diary.note(Phase.STORING)
-        slot.output.close()
-        slot.returned = timed.returned
-        changed = slot.first_change()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.STORING)
+        loaded.output.close()
+        loaded.returned = timed.returned
+        changed = loaded.first_change()
+        self._status_page.note(Phase.WAITING)
         self.report(
             ReportKind.DONE,
             claimed_ns=timed.claimed_ns,
@@ -267,14 +268,14 @@ class Shim:
     def _loop(self, command: Command, _descriptors: list[int]) -> None:
         """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
-        solution, arguments = self._noted(self._solution), self._slot.call.arguments
-        self._diary.note(Phase.AT_START)
+        solution, arguments = self._noted(self._solution), self._buffer.call.arguments
+        self._status_page.note(Phase.AT_START)
         self._barrier.wait()
         with _blamed():
             for _ in range(command.times):
                 solution(*arguments)
             self._finish()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOOPED)
 
     def _finish(self) -> None:
@@ -283,39 +284,39 @@ class Shim:
             torch.cuda.synchronize()
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, of which the diary tells when it was called and when it returned."""
-        note = self._diary.note
+        """Wraps `function`: the status page shows when it is called and when it returned."""
+        note = self._status_page.note
 
         def called(*arguments: Any) -> Any:
             note(Phase.CALLING)
             value = function(*arguments)
-            note(Phase.SETTLING)
+            note(Phase.SYNCHRONIZING)
             return value
 
         return called
 
     def _store(self, _command: Command, descriptors: list[int]) -> None:
-        """Store what the last call returned as it is now: a late writer may have finished by this time."""
-        self._diary.note(Phase.STORING)
-        self._slot.store_again(descriptors[0])
+        """Store what the last call returned as it is now, which shows late writes."""
+        self._status_page.note(Phase.STORING)
+        self._buffer.store_again(descriptors[0])
         self._finish()
-        self._diary.note(Phase.WAITING)
+        self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, slot: LoadedCall, command: Command, *, audit_file: int | None) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command, *, recording_file: int | None) -> Timed:
         assert self._solution is not None
         solution = self._solution
-        if audit_file is not None:
+        if recording_file is not None:
             solution = profiler.recorded(
-                solution, descriptor=audit_file, device=self._device, line_up=self._barrier.wait
+                solution, descriptor=recording_file, device=self._device, line_up=self._barrier.wait
             )
         with _blamed():
-            return self._runner.run(self._noted(solution), slot, number=command.call, delay_us=command.delay_us)
+            return self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)
 
 
 @contextlib.contextmanager
 def _blamed() -> Iterator[None]:
-    """What is raised inside is the submission's."""
+    """Turns errors inside into failures of the submission."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -325,7 +326,7 @@ def _blamed() -> Iterator[None]:
 
 
 class _CheckedText(importlib.machinery.SourceFileLoader):
-    """Compiles what was checked, and nothing else: the text as UTF-8, whatever a coding cookie in it says."""
+    """Compiles exactly the checked text: as UTF-8, whatever a coding cookie says."""
 
     # The import system calls it on the loader; its stubs know the static form of another class alone.
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]

@@ -1,1 +1,1 @@
-"""Compiling a submission in a sandbox of its own, before any rank is held."""
+"""Compiles a submission in its own sandbox, before it occupies ranks."""

@@ -1,4 +1,4 @@
-"""Compiling a submission before any rank is held: in a sandbox of its own, once per source and tool chain."""
+"""Compiles a submission before it occupies ranks: in its own sandbox, once per source and tool chain."""
 
 import dataclasses
 import functools
@@ -21,11 +21,11 @@ import msgspec
 from evaluator.contract import (
     Backend,
     BuildResult,
+    Detection,
     EvaluationRequest,
     Finding,
     Message,
     SandboxLevel,
-    Sighting,
     Verdict,
 )
 from evaluator.errors import EvaluatorError, NodeTrouble
@@ -53,15 +53,15 @@ from problems import registry
 _CALL = "compile_cuda_extension"
 _TRITON_KERNEL = re.compile(r"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
 _KEPT, _KEPT_BYTES = 200, 8 * 1024**3
-"""So many builds stay in the cache, and so many bytes in all; the longest unused go first."""
+"""How many builds, and how many bytes, the cache keeps; the least recently used are removed first."""
 
 _LOG_CHARACTERS, _COMMAND_CHARACTERS, _NOTE_CHARACTERS = 256 * 1024, 4096, 16 * 1024
 _EXTENSIONS, _NOTES = 64, 64
-"""What a build says of itself is cut to this, before anything is looked for in it."""
+"""The output of a build is cut to this length before it is parsed."""
 
 
 class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the builder's inside claims of one extension."""
+    """What the process inside the sandbox reports of one extension; untrusted."""
 
     name: str
     succeeded: bool
@@ -73,31 +73,31 @@ class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the builder's inside claims of a build."""
+    """What the process inside the sandbox reports of a build; untrusted."""
 
     extensions: tuple[_ExtensionOutcome, ...]
     notes: tuple[str, ...]
 
 
 class BuildRecord(Message, frozen=True, kw_only=True):
-    """What the cache keeps beside the modules of one build."""
+    """What the cache keeps with the modules of one build."""
 
     result: BuildResult
     findings: tuple[Finding, ...] = ()
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The outcome of a build: what to tell the author, and the folder with the modules (empty where none)."""
+    """The outcome of a build: findings for the author, and the folder of the modules (empty where none)."""
 
     result: BuildResult
     findings: tuple[Finding, ...]
     folder: Path
-    primitives: tuple[Sighting, ...] = ()
+    primitives: tuple[Detection, ...] = ()
 
-    def place(self, target: Path) -> None:
-        """Copy the modules into `target`, an existing folder, with the layout that ranks look for."""
+    def copy_to(self, target: Path) -> None:
+        """Copy the modules into `target`, an existing folder, with the layout that ranks expect."""
         for name in self.result.artefacts:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,8 +113,8 @@ class Builder:
     Args:
         settings: the slot's; its profile says for which architecture to build.
         cache: folder of earlier builds; None for one beside the slot's work directory.
-        limits: what a build may use.
-        cache_bytes: what all kept builds together may take.
+        limits: the limits of one build.
+        cache_bytes: the limit for all kept builds together.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class Builder:
         sandbox: Confinement,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
-        """Build all that `request`'s submission will ask for, or find it built.
+        """Build everything that the submission of `request` will ask for, or take it from the cache.
 
         Args:
             request: whose source is built.
-            workdir: a private folder for this evaluation; what the build puts there is removed again.
+            workdir: a private folder for this evaluation; the build removes what it puts there.
             sandbox: how the builder is confined.
-            cancelled: asked often; once true, the build ends.
+            cancelled: polled; once true, the build ends.
 
         Raises:
             BuildCancelled: `cancelled()` became true.
@@ -167,28 +167,28 @@ class Builder:
         record = _judge(
             sent,
             seconds=time.monotonic() - started,
-            sightings=self._sightings(sent.artefacts, workdir=workdir, confinement=sandbox),
+            detections=self._detections(sent.artefacts, workdir=workdir, confinement=sandbox),
         )
         _keep(entry, record, sent.artefacts)
         self._prune()
         return Built(result=record.result, findings=record.findings, folder=entry, primitives=record.primitives)
 
-    def _sightings(
+    def _detections(
         self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
-    ) -> tuple[Sighting, ...]:
+    ) -> tuple[Detection, ...]:
         modules = {name: content for name, content in artefacts.items() if name.endswith(disassembly.MODULES)}
         listings = disassembly.listings(
             artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
         )
         in_code = (
-            sighting for module, text in listings for sighting in primitives.in_machine_code(text, module=module)
+            detection for module, text in listings for detection in primitives.in_machine_code(text, module=module)
         )
         in_symbols = (
-            sighting
+            detection
             for path, content in modules.items()
-            for sighting in primitives.in_symbols(content, module=Path(path).name)
+            for detection in primitives.in_symbols(content, module=Path(path).name)
         )
-        found = {(sighting.primitive, sighting.file): sighting for sighting in (*in_symbols, *in_code)}
+        found = {(detection.primitive, detection.file): detection for detection in (*in_symbols, *in_code)}
         return tuple(found.values())
 
     def _key(self, request: EvaluationRequest) -> str:
@@ -204,12 +204,12 @@ class Builder:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _calls(self, request: EvaluationRequest) -> list[tuple[str, list[StandIn]]]:
-        """What Triton kernels are compiled for: per size that will be judged the arguments without contents."""
+        """The arguments that Triton kernels are compiled for, at every size to be judged; shapes without values."""
         if not _wants_triton(request):
             return []
         problem, profile = registry.get(request.problem), self._profile
         dtype = request.dtype or "bfloat16"
-        # Of every mode: what was checked is ranked without another build.
+        # Sizes of every mode, so that a later ranked evaluation needs no other build.
         sizes = request.sizes or dict.fromkeys(size for names in profile.sizes.values() for size in names)
         found = ((size, stand_ins(problem, size, world_size=profile.world_size, dtype=dtype)) for size in sizes)
         return [(size, arguments) for size, arguments in found if arguments is not None]
@@ -261,7 +261,7 @@ class Builder:
         return hierarchy.new(name, allowed) if hierarchy is not None else None
 
     def _end_group(self, group: Group | None) -> None:
-        """End whatever is left of a build; raises BuildLimitExceeded where the kernel had to end something of it."""
+        """End all processes of a build; raises BuildLimitExceeded where the kernel ended one for its memory."""
         if group is None:
             return
         group.kill()
@@ -280,23 +280,23 @@ class Builder:
         output: int,
         call_filter: int | None,
     ) -> list[str]:
-        place = layout(confinement, private=private)
+        inside = layout(confinement, private=private)
         arguments = {
-            "source": place.source,
-            "compat": place.compat,
+            "source": inside.source,
+            "compat": inside.compat,
             "scratch": f"{home}/extensions",
             "architectures": self._architectures(),
             "world_size": self._profile.world_size,
             "calls": calls,
-            # Where the ranks have it too: Triton writes down whole paths.
+            # The same path as in the ranks, because Triton stores absolute paths.
             "triton_cache": f"{home}/triton",
             "capability": profiles.capability(self._profile),
             "output": output,
         }
-        inside = builder_process.inside(arguments, program=place.builder)
+        program = builder_process.inside(arguments, program=inside.builder)
         settings = dataclasses.replace(self._settings, temporary_bytes=self._limits.scratch_bytes)
         line = command(
-            confinement, inside, private=private, profile=self._profile, settings=settings, call_filter=call_filter
+            confinement, program, private=private, profile=self._profile, settings=settings, call_filter=call_filter
         )
         return builder_process.limited(line, self._limits)
 
@@ -305,16 +305,16 @@ class Builder:
         total = 0
         for number, entry in enumerate(entries):
             total += sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
-            # The newest is the one that was just made, and is about to be used.
+            # The newest was just made and is about to be used.
             if number and (number >= _KEPT or total > self._cache_bytes):
                 shutil.rmtree(entry, ignore_errors=True)
 
 
 def is_needed(request: EvaluationRequest) -> bool:
-    """Whether a submission has anything that can be built ahead, and is judged on GPUs for which to build it.
+    """Whether a submission has anything to build ahead, and is judged on GPUs.
 
-    Where a node lacks the compiler, backends that need it are refused by name before; one that does not need it, and
-    names it all the same, is not built.
+    A node without the compiler has already refused the backends that need it. A submission in another backend is then
+    not built, even if it names the compiler.
     """
     if profiles.get(request.profile).gpu is None:
         return False
@@ -350,7 +350,7 @@ def has_toolchain() -> bool:
 
 @functools.cache
 def toolchain() -> str:
-    """What a build depends on beside its source: versions of nvcc, host compiler, torch and Python.
+    """What a build depends on besides its source: versions of nvcc, host compiler, torch and Python.
 
     Raises:
         NodeTrouble: one of them is missing on this node.
@@ -367,8 +367,8 @@ def _version(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
 
 
-def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> BuildRecord:
-    """A record out of what the builder's inside claims; a claim that cannot be read counts as nothing built."""
+def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> BuildRecord:
+    """The record of what the process inside reports; an unreadable report counts as nothing built."""
     try:
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -388,11 +388,11 @@ def _judge(sent: Sent, *, seconds: float, sightings: tuple[Sighting, ...]) -> Bu
         log=log,
         artefacts=artefacts,
     )
-    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=sightings)
+    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections)
 
 
 def _cut(text: str) -> str:
-    """Beginning and end of a long log: compilers name the first error first, and say last how it ended."""
+    """Beginning and end of a long log: compilers name the first error first and the outcome last."""
     if len(text) <= _LOG_CHARACTERS:
         return text
     half = _LOG_CHARACTERS // 2
@@ -400,7 +400,7 @@ def _cut(text: str) -> str:
 
 
 def _origin(item: _ExtensionOutcome) -> Origin:
-    """Where the builder claims that an extension's source stands, fit to be shown."""
+    """Where the builder reports an extension's source to be, safe to show."""
     file = clean(item.file)[:200] if item.file is not None else None
     return Origin(name=clean(item.name)[:200], file=file, line=item.line)
 
@@ -415,7 +415,7 @@ _RECORD = "record.json"
 
 
 def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None:
-    """Put a build into the cache whole: a reader finds all of it or nothing."""
+    """Put a build into the cache in one step: a reader finds all of it or nothing."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=".", dir=entry.parent))
     for name, content in artefacts.items():
@@ -425,12 +425,12 @@ def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None
     (partial / _RECORD).write_text(record.to_json(), encoding="utf-8")
     try:
         partial.rename(entry)
-    except OSError:  # another slot kept the same build first
+    except OSError:  # another slot cached the same build first
         shutil.rmtree(partial)
 
 
 def _read(entry: Path) -> BuildRecord | None:
-    """The kept build, where its modules still have the bytes that were recorded."""
+    """The cached build, if its modules still have the recorded bytes."""
     try:
         record = BuildRecord.from_json((entry / _RECORD).read_text(encoding="utf-8"))
         intact = all(
@@ -440,5 +440,5 @@ def _read(entry: Path) -> BuildRecord | None:
     except FileNotFoundError:
         return None
     if not intact:
-        raise EvaluatorError(f"a kept build in {entry} was changed on disk; remove the folder")
+        raise EvaluatorError(f"the cached build in {entry} was changed on disk; remove the folder")
     return record

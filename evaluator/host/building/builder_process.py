@@ -1,4 +1,4 @@
-"""One builder process: start it confined, take what it sends within limits, end it."""
+"""One builder process: starts it confined, receives its results within limits, and ends it."""
 
 import contextlib
 import json
@@ -26,16 +26,16 @@ _END_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class BuildLimits:
-    """What one build may use.
+    """The limits of one build.
 
     Attributes:
         seconds: wall time.
         memory_bytes: address space of each process.
         scratch_bytes: its temporary files, in all and each.
-        processes, cores: how many it may have.
+        processes, cores: how many it may use.
         processors: the only ones that it may run on, by number; empty for the last `cores` of this process's.
-        sent_bytes, sent_files, result_bytes: all that it may send out: bytes, modules, what it says of itself.
-        said_bytes: how much is kept of what it prints.
+        sent_bytes, sent_files, result_bytes: limits of what it sends: bytes, modules, its result.
+        said_bytes: how much of its output is kept.
     """
 
     seconds: float = 300.0
@@ -51,11 +51,11 @@ class BuildLimits:
 
 
 class BuildCancelled(Exception):
-    """Somebody no longer wants the build."""
+    """The build was cancelled."""
 
 
 class BuildLimitExceeded(Exception):
-    """The build used more than it may; the text names the limit and its value."""
+    """The build exceeded a limit; the text names the limit and its value."""
 
 
 @dataclass(kw_only=True)
@@ -92,14 +92,14 @@ def run(
     inherited: Sequence[int] = (),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Sent:
-    """Start a builder and take what it sends.
+    """Start a builder and receive what it sends.
 
     Args:
-        line_for: gives the command line, told the number of the descriptor to which the process writes its frames.
+        line_for: gives the command line for the number of the descriptor to which the process writes frames.
         environment: all variables of the process.
-        inherited: descriptors that the process gets beside that one.
-        cancelled: asked often; once true, the build ends.
-        limits: the whole session of the process is killed when it has sent everything, or too much, or taken too long.
+        inherited: further descriptors for the process.
+        cancelled: polled; once true, the build ends.
+        limits: the process's session is killed when it has sent everything, sent too much, or taken too long.
 
     Raises:
         BuildCancelled: `cancelled()` became true.
@@ -131,7 +131,7 @@ def run(
     if len(sent.artefacts) > limits.sent_files:
         raise BuildLimitExceeded(f"the build sent {len(sent.artefacts)} files, more than {limits.sent_files}")
     if len(sent.result or b"") > limits.result_bytes:
-        raise BuildLimitExceeded(f"what the build says of itself exceeds {limits.result_bytes:,} bytes")
+        raise BuildLimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
     sent.said = said.decode(errors="replace")
     return sent
 
@@ -139,7 +139,7 @@ def run(
 def _drain(
     process: subprocess.Popen[bytes], reading: int, limits: BuildLimits, cancelled: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """Read frames and prints to their ends; of the prints only the head is kept."""
+    """Read frames and output to their ends; only the head of the output is kept."""
     assert process.stdout is not None
     deadline = time.monotonic() + limits.seconds
     raw, said = bytearray(), bytearray()
@@ -150,7 +150,7 @@ def _drain(
             if time.monotonic() > deadline:
                 raise BuildLimitExceeded(f"the build took longer than {limits.seconds:g} s")
             if cancelled():
-                raise BuildCancelled("the build is no longer wanted")
+                raise BuildCancelled("the build was cancelled")
             for key, _ in selector.select(timeout=0.2):
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:
@@ -171,13 +171,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=_END_S)
     except subprocess.TimeoutExpired as error:
-        raise EvaluatorError(f"the builder is still there {_END_S:g} s after it was killed") from error
+        raise EvaluatorError(f"the builder still runs {_END_S:g} s after it was killed") from error
     if process.stdout is not None:
         process.stdout.close()
 
 
 def _parse(raw: bytes) -> Sent:
-    """Files out of frames; what is cut off or has a name of another form is left out."""
+    """The files in the frames, without truncated ones and those with names of another form."""
     sent = Sent()
     for name, content in _frames(raw):
         if name == _RESULT:
@@ -200,7 +200,7 @@ def _frames(raw: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def inside(arguments: Mapping[str, object], *, program: str) -> list[str]:
-    """What `python -I` is told: the builder's inside and its settings as JSON."""
+    """Arguments of `python -I`: the program inside the sandbox and its settings as JSON."""
     return [program, json.dumps(arguments)]
 
 

@@ -1,4 +1,4 @@
-"""Reading compiler output: which lines are errors, and to which line of the author's files each belongs."""
+"""Reads compiler output: which lines are errors, and to which line of the author's files each belongs."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ _LINKER = re.compile(r"^(?:/usr/bin/|\S*-)?ld: (?P<text>.*(?:cannot find|undefin
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where the source of the extension `name` stands: a file of the submission and the line it starts at."""
+    """Where the source of the extension `name` is: a file of the submission and the line it starts at."""
 
     name: str
     file: str | None
@@ -31,9 +31,9 @@ class Origin:
 
 
 def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
-    """Every error in `log` as a finding with the author's own file and line where these are known.
+    """Every error in `log` as a finding with the author's file and line where they are known.
 
-    Where the log holds no line that is recognised, one finding says that the build failed.
+    A log without a recognised line gives one finding: the build failed.
     """
     found = tuple(itertools.islice(_errors(log, origin), MAX_FINDINGS))
     if found:
@@ -45,7 +45,7 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
 def _errors(log: str, origin: Origin) -> Iterator[Finding]:
     for line in log.splitlines():
         if match := _NVCC.match(line) or _GNU.match(line):
-            file, number = _place(match["file"], int(match["line"]), origin)
+            file, number = _location(match["file"], int(match["line"]), origin)
             yield _finding(match["text"], file=file[:_FILE_CHARACTERS], line=number)
         elif match := _PTXAS.match(line) or _LINKER.match(line):
             yield _finding(match["text"], file=origin.file)
@@ -56,7 +56,7 @@ def _finding(text: str, *, file: str | None, line: int | None = None) -> Finding
     return Finding(verdict=Verdict.COMPILE_ERROR, message=message, file=file, line=line)
 
 
-def _place(file: str, line: int, origin: Origin) -> tuple[str, int]:
+def _location(file: str, line: int, origin: Origin) -> tuple[str, int]:
     """The author's file and line for a line of the compiled file; files beside it keep their names."""
     if file == f"{origin.name}.cu" and origin.file is not None and origin.line is not None:
         return origin.file, origin.line + line - 1

@@ -1,4 +1,4 @@
-"""The machine code of built extensions as text, made in a sandbox: the modules are a stranger's."""
+"""Disassembles built extensions, in a sandbox because the modules are untrusted."""
 
 import contextlib
 import os
@@ -24,13 +24,13 @@ for what in (["-sass"], ["-all", "-ptx"]):
     code = subprocess.run([tool, *what, module]).returncode
     if code:
         sys.exit(code)"""
-"""cuobjdump starts nvdisasm, which lies beside it and is looked for on PATH.
+"""cuobjdump starts nvdisasm, which lies beside it and is searched on PATH.
 
-What is linked from relocatable parts has its PTX in the parts alone, which `-all` shows. The machine code of the parts
-is not asked for: a device library brings its own for every architecture (NVSHMEM's takes 600 MB as text)."""
+A module linked from relocatable parts has PTX only in the parts, which `-all` shows. The machine code of the parts is
+not read: a device library brings its own for every architecture (NVSHMEM's takes 600 MB as text)."""
 
 READING = "sass, ptx of parts too, symbols"
-"""What is read of a module: builds that were read differently are read again."""
+"""What is read of a module. Cached builds with another value are read again."""
 
 MODULES = (".so", ".cubin")
 """How the names of files with machine code end."""
@@ -38,10 +38,10 @@ MODULES = (".so", ".cubin")
 PTX = ".ptx"
 
 _LONGEST_S = 60
-"""All listings of a build together take at most so long."""
+"""The time limit for all listings of a build together."""
 
 _MOST_BYTES = 64 * 1024**2
-"""So long a listing may be, and all of them together."""
+"""The size limits of one listing, and of all together."""
 
 
 def listings(
@@ -55,14 +55,14 @@ def listings(
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
     Of a module the machine code is left out where this node has no cuobjdump, or the listings take over a minute or
-    64 MB together: what it uses is then told by the source alone, and by PTX in a file of its own.
+    64 MB together. Then only the source, and PTX in a separate file, show what it uses.
 
     Args:
         artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
         confinement: how cuobjdump is confined, with `profile` and `settings`.
         profile: the slot's.
         settings: the slot's.
-        workdir: a private folder; what is put there is removed again.
+        workdir: a private folder; what is put there is removed.
     """
     tool = _tool()
     with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
@@ -72,9 +72,9 @@ def listings(
         for path, content in artefacts.items():
             if not path.endswith(MODULES):
                 continue
-            place = private / "built" / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            target = private / "built" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
             left_s = deadline - time.monotonic()
             code = None
             if tool is not None and left_s > 0 and room > 0:
@@ -103,7 +103,7 @@ def _line(
 def _listing(
     line: Sequence[str], *, private: Path, variables: Mapping[str, str], seconds: float, most_bytes: int
 ) -> str | None:
-    """What the command prints; None where it fails, or takes more time or room than it has."""
+    """What the command prints; None where it fails or exceeds its time or size."""
     with tempfile.TemporaryFile(dir=private) as output:
         process = subprocess.Popen(  # noqa: S603 - our own command, no shell
             ["prlimit", f"--fsize={most_bytes}", "--core=0", *line],  # noqa: S607
@@ -118,7 +118,7 @@ def _listing(
         except subprocess.TimeoutExpired:
             return None
         finally:
-            # Its whole session: killed by itself, a first process may leave others behind.
+            # Kill its whole session: a first process may have started others.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,4 +1,4 @@
-"""What a submission is called with, as far as the problem's spec tells: shapes and plain values, no contents."""
+"""Stand-ins for a submission's arguments, from the problem's spec: shapes and plain values, no tensor values."""
 
 import ast
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ StandIn = dict[str, Any]
 
 
 def stand_ins(problem: Problem, size: str, *, world_size: int, dtype: str) -> list[StandIn] | None:
-    """One stand-in per parameter, or None where contents decide a shape or a value, or a module is passed."""
+    """One stand-in per parameter; None where input values decide a shape or a value, or a module is passed."""
     dims = problem.dims(SizeName(size), world_size)
     defaults = _defaults(problem.signature)
     found = [_stand_in(argument, dims=dims, defaults=defaults, dtype=dtype) for argument in problem.arguments]
@@ -34,7 +34,7 @@ def _stand_in(
         return {"value": None}
     known: dict[str, Any] = {**defaults, **dims}
     if argument.kind is ArgumentKind.REAL:
-        # A real number is a float32 argument of a kernel whatever its value.
+        # A real number is a float32 argument of a kernel, whatever its value.
         known.setdefault(argument.name, 0.5)
     return {"value": known[argument.name]} if argument.kind in _PLAIN and argument.name in known else None
 

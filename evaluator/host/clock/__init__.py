@@ -1,1 +1,1 @@
-"""The clock of a call: it runs on the host, in a process of its own."""
+"""The clock of a call, which runs on the host in its own process."""

@@ -1,4 +1,4 @@
-"""The time of a call, as the groups of ranks ask for it: by a gatekeeper on GPUs, by messages on CPU ranks."""
+"""The time of a call: from the gatekeeper on GPUs, from messages on CPU ranks."""
 
 import contextlib
 import fcntl
@@ -24,7 +24,7 @@ from evaluator.oracle.ends import Ends
 _ROOT = Path(__file__).parents[3]
 _PROGRAM = Path(gatekeeper.__file__)
 _GRACE_S, _ANSWER_S = 0.2, 5.0
-"""Ranks answer after their devices have told the end: so much later the gatekeeper must have seen it, or never will."""
+"""Ranks answer after their devices posted the end. If the gatekeeper sees no end for so long, there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Opening:
     """How the gates of a call open.
 
     Attributes:
-        key: what the inputs are sealed under.
+        key: seals the inputs.
         head_s: how long ranks may queue work before that, in seconds.
         waits_for_queue: whether the gates open as soon as all ranks have queued everything.
         delays_us: for each rank how much later than the first its gate opens.
@@ -75,24 +75,24 @@ class ClockPage:
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
     def close(self) -> None:
-        """Give the host's descriptor back."""
+        """Close the host's descriptor."""
         os.close(self.descriptor)
 
 
 class UnseenEnd(Exception):
-    """Ranks answered without their devices having told the end of the call."""
+    """Ranks answered, but their devices did not post the end of the call."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
-        super().__init__(f"no end of the call was told by the devices of ranks {', '.join(map(str, ranks))}")
+        super().__init__(f"the devices of ranks {', '.join(map(str, ranks))} did not post the end of the call")
         self.ranks = tuple(ranks)
 
 
 class GateClock:
-    """The gatekeeper of a slot, seen from the judge; times one call at a time.
+    """The judge's side of a slot's gatekeeper; times one call at a time.
 
     Attributes:
         upcoming: the ticket of the next call that is timed.
-        ends: descriptor of the page on which the ends of calls are told to oracle ranks, by their tickets.
+        ends: descriptor of the page on which ends of calls are posted for oracle ranks, by ticket.
     """
 
     def __init__(self, *, spawner: Spawner, cores: Sequence[int]) -> None:
@@ -106,7 +106,7 @@ class GateClock:
         self._start()
 
     def _start(self) -> None:
-        """Start the process, by its file: as a module it would import the whole judge."""
+        """Start the process by its file: as a module it would import the whole judge."""
         self._channel, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         orders = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
         try:
@@ -151,7 +151,7 @@ class GateClock:
         """The time of the call, whose ranks have all answered.
 
         Raises:
-            UnseenEnd: a rank's device has not told the end.
+            UnseenEnd: a rank's device has not posted the end.
             EvaluatorError: the gatekeeper has gone.
         """
         answer = self._answer()
@@ -166,13 +166,13 @@ class GateClock:
         )
 
     def abandon(self) -> None:
-        """Forget the call that is timed, if there is one: its ranks will not answer. Raises EvaluatorError."""
+        """Stop timing the present call, if there is one: its ranks will not answer. Raises EvaluatorError."""
         if self._is_timing:
             self._stop()
             self._answer()
 
     def give_up(self, ticket: int) -> None:
-        """Tell oracle ranks that the end of the call with this ticket is not waited for, whatever has become of it."""
+        """Post to oracle ranks that they need not wait for the end of the call with this ticket."""
         with mmap.mmap(self.ends, ends_page.BYTES) as page:
             for rank in range(ends_page.MOST_RANKS):
                 Ends(page).give_up(rank, ticket)
@@ -206,7 +206,7 @@ class GateClock:
             raise self._gone(str(error)) from error
 
     def _gone(self, how: str) -> EvaluatorError:
-        """What to raise where it has gone; the next call has a new one."""
+        """The error to raise where the gatekeeper has gone; the next call starts a new one."""
         self._end_process()
         self._is_timing = False
         return EvaluatorError(f"the gatekeeper has gone: {how}; {self._log_text()}")

@@ -1,4 +1,4 @@
-"""The process that opens the gates of a call and sees its end, on a processor of its own.
+"""The process that opens the gates of a call and observes its end, on its own processor.
 
 Run by the path of this file with one argument, JSON; beside the standard library it needs the layouts of two pages
 alone. It shares no interpreter lock with anything, so that no other thread of the judge stretches a time. One order at
@@ -23,7 +23,7 @@ from evaluator.oracle import ends as ends_page
 from evaluator.oracle.ends import Ends
 
 _SPINS_PER_LOOK = 512
-"""So often the words are read between two looks at the socket."""
+"""How often the words are read between two looks at the socket."""
 _LONGEST_ORDER = 4096
 
 
@@ -34,7 +34,7 @@ class Order:
     Attributes:
         number: the call's, which ranks write as their answers.
         ticket: this order's, which never comes again.
-        key: what the inputs are sealed under.
+        key: seals the inputs.
         delays_ns: for each rank how much later than the first its gate opens.
         head_ns: how long ranks may queue work before the gates open.
         waits_for_queue: whether the gates open as soon as all ranks have queued everything.
@@ -61,7 +61,7 @@ class Order:
 
 
 class Words:
-    """The numbers on a clock's page that ranks and host write, one per rank."""
+    """The numbers that ranks and host write on a clock's page, one per rank."""
 
     def __init__(self, page: mmap.mmap, *, ranks: int) -> None:
         self._page = page
@@ -73,7 +73,7 @@ class Words:
         return self._layout.unpack_from(self._page, protocol.QUEUED_WORDS)
 
     def arrived(self) -> tuple[int, ...]:
-        """The call at whose gate each rank's device has come last."""
+        """The last call whose gate each rank's device has reached."""
         return self._layout.unpack_from(self._page, protocol.ARRIVED_WORDS)
 
     def done(self) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ class Words:
         ]
 
     def bring_key(self, key: bytes) -> None:
-        """Put the key where the gates fetch it; stores reach a device in the order in which they are made."""
+        """Put the key where the gates read it; stores reach a device in program order."""
         self._page[protocol.KEY_START : protocol.KEY_START + len(key)] = key
 
     def open(self, rank: int, number: int) -> None:
@@ -99,19 +99,19 @@ class Words:
 
 
 class Stop:
-    """Whether the host wants the present call ended; what was heard once holds to its end."""
+    """Whether the host wants to end the present call; once set, it stays set."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._is_told = False
+        self._is_set = False
 
-    def is_told(self) -> bool:
-        """Look whether it has said so by now."""
-        if not self._is_told:
+    def is_set(self) -> bool:
+        """Check whether the host has said so."""
+        if not self._is_set:
             with suppress(BlockingIOError):
                 self._channel.recv(_LONGEST_ORDER, socket.MSG_DONTWAIT)
-                self._is_told = True
-        return self._is_told
+                self._is_set = True
+        return self._is_set
 
 
 def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dict[str, Any]:
@@ -121,10 +121,10 @@ def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dic
     """
     begun, stop = time.monotonic_ns(), Stop(channel)
     has_queued = _wait_for_ranks(words, order, stop, begun=begun)
-    is_wanted = not stop.is_told()
+    is_wanted = not stop.is_set()
     opened = time.monotonic_ns()
     if is_wanted:
-        words.bring_key(order.key)  # not a moment earlier: with it anybody can read the inputs
+        words.bring_key(order.key)  # not earlier: with the key anyone can read the inputs
     for delay_ns, rank in sorted((delay, rank) for rank, delay in enumerate(order.delays_ns)):
         while time.monotonic_ns() < opened + delay_ns:
             pass
@@ -139,8 +139,8 @@ def _wait_for_ranks(words: Words, order: Order, stop: Stop, *, begun: int) -> bo
     while now() < latest:
         if order.waits_for_queue and words.queued() == wanted:
             break
-    # A device that works for another process now comes to its gate some 0.1 ms later: that is nobody's time.
-    while words.arrived() != wanted and now() < begun + order.limit_ns and not stop.is_told():
+    # A device that is busy with another process reaches its gate some 0.1 ms later, which does not count.
+    while words.arrived() != wanted and now() < begun + order.limit_ns and not stop.is_set():
         pass
     return words.queued() == wanted
 
@@ -157,9 +157,9 @@ def _ended(words: Words, order: Order, stop: Stop, *, opened: int, ends: Ends) -
             for rank, last in enumerate(seen):
                 if last == number == queued[rank] and done_ns[rank] < 0:
                     done_ns[rank] = at
-                    ends.tell(rank, order.ticket)
+                    ends.post(rank, order.ticket)
         spins += 1
-        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_told()):
+        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_set()):
             break
     for rank, at in enumerate(done_ns):
         if at < 0:
@@ -175,7 +175,7 @@ def serve(channel: socket.socket, ends: Ends) -> None:
         if not raw:
             return
         if not descriptors:
-            continue  # told to stop after the call had ended
+            continue  # the stop came after the end of the call
         order = Order.from_json(raw)
         with mmap.mmap(descriptors[0], protocol.CLOCK_PAGE_BYTES) as page:
             os.close(descriptors[0])

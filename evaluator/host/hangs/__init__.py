@@ -1,1 +1,1 @@
-"""Why ranks stand still or ended: stacks and collectives as they noted them, incidents, and what to tell the author."""
+"""Why ranks hang or ended: their stacks and collectives, incidents, and the findings for the author."""

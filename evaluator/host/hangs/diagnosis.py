@@ -1,4 +1,4 @@
-"""From incidents to findings: who caused the end of a gang, and what to tell the author. Pure functions."""
+"""From incidents to findings: who caused the end of a worker group, in words for the author. Pure functions."""
 
 import os
 import re
@@ -36,14 +36,14 @@ _FAILURES = {
 
 
 def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ...]:
-    """What the incidents show, the cause first; consequences for other ranks are in the ranks' states."""
+    """Findings from the incidents, the cause first. The ranks' states show consequences for other ranks."""
     cause = _cause(trouble.incidents)
     if cause.kind is IncidentKind.MEMORY:
         who = "the sandbox" if cause.rank is None else f"rank {cause.rank}"
-        message = f"{who} was ended by the kernel during {trouble.doing}: its memory was used up ({cause.text})"
+        message = f"the kernel ended {who} during {trouble.doing}: it had no memory left ({cause.text})"
         return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.SANDBOX_ENDED:
-        message = "the sandbox ended while its ranks were still at work"
+        message = "the sandbox ended while its ranks were still running"
         return (Finding(verdict=Verdict.JUDGE_ERROR, message=message, size=size),)
     if cause.kind is IncidentKind.VIOLATION:
         message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
@@ -56,12 +56,12 @@ def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ..
 
 
 def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
-    """The observations as a report shows them."""
+    """The observations in the form of the report."""
     return tuple(
         RankState(
             rank=seen.rank,
             exit=seen.exit,
-            phase=seen.place,
+            phase=seen.location,
             calls_done=seen.calls_done,
             error=seen.error,
             stack=seen.stack,
@@ -85,7 +85,7 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
 
 
 def _end_of_another(raised: Incident, ends: Sequence[Incident]) -> Incident | None:
-    """A rank that died makes its peers' collectives raise, sometimes before its own end is seen here."""
+    """The end of another rank: collectives of its peers raise, sometimes before the host notices that end."""
     soon = (end for end in ends if end.at - raised.at < _SAME_MOMENT_S)
     return next((end for end in soon if end.rank != raised.rank), None)
 
@@ -105,7 +105,7 @@ def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding
 
 
 def _more_exactly(text: str) -> Verdict:
-    """What an exception really was, told by its words: memory that ran out, a device fault, or just an error."""
+    """The verdict of an exception by its text: out of memory, a device fault, or any other error."""
     lowered = text.lower()
     if any(word in lowered for word in _FAULT_WORDS):
         return Verdict.CRASHED
@@ -113,7 +113,7 @@ def _more_exactly(text: str) -> Verdict:
 
 
 def _headline(text: str) -> str:
-    """The line of a traceback that names the exception; its message may have more lines, none of them needed here."""
+    """The line of a traceback that names the exception, without further lines of its message."""
     found = list(_HEADLINE.finditer(text))
     if found:
         return found[-1].group()
@@ -138,36 +138,37 @@ def _ended(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
 
 
 def _shim_failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
-    """Our shim met an exception, or something left with its exit code: with a submission in the process, who can tell?
+    """The shim raised an exception, or something exited with the shim's exit code; nobody can distinguish them.
 
-    After a call it is what was returned; before one what the submission did to the process, memory that it holds, say.
+    After a call the cause is what was returned. Before one it is what the submission did to the process, such as memory
+    that it holds.
     """
     headline = _headline(_observed(cause.rank, trouble).log)
     if trouble.doing.startswith(CALL):
-        verdict, what = Verdict.RUNTIME_ERROR, "what the solution returned could not be taken"
+        verdict, what = Verdict.RUNTIME_ERROR, "the judge could not take what the solution returned"
     else:
         verdict = _more_exactly(headline)
-        what = "the rank could not go on in the process that the submission runs in"
+        what = "the rank could not go on in the submission's process"
     message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 
 def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
-    """Deadlock where every rank that is late waits for another one; timeout where one still works."""
+    """Deadlock where every late rank waits for another one; timeout where a rank still works."""
     late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
     all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in trouble.observations)
     is_slow = working or (all_on_device and not _are_apart(trouble.observations))
     verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
     named = (working or late)[0]
-    places = _places(trouble.observations)
+    locations = _locations(trouble.observations)
     stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
     what = (
-        f"stood still, and no rank was at work after {trouble.limit_s:.3g} s"
+        f"hung, and no rank was running after {trouble.limit_s:.3g} s"
         if stood_still
         else (f"took longer than {trouble.limit_s:.3g} s")
     )
-    message = f"{trouble.doing} {what}: {places}"
+    message = f"{trouble.doing} {what}: {locations}"
     return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
 
 
@@ -181,19 +182,19 @@ def _are_apart(observations: Sequence[Observation]) -> bool:
     return any(map(flight_recorder.are_apart, waiting.values()))
 
 
-def _places(observations: Sequence[Observation]) -> str:
-    """Where every rank is; those in the same place together."""
+def _locations(observations: Sequence[Observation]) -> str:
+    """Where every rank is; ranks in the same location together."""
     together: dict[str, list[int]] = {}
     for seen in observations:
-        together.setdefault(seen.place, []).append(seen.rank)
+        together.setdefault(seen.location, []).append(seen.rank)
     return "; ".join(
-        f"rank {ranks[0]} {place}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(place)}"
-        for place, ranks in together.items()
+        f"rank {ranks[0]} {location}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} {_plural(location)}"
+        for location, ranks in together.items()
     )
 
 
-def _plural(place: str) -> str:
-    verb, _, rest = place.partition(" ")
+def _plural(location: str) -> str:
+    verb, _, rest = location.partition(" ")
     return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
 
 
@@ -204,4 +205,4 @@ def _observed(rank: int | None, trouble: GroupTrouble) -> Observation:
 def _others(rank: int | None, trouble: GroupTrouble) -> str:
     """Where the other ranks were, as an addition to a message."""
     others = [seen for seen in trouble.observations if seen.rank != rank]
-    return f" ({_places(others)})" if others else ""
+    return f" ({_locations(others)})" if others else ""

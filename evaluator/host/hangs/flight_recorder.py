@@ -1,4 +1,4 @@
-"""Reading what a rank noted of its collectives: untrusted text, used to tell the author where ranks wait."""
+"""Reads what a rank noted of its collectives: untrusted text, which shows the author where ranks wait."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TENSORS = re.compile(r"[\w\[\], ]{0,80}")
 
 
 def read(text: str) -> tuple[Collective, ...]:
-    """The collectives that `text` tells of; none where it is not what our code writes."""
+    """The collectives in `text`; none where our code did not write it."""
     try:
         found = msgspec.json.decode(text, type=tuple[Collective, ...])
     except (msgspec.ValidationError, msgspec.DecodeError):
@@ -41,10 +41,10 @@ def pending(collectives: Sequence[Collective]) -> Collective | None:
 
 
 def are_apart(waiting: Sequence[Sequence[Collective]]) -> bool:
-    """Whether ranks of one group, each with what it has not finished there, wait for different things.
+    """Whether ranks of one group, each with what it has not finished there, wait in different operations.
 
-    Two different collectives say so. Sends and receives say so only where all ranks of the group wait, and no two ranks
-    are at the two ends of the same one.
+    Two different collectives show it. Sends and receives show it only where all ranks of the group wait, and no two
+    ranks are the two ends of the same transfer.
     """
     oldest = [ones[0] for ones in waiting]
     collective = [one for one in oldest if not _PAIRWISE.fullmatch(one.operation)]
@@ -68,7 +68,7 @@ def _open_ends(ones: Sequence[Collective]) -> set[tuple[str, str]]:
 
 
 def words(collectives: Sequence[Collective], *, world_size: int) -> str:
-    """Where a rank stands among its collectives: the one it waits in, else the last that it finished."""
+    """The collective that a rank waits in, else the last that it finished."""
     waiting = pending(collectives)
     if waiting is not None:
         return _one(waiting, world_size=world_size)

@@ -1,4 +1,4 @@
-"""What can happen to a gang, as data: the evidence from which `diagnosis` concludes."""
+"""What can happen to a worker group, as data: the evidence for `diagnosis`."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,16 +9,16 @@ from evaluator.errors import EvaluatorError
 
 
 class IncidentKind(Enum):
-    """Something that ended, or will end, a gang."""
+    """Something that ended, or will end, a worker group."""
 
-    VIOLATION = "a record that our shim never sends"
+    VIOLATION = "a record that the shim never sends"
     FAILED = "the rank reported a failure"
     CLOSED = "the rank's channel was closed"
     EXITED = "the rank's process ended"
     SANDBOX_ENDED = "the sandbox ended though its ranks had not"
     OVERDUE = "the deadline passed"
-    STALLED = "the ranks wait for each other and nothing moves"
-    MEMORY = "the kernel ended a process because the sandbox's memory was used up"
+    STALLED = "the ranks wait for each other"
+    MEMORY = "the kernel ended a process because the sandbox had no memory left"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Incident:
 
 
 class Standing(Enum):
-    """Where a rank stood when the evaluation ended."""
+    """The state of a rank when the evaluation ended."""
 
     FINISHED = "has answered"
     WORKING = "works"
@@ -47,11 +47,11 @@ class Standing(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """One rank as seen from outside (its process, its stack) and as it noted itself (its phase)."""
+    """One rank as observed from outside (process, stack), with the phase that it noted itself."""
 
     rank: int
     standing: Standing
-    place: str
+    location: str
     calls_done: int
     exit: str
     error: str | None = None
@@ -61,7 +61,7 @@ class Observation:
 
 
 class GroupTrouble(Exception):
-    """A gang cannot go on. Carries every incident in the order of time, and each rank's last observation."""
+    """A worker group cannot go on. Holds every incident in the order of time, and the last observation of each rank."""
 
     def __init__(
         self, incidents: tuple[Incident, ...], observations: tuple[Observation, ...], *, doing: str, limit_s: float

@@ -1,4 +1,4 @@
-"""Reading the stacks that a rank dumped: untrusted text, used to tell the author where a rank waits."""
+"""Reads the stacks that a rank dumped: untrusted text, which shows the author where a rank waits."""
 
 import re
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ def main_thread(dump: str) -> tuple[Frame, ...]:
 
 _OURS = "/evaluator/arena/rank/"
 _IDLE_WORKER = ("concurrent/futures/thread.py", "_worker")
-"""Where a thread of a pool waits for work, which somebody who is awake would have to give it."""
+"""Where a thread of a pool waits for work, which only another running thread can give it."""
 
 
 def has_threads_that_may_act(dump: str) -> bool:
-    """Whether a thread beside the one of our shim might still do something by itself.
+    """Whether a thread other than the shim's might still act.
 
-    It is so of every thread that is neither ours nor a pool's that waits for work: a timer on a function of a library
-    has not a frame of the submission, and wakes all the same.
+    Every thread may act that is neither ours nor an idle thread of a pool. A timer on a library function has no frame
+    of the submission, and acts all the same.
     """
     others = [frames for frames in _threads(dump) if frames and not _runs_shim(frames)]
     return not all(_is_ours(frames) or _waits_for_work(frames[0]) for frames in others)
@@ -74,7 +74,7 @@ def native(text: str) -> str:
     """The native stacks that torch's signal handler printed, readable: function and library, innermost first.
 
     The handler's own frames and addresses are left out, and so are threads that only wait for work. Untrusted text:
-    lines of another form are passed over.
+    lines of another form are skipped.
     """
     threads: list[tuple[str, list[str]]] = []
     for line in text.splitlines():

@@ -1,1 +1,1 @@
-"""What the host reads of its machine: GPUs, links, driver faults, what is installed, whether a slot is clean."""
+"""What the host reads of its machine: GPUs, links, driver faults, installed software, and whether a slot is clean."""

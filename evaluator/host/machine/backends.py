@@ -1,4 +1,4 @@
-"""What the backends need of a node beside torch and the CUDA tool kit, and what of that is not there."""
+"""What backends need on a node besides torch and the CUDA tool kit, and what of it is missing."""
 
 import importlib.util
 import re
@@ -15,12 +15,12 @@ _HEADERS = {
     Backend.NVSHMEM: ("NVSHMEM", "nvidia/nvshmem/include/nvshmem.h"),
     Backend.NCCL_DEVICE: ("NCCL 2.28 or newer with its device API", "nvidia/nccl/include/nccl_device.h"),
 }
-"""What comes with torch as packages beside it: words, and the header that shows it."""
+"""Packages installed beside torch: a name, and the header that shows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Where to look: the folder of Python packages, folders of headers that compilers search, RDMA devices."""
+    """Where this node's software is: Python packages, header folders of compilers, RDMA devices."""
 
     packages: Path
     includes: Sequence[Path]
@@ -28,7 +28,7 @@ class Node:
 
     @classmethod
     def this(cls) -> Self:
-        """This machine. Submissions look for packages beside torch as well."""
+        """This machine. Submissions look for packages beside torch too."""
         torch = importlib.util.find_spec("torch")
         return cls(
             packages=Path(torch.origin).parents[1] if torch is not None and torch.origin else Path("/"),
@@ -38,7 +38,7 @@ class Node:
 
 
 def missing(bundle: SourceBundle, *, backend: Backend, node: Node) -> tuple[Finding, ...]:
-    """UNSUPPORTED with the piece that this node lacks for `backend`, before anything is compiled; mostly nothing."""
+    """UNSUPPORTED with the piece that this node lacks for `backend`, before anything is compiled; else nothing."""
     if backend in _HEADERS:
         words, header = _HEADERS[backend]
         if not (node.packages / header).is_file():

@@ -1,4 +1,4 @@
-"""What this machine is: facts for operators, and the profiles that it has the hardware for."""
+"""Facts about this machine for operators, and the profiles that its hardware allows."""
 
 import functools
 import hashlib
@@ -40,7 +40,7 @@ def facts() -> dict[str, object]:
 
 @functools.cache
 def environment() -> dict[str, str]:
-    """What a measurement here has to say of the machine and its versions; of GPUs only where there are some."""
+    """What a measurement reports of the machine and its versions; GPUs only where there are some."""
     found = {
         "python": platform.python_version(),
         "torch": _version("torch"),
@@ -80,7 +80,7 @@ def _gpu_models() -> list[str]:
 
 
 def _smi(field: str) -> list[str]:
-    """What the driver's tool says of `field` for every GPU; empty where there is no such tool, or it fails."""
+    """The value of `field` of every GPU by the driver's tool; empty without the tool, or where it fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -98,7 +98,7 @@ def _driver() -> str:
 
 
 def _possible_profiles(models: list[str]) -> list[str]:
-    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs are here."""
+    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs this machine has."""
     cores = len(os.sched_getaffinity(0))
     possible = []
     for profile in profiles.profiles().values():

@@ -1,4 +1,4 @@
-"""Which GPUs a slot uses, told from the device nodes."""
+"""Which GPUs a slot uses, by the device nodes."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from evaluator.hardware.profiles import Profile
 from evaluator.host.machine import nvml
 
 CHOICE = "PKB_NODE_GPUS"
-"""The environment variable with the minor numbers of the GPUs that a process may use: two nodes on one machine."""
+"""The environment variable with the minor numbers of the GPUs that a node may use, for two nodes on one machine."""
 
 _NODE = re.compile(r"nvidia(\d+)")
 
@@ -18,7 +18,7 @@ def present() -> tuple[int, ...]:
     """The minor numbers of this machine's NVIDIA GPUs, or those of them that PKB_NODE_GPUS lets this process use.
 
     Raises:
-        EvaluatorError: PKB_NODE_GPUS is no list of numbers with commas between.
+        EvaluatorError: PKB_NODE_GPUS is not a list of numbers separated by commas.
     """
     every = everywhere()
     text = os.environ.get(CHOICE, "").strip()
@@ -28,15 +28,15 @@ def present() -> tuple[int, ...]:
         chosen = {int(number) for number in text.split(",")}
     except ValueError as error:
         raise EvaluatorError(
-            f"{CHOICE}={text} is no list of GPUs; write the numbers N of /dev/nvidiaN, with commas between"
+            f"{CHOICE}={text} is not a list of GPUs; write the numbers N of /dev/nvidiaN, separated by commas"
         ) from error
     return tuple(number for number in every if number in chosen)
 
 
 def environment(profile: Profile) -> dict[str, str]:
-    """What makes CUDA outside a sandbox count the profile's GPUs from 0; empty where nobody chose among GPUs.
+    """Variables that make CUDA outside a sandbox count the profile's GPUs from 0; empty without PKB_NODE_GPUS.
 
-    Inside a sandbox the others' device nodes are missing, and CUDA counts those that it finds.
+    A sandbox has no other device nodes, so CUDA counts only the profile's GPUs there.
 
     Raises:
         EvaluatorError: there are too few GPUs, or the driver does not list one of them.
@@ -47,8 +47,8 @@ def environment(profile: Profile) -> dict[str, str]:
     chosen = gpus_for(profile)
     if unknown := set(chosen) - set(order):
         raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")
-    places = [str(order.index(minor)) for minor in chosen]
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(places)}
+    indices = [str(order.index(minor)) for minor in chosen]
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(indices)}
 
 
 def gpus_for(profile: Profile) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Is a slot as clean after an evaluation as before it? What is not clean takes no further work."""
+"""Is a slot as clean after an evaluation as before it? A slot that is not clean takes no more work."""
 
 import contextlib
 import time
@@ -13,19 +13,19 @@ from evaluator.host.process import procfs
 from evaluator.judging.driver_faults import against_the_slot, is_grave
 
 _UNOWNED_GROWTH_BYTES = 512 * 1024**2
-"""GPU memory that belongs to no process may differ by this much from what it was at first."""
+"""How much GPU memory without an owner may grow since the start."""
 
 
 class Health:
     """Looks for what a submission may have left on a slot.
 
     Args:
-        user: the host user of the slot's sandboxes; None where they have none of their own.
+        user: the host user of the slot's sandboxes; None where there is none.
         gpus: the slot's GPUs.
         work_dir: the judge's private folder.
-        ours: lists the processes of the judge that live between evaluations.
-        kept: names the folders in `work_dir` of sandboxes that have seen no submission yet.
-        seconds: how long something may take to go away.
+        ours: lists the judge's processes between evaluations.
+        kept: names the folders in `work_dir` of sandboxes without a submission so far.
+        seconds: how long leftovers may take to disappear.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class Health:
 
     @property
     def driver_faults(self) -> tuple[DriverFault, ...] | None:
-        """What the driver has reported by now since `watching` began; None where this node cannot tell."""
+        """The faults that the driver has reported since `watching` began; None where this node cannot know."""
         self._look_at_driver()
         return self._watch.faults
 
     @property
     def is_driver_ill(self) -> bool:
-        """Whether the driver has reported a grave fault of one of the slot's GPUs; that stays until a restart."""
+        """Whether the driver has reported a grave fault of one of the slot's GPUs; stays true until a restart."""
         self._look_at_driver()
         return bool(self._grave)
 
     def leftovers(self) -> tuple[str, ...]:
-        """What is still there though no submission runs, in words; asked again until it is gone or the time is up.
+        """Leftovers of a submission, in words; checked until there are none or the time is over.
 
-        A grave fault of a GPU stays until the node is restarted.
+        A grave fault of a GPU counts until the node is restarted.
         """
         self._look_at_driver()
         if self._grave:
@@ -90,22 +90,22 @@ class Health:
         self._grave |= {(fault.gpu, fault.xid): fault for fault in self._watch.seen if is_grave(fault.xid)}
 
     def _look(self) -> Iterator[str]:
-        # What started after the list was made is seen as ours when it is made again.
+        # A process of ours that started after the list was made is in the next list.
         ours = set(self._ours())
         if self._user is not None and (left := [pid for pid in procfs.owned_by(self._user) if pid not in ours]):
-            yield f"processes {left} of the sandbox's user {self._user} are still there"
-        if folders := sorted({path.name for path in self._work_dir.glob("gang-*")} - self._kept()):
-            yield f"the folders {folders} of ended sandboxes are still there"
+            yield f"processes {left} of the sandbox's user {self._user} still run"
+        if folders := sorted({path.name for path in self._work_dir.glob("group-*")} - self._kept()):
+            yield f"the folders {folders} of ended sandboxes still exist"
         for state in nvml.read(self._gpus):
             before = self._unowned.setdefault(state.index, state.unowned_bytes)
             yield from on_gpu(state, ours=ours, unowned_before=before)
 
 
 def on_gpu(state: GpuState, *, ours: set[int], unowned_before: int) -> Iterator[str]:
-    """What speaks against a GPU on which only the processes `ours` should be, in words.
+    """Leftovers on a GPU that only the processes `ours` should use, in words.
 
-    Where the driver does not name ours, it tells the numbers of another namespace, or none, as in a container: then
-    its list says nothing, nor does the memory that belongs to nobody on it.
+    Where the driver does not list ours, as in a container, its process numbers are of another namespace or missing.
+    Then neither its list nor memory without an owner shows anything.
     """
     named = set(state.processes)
     if ours and not ours & named:

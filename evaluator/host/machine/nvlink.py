@@ -1,4 +1,4 @@
-"""The bytes that GPUs have sent and received over NVLink, by the driver's counters: no submission can write these."""
+"""Bytes that GPUs sent and received over NVLink, by the driver's counters, which no submission can write."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evaluator.contract import Wire
+from evaluator.contract import LinkTraffic
 from evaluator.judging import link_traffic
 
 _ALL_LINKS = 0xFFFFFFFF
@@ -17,7 +17,7 @@ _CALLS = 2
 
 
 class LinksNotOffered(Exception):
-    """This node does not tell what its links carried; the text says why."""
+    """This node offers no link counters; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,11 @@ class Links:
             raise
 
     def read(self) -> tuple[Carried, ...]:
-        """What every GPU has carried until now, in the order of their numbers; raises LinksNotOffered."""
+        """The bytes of every GPU until now, in the order of their numbers; raises LinksNotOffered."""
         return tuple(self._read(handle) for handle in self._handles)
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Release the library."""
         with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
@@ -98,7 +98,7 @@ class Links:
 
 
 class _Around:
-    """Adds up what the links carry while it is entered."""
+    """Adds up the bytes on the links while it is entered."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
@@ -115,13 +115,15 @@ class _Around:
             self.received[number] += after.received - before.received
 
 
-def count(gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractContextManager[None]], object]) -> Wire:
-    """What the links of `gpus` carry in a few calls.
+def count(
+    gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractContextManager[None]], object]
+) -> LinkTraffic:
+    """The traffic on the links of `gpus` in a few calls.
 
     Args:
         gpus: minor numbers, in the order of the ranks.
-        least_bytes: what the cost model demands of the busiest rank per call, one way.
-        call: makes one call of the submission, and its part between GO and the last answer inside what it is given.
+        least_bytes: the cost model's minimum of the busiest rank per call, one way.
+        call: makes one call, and enters the given context from GO to the last answer.
     """
     try:
         with Links(gpus) as links:
@@ -130,4 +132,4 @@ def count(gpus: Sequence[int], *, least_bytes: float, call: Callable[[AbstractCo
                 call(around)
             return link_traffic.weigh(calls=_CALLS, sent=around.sent, received=around.received, least_bytes=least_bytes)
     except LinksNotOffered as reason:
-        return Wire(least_bytes=least_bytes, note=f"not offered: {reason}")
+        return LinkTraffic(least_bytes=least_bytes, note=f"not offered: {reason}")

@@ -1,4 +1,4 @@
-"""What the driver's management library says of GPUs, without a context on any of them."""
+"""Reads GPUs through the driver's management library, without a context on any of them."""
 
 import contextlib
 import functools
@@ -19,21 +19,21 @@ _REASONS = {
     0x80: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-"""Why clocks are lower than asked for: bits of NVML's nvmlClocksEventReasons."""
+"""Reasons for clocks below the requested ones: bits of NVML's nvmlClocksEventReasons."""
 
 
 _Seen = TypeVar("_Seen")
 
 
 _MOST_GPUS = 256
-"""Minor numbers of devices end below."""
+"""Minor numbers are below this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU: its use over the last moments in percent, its memory and what is in use of it, all and by each process.
+    """One GPU: its recent utilisation in percent, its memory, and the memory in use, in all and by process.
 
-    A process whose memory the driver does not tell counts 0.
+    A process whose memory the driver does not report counts 0.
     """
 
     index: int

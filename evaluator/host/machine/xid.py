@@ -1,7 +1,7 @@
 """The driver's fault events (Xid) on a slot's GPUs while an evaluation runs; no submission can write or hide these.
 
-The driver's management library keeps events for whoever asked for them beforehand. They are taken from it without
-waiting, when somebody looks: nothing of ours runs for it beside a measurement.
+The driver's management library keeps events for whoever asked for them beforehand. They are read without
+waiting, on demand, so no process of ours runs for them during a measurement.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ from evaluator.contract import DriverFault
 from evaluator.host.machine.nvml import handles
 
 _MOST_EVENTS = 4096
-"""Taken in one look: a program that faults without end shall not hold the judge up."""
+"""The most events read at once: a program with endless faults must not stop the judge."""
 
 
 class Watch:
-    """What the driver has reported since `watching` began, as far as somebody has looked."""
+    """The events that were read since `watching` began."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], DriverFault] = {}
@@ -26,21 +26,21 @@ class Watch:
 
     @property
     def faults(self) -> tuple[DriverFault, ...] | None:
-        """What there was until the last look; None where this node cannot tell."""
+        """The faults until the last read; None where this node cannot know."""
         return self.seen if self._nvml is not None else None
 
     @property
     def seen(self) -> tuple[DriverFault, ...]:
-        """Every kind of fault on every GPU that was noted, in the order of their first coming."""
+        """Every kind of fault on every GPU that was noted, in the order of first occurrence."""
         return tuple(self._seen.values())
 
     def look(self) -> None:
-        """Note what the driver has reported by now."""
+        """Read what the driver has reported by now."""
         if self._events is not None:
             self._take()
 
     def note(self, gpu: int, xid: int, *, noticed_at: str) -> None:
-        """Count one event; the moment of the first of its kind stays."""
+        """Count one event; the time of the first of its kind is kept."""
         first = self._seen.get((gpu, xid))
         self._seen[gpu, xid] = DriverFault(
             gpu=gpu,
@@ -50,7 +50,7 @@ class Watch:
         )
 
     def open(self, gpus: Sequence[int]) -> None:
-        """Ask the driver for the events of the GPUs with these minor numbers; what cannot be asked stays unknown."""
+        """Watch the events of the GPUs with these minor numbers; one that cannot be watched leaves it unknown."""
         if not gpus:
             return
         try:
@@ -67,13 +67,13 @@ class Watch:
                 if minor in gpus:
                     pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
         except pynvml.NVMLError:
-            # Half of the GPUs would read as "no fault on the others": then rather nothing is told.
+            # Events of some GPUs would read as "no fault on the others", so none are reported.
             self._let_go(pynvml)
         else:
             self._nvml = pynvml
 
     def close(self) -> None:
-        """Look once more and end the watch; `faults` can still be read."""
+        """Read once more and end the watch; `faults` can still be read."""
         self.look()
         if self._events is not None:
             self._let_go(self._nvml)
@@ -86,7 +86,7 @@ class Watch:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
                 gpu = int(nvml.nvmlDeviceGetMinorNumber(event.device))
             except nvml.NVMLError:
-                # Nothing is left, or the device is gone: what there was before is kept, and the canary tells the rest.
+                # No event is left, or the device is gone: earlier events are kept, and the canary shows the rest.
                 return
             self.note(gpu, int(event.eventData), noticed_at=now)
 
@@ -101,7 +101,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(gpus: Sequence[int]) -> Iterator[Watch]:
-    """Listen for driver faults on the GPUs with these minor numbers; what was reported before counts for nobody."""
+    """Listen for driver faults on the GPUs with these minor numbers; earlier faults do not count."""
     watch = Watch()
     watch.open(gpus)
     try:

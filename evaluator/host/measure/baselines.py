@@ -1,4 +1,4 @@
-"""Measuring the references alone: the data behind `problems/baselines/<profile>.json`."""
+"""Measures the references alone: the data of `problems/baselines/<profile>.json`."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Starting the ranks that measure what this machine's hardware reaches, and ending them whatever happens."""
+"""Starts the ranks that measure what this machine's hardware reaches, and ends them in any case."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ class _Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def measure(name: str) -> Ceilings:
-    """What the hardware of the profile called `name` reaches on this machine, which has to be idle otherwise.
+    """What the hardware of the profile called `name` reaches on this machine, which must be idle.
 
     Raises:
         UnknownProfile: there is none of this name.
@@ -78,7 +78,7 @@ def _root() -> Path:
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:
-    """What rank 0 prints, once every rank has ended well; the first that fails ends the measurement."""
+    """What rank 0 prints, after all ranks have succeeded; the first failure ends the measurement."""
     deadline = time.monotonic() + _LONGEST_S
     while any(rank.poll() is None for rank in ranks):
         failed = next((number for number, rank in enumerate(ranks) if rank.poll()), None)

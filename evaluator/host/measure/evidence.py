@@ -1,4 +1,4 @@
-"""What an evaluation has shown so far: findings, checks, times, stages. Becomes the report."""
+"""The evidence of an evaluation: findings, checks, times, stages. Becomes the report."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ from problems.schema import Regime
 _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",
     CallKind.NEAR: " (only a few elements were new)",
-    CallKind.AUDITED: " (the profiler recorded it)",
+    CallKind.RECORDED: " (the profiler recorded it)",
 }
 
 
 MOST_MAPS = 16
-"""So many maps of wrong elements go into a report."""
+"""How many maps of wrong elements a report may hold."""
 
 
 class Ended(Exception):
-    """The evaluation has its findings and goes no further; not an error."""
+    """The evaluation has its findings and stops; not an error."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class SizeEvidence:
     memory: SizeMemory | None = None
 
     def note_payload(self, inputs: Sequence[PreparedInputs], output_bytes: Sequence[int]) -> None:
-        """Keep the most that a rank takes in and gives back in one call."""
+        """Keep the most bytes of inputs and outputs of one rank in one call."""
         sizes = [item.size + out for item, out in zip(inputs, output_bytes, strict=True)]
         self.payload_bytes = max(self.payload_bytes, *sizes)
 
@@ -91,7 +91,7 @@ class Evidence:
     regime: Regime | None = None
 
     def open_size(self, size: str, dims: dict[str, int]) -> SizeEvidence:
-        """Where to gather what is run at `size`; a second gang adds to what the first has shown."""
+        """The evidence at `size`; a second worker group adds to that of the first."""
         for known in self.sizes:
             if known.size == size:
                 known.records = []
@@ -100,9 +100,9 @@ class Evidence:
         return self.sizes[-1]
 
     def note_disagreement(self) -> None:
-        """What was right in the first gang was refused in the second: say so beside the reason."""
+        """Note that the first worker group was correct and the second was not."""
         if self.findings:
-            message = f"right in one gang of ranks and not in a second one: {self.findings[-1].message}"
+            message = f"correct in one worker group, not in a second one: {self.findings[-1].message}"
             self.findings.append(
                 Finding(verdict=Verdict.NONDETERMINISTIC, message=message, size=self.findings[-1].size)
             )
@@ -117,16 +117,16 @@ class Evidence:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
 
     def stage_times(self) -> tuple[StageTime, ...]:
-        """The stages that took place, in their order."""
+        """The stages that were run, in their order."""
         return tuple(StageTime(stage=stage, seconds=self.seconds[stage]) for stage in Stage if stage in self.seconds)
 
     def warn(self, finding: Finding) -> None:
-        """Note once what would speak against the submission in ranked mode."""
+        """Note, once, what would be a finding in ranked mode."""
         if not any(known.verdict is finding.verdict and known.rank == finding.rank for known in self.warnings):
             self.warnings.append(finding)
 
     def add(self, findings: Sequence[Finding]) -> None:
-        """Hold `findings` against the submission; only the first maps of wrong elements are kept, for their room."""
+        """Keep `findings`; only the first maps of wrong elements are kept, because of their size."""
         for finding in findings:
             has_room = sum(known.error_map is not None for known in self.findings) < MOST_MAPS
             self.findings.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
@@ -145,7 +145,7 @@ def wrong_values(
     kind: CallKind = CallKind.PLAIN,
     regime: Regime | None = None,
 ) -> list[Finding]:
-    """What is wrong among the checks of call number `call`, stale answers said to be that."""
+    """Findings from the checks of call number `call`; stale outputs are named so."""
     special = _KINDS.get(kind, "") if regime is None else in_words(regime)
     found = []
     for item in checks:
@@ -153,7 +153,7 @@ def wrong_values(
             continue
         where = f"rank {item.rank}, call {call}{special}: "
         if item.stale is not None:
-            message = f"{where}output {item.output!r} is the right answer to an earlier call, not to this one"
+            message = f"{where}output {item.output!r} is the correct output of an earlier call, not of this one"
             found.append(_finding(item, Verdict.STALE_OUTPUT, message, size))
         found.append(_finding(item, item.verdict, where + item.message, size))
     return found

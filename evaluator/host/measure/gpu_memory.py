@@ -1,4 +1,4 @@
-"""How much of a GPU's memory judge and submission hold: by the driver, and by what trusted ranks say of themselves."""
+"""How much GPU memory judge and submission hold, by the driver and by the reports of trusted ranks."""
 
 from collections.abc import Sequence
 
@@ -7,24 +7,24 @@ from evaluator.host.machine import nvml
 from evaluator.host.ranks.trusted_ranks import HeldMemory, TrustedRanks
 
 SUBMISSIONS_SHARE = 0.5
-"""Where a submission holds more than this share of a GPU's memory, what the judge then lacks is its doing."""
+"""A submission that holds more than this share of a GPU's memory is responsible for the judge's lack of memory."""
 
 
 class GpuMemory:
-    """Looks at the GPUs of a slot whose present group of ranks has no submission yet; what comes later is its own.
+    """Reads the GPUs of a slot before its worker group has a submission; memory added later is the submission's.
 
     Everything else is the judge's: contexts and communicators of all ranks, inputs, outputs, expected values.
     """
 
     def __init__(self, gpus: Sequence[int], trusted: TrustedRanks) -> None:
-        """Look for the first time; raises EvaluatorError where a trusted rank is silent."""
+        """Read the GPUs for the first time; raises EvaluatorError where a trusted rank is silent."""
         self._gpus = gpus
         self._trusted = trusted
         self._before = nvml.read(gpus)
         self._held_before = trusted.memory() if self._before else ()
 
     def look(self) -> SizeMemory | None:
-        """The GPU on which the submission holds most now; None where nobody tells. Raises EvaluatorError."""
+        """The GPU on which the submission holds most now; None where unknown. Raises EvaluatorError."""
         states = nvml.read(self._gpus) if self._before else ()
         if len(states) != len(self._before) or not states:
             return None
@@ -43,7 +43,7 @@ def _of_gpu(before: nvml.GpuState, held_before: HeldMemory, state: nvml.GpuState
 
 
 def most(first: SizeMemory | None, second: SizeMemory | None) -> SizeMemory | None:
-    """The most that either has seen of judge and submission."""
+    """The larger figures of both readings."""
     if first is None or second is None:
         return first or second
     return SizeMemory(

@@ -25,11 +25,11 @@ _MAX_OUTPUTS = 256
 _MAX_DIMENSIONS = 16
 _MAX_EXTENT = 2**40
 _MAX_ELEMENTS = 2**56
-"""Of a tensor, an extent of 0 counting as 1: torch refuses to make views that span more, even of no element."""
+"""The largest span of a tensor, an extent of 0 counting as 1: torch refuses larger views, even empty ones."""
 
 
 class HeaderError(ValueError):
-    """An output header is not what our shim writes."""
+    """The shim did not write this output header."""
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,14 +41,14 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_poison() -> bytes:
-    """Eight secret bytes that are NaN in every floating-point format and out of any honest range as integers."""
+    """Eight secret bytes that are NaN in every floating-point format and outside any honest range as integers."""
     return struct.pack("<4H", *(0x7FF9 + secrets.randbelow(7) for _ in range(4)))
 
 
 def create(size: int, *, poison: bytes = b"") -> int:
     """A memory file of `size` bytes that nobody can resize; returns its descriptor.
 
-    Its data are filled with `poison`, by which one sees what was never written.
+    Its data are filled with `poison`, which shows what was never written.
     """
     descriptor = os.memfd_create("outputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(descriptor, size)
@@ -72,9 +72,9 @@ def close_all(descriptors: Sequence[int]) -> None:
 
 
 def take(descriptor: int, *, leading: int | None = None) -> int:
-    """A copy of an output file as it is now; later edits by the rank change nothing. Returns its descriptor.
+    """A copy of an output file as it is now, which the rank cannot change. Returns its descriptor.
 
-    Only the `leading` bytes are copied where they are given; the rest of the copy, equally long, reads as zeros.
+    With `leading`, only so many bytes are copied; the rest of the copy reads as zeros.
     """
     size = os.fstat(descriptor).st_size
     copy = os.memfd_create("taken", os.MFD_CLOEXEC)
@@ -86,7 +86,7 @@ def take(descriptor: int, *, leading: int | None = None) -> int:
 
 
 def read_header(descriptor: int) -> list[dict[str, Any]]:
-    """The outputs that a copied file describes, as plain values whose extents and places have been checked.
+    """The outputs that a copied file describes, as plain values with checked extents and offsets.
 
     Raises:
         HeaderError: it is malformed, or describes elements outside the file.
@@ -102,7 +102,7 @@ def parse_header(head: bytes, *, file_bytes: int) -> list[dict[str, Any]]:
         raise HeaderError("the output file has no header")
     (length,) = struct.unpack_from("<Q", head)
     if not 2 <= length <= len(head) - 8:
-        raise HeaderError(f"a header of {length} bytes cannot be")
+        raise HeaderError(f"a header of {length} bytes is impossible")
     try:
         entries = msgspec.json.decode(head[8 : 8 + length], type=list[_Entry])
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -118,14 +118,14 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
     # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
     item_bytes = _ITEM_BYTES.get(entry.dtype)
     if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
-        raise HeaderError(f"a tensor of shape {entry.shape} cannot be")
+        raise HeaderError(f"a tensor of shape {entry.shape} is impossible")
     is_readable = item_bytes is not None and math.prod(max(1, extent) for extent in entry.shape) <= _MAX_ELEMENTS
     start = entry.start if is_readable else -1
     if start >= 0:
         end = start + math.prod(entry.shape) * (item_bytes or 1)
         if start < OUTPUT_HEADER_BYTES or start % 16 or end > file_bytes:
             raise HeaderError("a tensor lies outside the output file")
-    # Names are shown to the author where they are not what was asked for.
+    # The author sees a name that is not the expected one.
     names = {"dtype": clean(entry.dtype)[:40], "device": clean(entry.device)[:20]}
     return {**names, "shape": list(entry.shape), "start": max(start, -1)}
 

@@ -1,4 +1,4 @@
-"""Timing the reference at one size, the way a submission is timed and at its steady speed."""
+"""Times the reference at one size, at its steady speed and in the same way as a submission."""
 
 import itertools
 import secrets
@@ -8,18 +8,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from evaluator.contract import CallTimeline, SlotKind
+from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
-from evaluator.host.measure import outputs, profiled_call
+from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Content, OpenedSize, PreparedInputs
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Draw, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
 
 _PRIMED_RATIO = 1.1
 _PRIMED_US = 25.0
-"""What a call on inputs seen once before may be shorter by, for launching varies by as much."""
+"""How much shorter a call on repeated inputs may be: launch times vary by as much."""
 
 _LEAST_PAIRS = 4
 _KEY_BYTES = 32
@@ -27,12 +27,12 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SteadySpeed:
-    """What the calls before the first leg have shown of the reference.
+    """What the calls before the first leg show of the reference.
 
     Attributes:
         call_s: its time, in seconds.
-        turn_s: what a call of it holds the ranks for, with its inputs, in seconds.
-        is_primed: whether it sees inputs once before it is timed on them.
+        turn_s: how long one call occupies the ranks, with making its inputs, in seconds.
+        is_primed: whether every timed call repeats inputs of a call before.
         waits_for_queue: whether it queues all its work without waiting for the device.
     """
 
@@ -43,19 +43,19 @@ class SteadySpeed:
 
 
 class ReferenceClock:
-    """Calls of the reference on ever new inputs.
+    """Calls of the reference on new inputs.
 
     Libraries look for a kernel when they meet a shape for the first time: a matrix product takes 104 us on an H200 then
     and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
-    inputs, as in a mixture of experts, new inputs would time that search and no program; there the reference meets
-    every input once before it is timed, which is the speed it settles at in use. The search is told from the calls
-    themselves: inputs that come again are then much faster.
+    inputs, as in a mixture of experts, new inputs would time that search, not the program. There the reference meets
+    every input once before it is timed: that is its speed in use. The calls themselves show the search: repeated inputs
+    are then much faster.
     """
 
-    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, contents: Iterator[int]) -> None:
+    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int]) -> None:
         self._oracle, self._reference = trusted.oracle, trusted.reference
         self._opened = opened
-        self._contents = contents
+        self._draws = draws
         self._is_primed = False
         self._head_start = HeadStart()
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
@@ -68,12 +68,12 @@ class ReferenceClock:
         new: list[ReferenceTime] = []
         again: list[ReferenceTime] = []
         while len(new) < min(pairs, _LEAST_PAIRS) or (len(new) < pairs and time.monotonic() - start < seconds):
-            content = self._fresh()
-            new.append(self._time(content))
-            again.append(self._time(content))
+            draw = self._fresh()
+            new.append(self._time(draw))
+            again.append(self._time(draw))
         turn_s = (time.monotonic() - start) / (2 * len(new))
         first_us, again_us = (median(call.time.longest_ns for call in calls) / 1000 for calls in (new, again))
-        # Few pairs prove nothing; a practice board makes no more than one.
+        # Few pairs prove nothing. A practice board makes only one.
         if len(new) >= _LEAST_PAIRS:
             self._is_primed = first_us > max(_PRIMED_RATIO * again_us, again_us + _PRIMED_US)
         return SteadySpeed(
@@ -84,7 +84,7 @@ class ReferenceClock:
         )
 
     def reopen(self, known: SteadySpeed, *, calls: int) -> None:
-        """Go on as was found at the same size before, after a few calls."""
+        """Reuse what was found at this size before, after a few calls."""
         self._is_primed = known.is_primed
         self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
@@ -92,39 +92,39 @@ class ReferenceClock:
 
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
-        content = self._fresh()
+        draw = self._fresh()
         if self._is_primed:
-            self._time(content)
-        return self._time(content)
+            self._time(draw)
+        return self._time(draw)
 
     def record(self) -> CallTimeline:
-        """What runs when in one more call, as its ranks tell; a recorder may slow what they run afterwards."""
-        files = [profiled_call.create() for _ in range(self._ranks)]
+        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later."""
+        files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
-            with profiled_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
+            with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
                 self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
                 window = seen()
-            return profiled_call.read_timeline(files, window=window)
+            return recorded_call.read_timeline(files, window=window)
         finally:
             outputs.close_all(files)
 
     def empty(self) -> CallTime:
         """One call in which nothing is computed, of as many bytes.
 
-        It never waits for the device. A program that does returns when its gate is open, and its outputs are then still
-        to be taken: that is in its time, for whoever could have it taken off could pretend to wait.
+        It never waits for the device. A program that waits returns after its gate opened, and taking its outputs comes
+        after that. This stays in its time: otherwise programs could pretend to wait.
         """
         opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
         with self._loaded(self._fresh(), opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def bare(self) -> CallTime:
-        """One call of nothing."""
+        """One bare call: no bytes, no work."""
         return self._reference.bare(opening=self._opening())
 
-    def _fresh(self) -> Content:
-        return Content(index=next(self._contents))
+    def _fresh(self) -> Draw:
+        return Draw(index=next(self._draws))
 
     def _opening(self) -> Opening:
         return new_opening(self._head_start, ranks=self._ranks)
@@ -133,20 +133,20 @@ class ReferenceClock:
     def _ranks(self) -> int:
         return len(self._opened.output_bytes)
 
-    def _time(self, content: Content) -> ReferenceTime:
+    def _time(self, draw: Draw) -> ReferenceTime:
         opening = self._opening()
-        with self._loaded(content, opening) as inputs:
+        with self._loaded(draw, opening) as inputs:
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
         self._head_start.note(taken.time)
         return taken
 
     @contextmanager
-    def _loaded(self, content: Content, opening: Opening) -> Iterator[list[PreparedInputs]]:
-        """Have a call lie ready, as a sandbox rank's does."""
+    def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
+        """Prepare a call as for a sandbox rank."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            content,
+            draw,
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,
@@ -166,12 +166,12 @@ class ReferenceClock:
             yield inputs
 
     def _late(self, inputs: Sequence[PreparedInputs]) -> list[int]:
-        """What CPU ranks get when the call begins."""
+        """The input files that CPU ranks get when the call begins."""
         return [] if self._is_on_device else [item.file for item in inputs]
 
     @property
     def _is_on_device(self) -> bool:
-        return self._opened.slots is SlotKind.DEVICE_MEMORY
+        return self._opened.buffers is BufferKind.DEVICE_MEMORY
 
 
 def new_opening(head: HeadStart, *, ranks: int) -> Opening:
@@ -194,7 +194,7 @@ class RecordedReferences:
         """The timeline of a problem's reference, and whether it was recorded just now.
 
         Raises:
-            EvaluatorError: the ranks did not come through the recorded call.
+            EvaluatorError: the ranks did not finish the recorded call.
         """
         key = (problem, size, dtype)
         if key in self._known:

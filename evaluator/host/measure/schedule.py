@@ -1,4 +1,4 @@
-"""How many calls an evaluation makes, of which kinds and where: counts fixed beforehand, places secret."""
+"""How many calls an evaluation makes, of which kinds and where: fixed counts in a secret order."""
 
 import math
 import secrets
@@ -6,30 +6,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
-from evaluator.host.measure.objections import Conduct
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 from problems.schema import Regime
 
 _PLANNED_BLOCKS = 12
-"""So many blocks one secret plan is for; a longer series draws further ones."""
+"""The number of blocks in one secret plan; a longer series draws further plans."""
 
 
 _SOON_BLOCKS = 3
-"""Three regimes in four are drawn in the first blocks, which every series has; the fourth anywhere."""
+"""Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
 
 
-def check_kinds(count: int, *, conduct: Conduct) -> list[CallKind]:
+def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    special = _special_kinds(conduct)[: max(0, count - 1)]
+    special = _special_kinds(policy)[: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
 
 
-def check_calls(count: int, *, regimes: Sequence[Regime], conduct: Conduct) -> list[tuple[CallKind, Regime | None]]:
-    """What the calls of a size are where none is timed: `count` as `check_kinds` has them, and one in every regime."""
-    first, *rest = [(kind, None) for kind in check_kinds(count, conduct=conduct)]
+def check_calls(count: int, *, regimes: Sequence[Regime], policy: CallPolicy) -> list[tuple[CallKind, Regime | None]]:
+    """The calls of a size without timing: `count` as `check_kinds` gives them, and one in every regime."""
+    first, *rest = [(kind, None) for kind in check_kinds(count, policy=policy)]
     mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
     secrets.SystemRandom().shuffle(mixed)
     return [first, *mixed]
@@ -45,60 +45,60 @@ class TimedCall:
 
 
 def timed_calls(
-    *, block_calls: int, checks: int, conduct: Conduct, regimes: Sequence[Regime] = ()
+    *, block_calls: int, checks: int, policy: CallPolicy, regimes: Sequence[Regime] = ()
 ) -> Iterator[TimedCall]:
-    """The timed calls of a series without end, of `block_calls` a block, `checks` of 12 blocks' compared.
+    """The timed calls of an endless series: `block_calls` per block, `checks` compared in every 12 blocks.
 
-    Special calls, and one in each of `regimes`, lie between them, in secret places, never before a block's first.
+    Special calls, and one call in each of `regimes`, come between them at secret indices, never before a block's first.
     """
-    places = _regime_places(block_calls, regimes)
-    for place, call in enumerate(_planned(block_calls=block_calls, checks=checks, conduct=conduct)):
-        yield replace(call, regimes=tuple(places.get(place, ())))
+    indices = _regime_indices(block_calls, regimes)
+    for index, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
+        yield replace(call, regimes=tuple(indices.get(index, ())))
     while True:
-        yield from _planned(block_calls=block_calls, checks=checks, conduct=conduct)
+        yield from _planned(block_calls=block_calls, checks=checks, policy=policy)
 
 
-def _regime_places(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
-    places: dict[int, list[Regime]] = {}
+def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
+    indices: dict[int, list[Regime]] = {}
     for regime in regimes:
         block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
-        place = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
-        places.setdefault(place, []).append(regime)
-    return places
+        index = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
+        indices.setdefault(index, []).append(regime)
+    return indices
 
 
-def _planned(*, block_calls: int, checks: int, conduct: Conduct) -> list[TimedCall]:
+def _planned(*, block_calls: int, checks: int, policy: CallPolicy) -> list[TimedCall]:
     total = _PLANNED_BLOCKS * block_calls
-    is_checked = conduct.does(Check.TIMED_CALLS)
+    is_checked = policy.does(Check.TIMED_CALLS)
     checked = frozenset(secrets.SystemRandom().sample(range(total), min(total, checks))) if is_checked else frozenset()
-    special = _special_places(block_calls, conduct=conduct) if is_checked else {}
-    return [TimedCall(is_checked=place in checked, special=special.get(place)) for place in range(total)]
+    special = _special_indices(block_calls, policy=policy) if is_checked else {}
+    return [TimedCall(is_checked=index in checked, special=special.get(index)) for index in range(total)]
 
 
-def _special_places(block_calls: int, *, conduct: Conduct) -> dict[int, CallKind]:
-    kinds = _special_kinds(conduct)
+def _special_indices(block_calls: int, *, policy: CallPolicy) -> dict[int, CallKind]:
+    kinds = _special_kinds(policy)
     if not kinds:
         return {}
-    count = min(_PLANNED_BLOCKS, conduct.vigilance.special_calls)
-    order = [kinds[place % len(kinds)] for place in range(count)]
+    count = min(_PLANNED_BLOCKS, policy.timing_policy.special_calls)
+    order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
-    places = [
+    indices = [
         block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0) for block in blocks
     ]
-    return dict(zip(places, order, strict=True))
+    return dict(zip(indices, order, strict=True))
 
 
 def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:
-    """How many of `total` timed calls are compared in full: one in ten, or as many as there is time for."""
+    """How many of `total` timed calls are compared in full: one in ten, or as many as time allows."""
     wanted = max(settings.full_checks, -(-total // 10))
     affordable = int(settings.checks_s / max(comparing_s, 1e-9))
     return min(total, max(settings.least_checks, min(wanted, affordable)))
 
 
-def _special_kinds(conduct: Conduct) -> list[CallKind]:
-    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_CONTENTS}
-    return [kind for kind, check in needs.items() if conduct.does(check)]
+def _special_kinds(policy: CallPolicy) -> list[CallKind]:
+    needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_INPUTS}
+    return [kind for kind, check in needs.items() if policy.does(check)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +110,13 @@ class Legs:
 
 
 def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
-    """Legs of about `leg_s` of reference time each, of which 12 blocks fit into `budget_s` as far as calls allow.
+    """Legs of about `leg_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short enough.
 
     A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
 
     Args:
         reference_s: what a call of the reference takes.
-        turn_s: what it holds the ranks for, with the inputs made for it.
+        turn_s: how long such a call occupies the ranks, with making its inputs.
         candidate_s: what a call of the submission takes.
         budget_s: how long the series may hold the ranks.
         settings: the bounds.

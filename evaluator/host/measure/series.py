@@ -1,10 +1,10 @@
-"""The timed calls of one size, kept for the record."""
+"""The timed calls of one size, for the record."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, GpuReading, ReferenceCall, SizeRecord, Wire
+from evaluator.contract import CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.evidence import SizeEvidence
@@ -24,7 +24,7 @@ def element_bytes(dtype: str) -> int:
 
 @dataclass
 class Series:
-    """The timed calls of one size and group: per block, the calls of either side; and empty calls between them."""
+    """The timed calls of one size and group: per block, the calls of both sides, and the empty calls between them."""
 
     speed: SteadySpeed
     queues: bool = False
@@ -50,7 +50,7 @@ class Series:
     ) -> None:
         """One block A B B A with an empty call at either end.
 
-        The submission's processor time is read around A where `busy_ns` is.
+        With `busy_ns`, the submission's processor time is read around each A.
         """
         self.empty.append(clock.empty())
         ours = self._leg(legs.reference, clock, busy_ns)
@@ -69,13 +69,13 @@ class Series:
         return times
 
     def record(
-        self, at_size: SizeEvidence, *, floor_us: float | None, gang: int = 1, wire: Wire | None = None
+        self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, links: LinkTraffic | None = None
     ) -> SizeRecord:
-        """Every call at this size and which of them are the timed ones."""
+        """Every call at this size, and which calls are timed."""
         reference = [call for block in self.reference for call in block]
         return SizeRecord(
             size=at_size.size,
-            gang=gang,
+            group_number=group_number,
             payload_bytes=at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),
@@ -98,7 +98,7 @@ class Series:
             gpus=self.gpus,
             processes=self.processes,
             is_primed=self.speed.is_primed,
-            wire=wire,
+            links=links,
         )
 
 

@@ -1,4 +1,4 @@
-"""All calls at one size by one group of ranks: opening, checks, the timed series, what is looked at afterwards."""
+"""All calls at one size by one worker group: opening, checks, the timed series, links and the recorded call."""
 
 import os
 import time
@@ -6,15 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from evaluator.contract import Audit, CallKind, CallRecord, CallTimeline, SizeRecord, SlotKind, Stage, Wire
+from evaluator.contract import (
+    BufferKind,
+    CallKind,
+    CallRecord,
+    CallTimeline,
+    LinkTraffic,
+    RecordedWork,
+    SizeRecord,
+    Stage,
+)
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink, nvml
-from evaluator.host.measure import gpu_memory, profiled_call
+from evaluator.host.measure import gpu_memory, recorded_call
+from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Evidence
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.measure.objections import Conduct
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
@@ -27,34 +36,34 @@ from evaluator.judging.checks import Check
 from problems.schema import Problem, Regime
 
 _OPENING_CALLS = 3
-"""Calls before the first leg: first-call work, and whether the program queues all its work shows in the third."""
+"""Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
 
 _OPENING_PAIRS, _OPENING_S = 15, 0.3
-"""Pairs of calls for the reference where speed is ranked; after fewer the library is still slower than it will be.
-Where calls are long, no further pair is begun after so many seconds."""
+"""Pairs of calls of the reference where speed is ranked: with fewer pairs libraries are still slower. No new pair
+begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
-"""Calls of a submission before its first leg, and how long they may take: libraries and allocators settle meanwhile."""
+"""Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
 
 _LEAST_BLOCKS = 3
-"""A series whose budget is spent has as many at least: fewer in a second group would show no difference."""
+"""The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
 
 _WATCHED_EVERY = 2
-"""Looking at every process takes milliseconds, so it is done around one block in so many."""
+"""Reading every process takes milliseconds, so it is done around one block of so many."""
 
 _RECENT_CALLS = 5
-"""So many of the calls before the first leg tell how long one takes."""
+"""How many calls before the first leg give the time of one call."""
 
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
-"""Back to back on unchanging inputs the submission runs for about so long, and so often at most."""
+"""About how long, and at most how often, a program runs back to back on unchanging inputs."""
 
 Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
-"""Enters a stage of the evaluation: which, in words, and how far it is."""
+"""Enters a stage of the evaluation: which stage, a description, and the fraction done."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bare:
-    """Calls of nothing in ns, by the sandbox ranks before they could read a submission, and by the reference's."""
+    """Times of bare calls in ns: in sandbox ranks before they could read a submission, and in reference ranks."""
 
     sandbox_ns: tuple[int, ...] = ()
     reference_ns: tuple[int, ...] = ()
@@ -62,16 +71,16 @@ class Bare:
 
 @dataclass(frozen=True, kw_only=True)
 class Rig:
-    """What all sizes that one group of ranks runs have in common.
+    """What all sizes of one worker group have in common.
 
     Attributes:
-        gang: which group of the evaluation this is, from 1.
-        bare: what beginning and end of a call take for it.
-        memory: looks at the GPUs since before it had a submission.
+        group_number: which group of the evaluation this is, from 1.
+        bare: its times of bare calls.
+        memory: reads the GPUs since before the group had a submission.
         first_call_s: extra time for the first call at a size.
         regimes: by size, the regimes that calls are drawn in.
-        only: the one regime that all checked calls have, where an author asked for one.
-        budget_s: how long the timed series of one size may hold the ranks.
+        only: the one regime of all checked calls, where the author asked for one.
+        budget_s: how long the timed series of one size may take.
         stages: enters a stage of the evaluation.
     """
 
@@ -81,12 +90,12 @@ class Rig:
     plan: SlotPlan
     trusted: TrustedRanks
     group: WorkerGroup
-    gang: int
+    group_number: int
     bare: Bare
     memory: GpuMemory
     evidence: Evidence
-    conduct: Conduct
-    contents: Iterator[int]
+    policy: CallPolicy
+    draws: Iterator[int]
     numbers: Iterator[int]
     first_call_s: float
     regimes: Mapping[str, Sequence[Regime]]
@@ -97,7 +106,7 @@ class Rig:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What an earlier group has shown at a size."""
+    """What an earlier group showed at a size."""
 
     speed: SteadySpeed
     queues: bool
@@ -105,16 +114,16 @@ class Known:
 
 
 class SizeRun:
-    """One size, run by one group; `record` is what has been seen so far, however it ends."""
+    """One size, run by one worker group; `record` holds all calls so far, however the run ends."""
 
     def __init__(self, rig: Rig, size: str, *, known: Known | None = None) -> None:
-        """Open the size and the reference's calls; with what is `known` from an earlier group they are few."""
+        """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
         self._rig = rig
         self._size = size
         self._known = known
         with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
             self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
-            self._clock = ReferenceClock(rig.trusted, self._opened, rig.contents)
+            self._clock = ReferenceClock(rig.trusted, self._opened, rig.draws)
             self._speed = self._open_reference()
         self._at_size = rig.evidence.open_size(size, self._opened.dims)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
@@ -124,37 +133,37 @@ class SizeRun:
             opened=self._opened,
             evidence=rig.evidence,
             at_size=self._at_size,
-            contents=rig.contents,
+            draws=rig.draws,
             numbers=rig.numbers,
             reference_s=self._speed.call_s,
             first_call_s=rig.first_call_s,
             head_start=self._head_start,
-            conduct=rig.conduct,
+            policy=rig.policy,
         )
         self._series = Series(
             speed=self._speed,
             bare_ns=rig.bare.sandbox_ns,
             reference_bare_ns=rig.bare.reference_ns,
         )
-        self._wire: Wire | None = None
-        # Where a group runs a size again, its regimes have been drawn.
+        self._links: LinkTraffic | None = None
+        # The first group has made the calls in regimes.
         self._regimes = list(rig.regimes.get(size, ())) if known is None else []
 
     @property
-    def slots(self) -> SlotKind:
-        """Through what inputs reach the ranks."""
-        return self._opened.slots
+    def buffers(self) -> BufferKind:
+        """How inputs reach the ranks."""
+        return self._opened.buffers
 
     def known(self) -> Known:
-        """What a later group need not find out again."""
+        """What a later group can reuse."""
         return Known(speed=self._speed, queues=self._head_start.waits_for_queue, record=self.record())
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._rig.plan.settings, self._rig.conduct.mode.is_timed
+        settings, is_timed = self._rig.plan.settings, self._rig.policy.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
-        calls = check_calls(count, regimes=() if is_timed else self._regimes, conduct=self._rig.conduct)
+        calls = check_calls(count, regimes=() if is_timed else self._regimes, policy=self._rig.policy)
         for number, (kind, regime) in enumerate(calls):
             with self._rig.stages(
                 Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
@@ -167,7 +176,7 @@ class SizeRun:
         self._at_size.memory = gpu_memory.most(self._at_size.memory, self._rig.memory.look())
 
     def warm_up(self) -> None:
-        """Calls that only bring the program to its steady speed, as the reference had them; raises Ended."""
+        """Calls that only bring the program to its steady speed, as the reference had; raises Ended."""
         begun, done = time.monotonic(), 0
         with self._rig.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
             while done < _WARM_CALLS and time.monotonic() - begun < _WARM_S:
@@ -187,7 +196,7 @@ class SizeRun:
                 done = len(series.candidate)
                 share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
                 with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
-                    is_watched = done % _WATCHED_EVERY == 0 and rig.conduct.does(Check.IDLE)
+                    is_watched = done % _WATCHED_EVERY == 0 and rig.policy.does(Check.IDLE)
                     series.run_block(
                         plan,
                         time_candidate=time_candidate,
@@ -200,7 +209,7 @@ class SizeRun:
         series.processes = rig.group.count_processes()
 
     def loop(self) -> None:
-        """Both programs back to back on unchanging inputs: the published harness's way; ranks nothing."""
+        """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
         if any(argument.mutable or argument.scratch for argument in self._rig.problem.arguments):
             return
         times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
@@ -209,35 +218,35 @@ class SizeRun:
             self._series.reference_looped_ns = _per_call(self._rig.trusted.reference.loop, times)
 
     def count_links(self) -> None:
-        """A few calls like any other, around which the host reads the counters of the links."""
+        """A few ordinary calls, around which the host reads the counters of the links."""
         rig = self._rig
         with rig.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
             cost = rig.problem.cost(self._opened.dims, rig.plan.profile.world_size, element_bytes(rig.dtype))
-            self._wire = nvlink.count(
+            self._links = nvlink.count(
                 rig.plan.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
 
-    def record_work(self) -> tuple[Audit, CallTimeline | None]:
-        """One more call, in which the ranks record what runs, summed up and as it went; raises Ended if it is wrong."""
-        files = [profiled_call.create() for _ in range(self._rig.plan.profile.world_size)]
+    def record_work(self) -> tuple[RecordedWork, CallTimeline | None]:
+        """The recorded call, summed up and as a timeline; raises Ended where an output is wrong."""
+        files = [recorded_call.create() for _ in range(self._rig.plan.profile.world_size)]
         try:
             with (
                 self._rig.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None),
-                profiled_call.window() as seen,
+                recorded_call.window() as seen,
             ):
-                self._caller.call(verify=True, kind=CallKind.AUDITED, audits=files)
+                self._caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
                 window = seen()
             return (
-                profiled_call.read_rows(files, size=self._size),
-                profiled_call.read_timeline(files, window=window),
+                recorded_call.read_rows(files, size=self._size),
+                recorded_call.read_timeline(files, window=window),
             )
         except GroupTrouble as trouble:
             if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
                 raise
-            # The recorder may be to blame, so nobody is: the report says that there are no records, and why.
-            return Audit(size=self._size, note=f"the ranks did not come through the recorded call: {trouble}"), None
+            # The profiler may have caused it, so there is no finding: the report says why records are missing.
+            return RecordedWork(size=self._size, note=f"the ranks did not finish the recorded call: {trouble}"), None
         finally:
             for descriptor in files:
                 os.close(descriptor)
@@ -246,14 +255,14 @@ class SizeRun:
         """Every call so far."""
         rig = self._rig
         floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
-        return self._series.record(self._at_size, floor_us=floor, gang=rig.gang, wire=self._wire)
+        return self._series.record(self._at_size, floor_us=floor, group_number=rig.group_number, links=self._links)
 
     def _open_reference(self) -> SteadySpeed:
-        """The reference's calls before anything is timed: many in the first group, a few where it ran just now."""
+        """The reference's calls before the first leg: many in the first group, a few in a later one."""
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._rig.plan.profile.is_ranked_by_speed and self._rig.conduct.mode.is_timed:
+        if self._rig.plan.profile.is_ranked_by_speed and self._rig.policy.mode.is_timed:
             return self._clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
         return self._clock.open(pairs=1, seconds=0.0)
 
@@ -263,7 +272,7 @@ class SizeRun:
             settings = replace(
                 settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
             )
-        # The fastest: a few slow calls, of a busy host or on purpose, must not decide how many are timed.
+        # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
         fastest_ns = min(call.time_ns for call in self._at_size.records[-_RECENT_CALLS:])
         return legs(
             self._speed.call_s,
@@ -277,13 +286,13 @@ class SizeRun:
         """Makes the next timed call, and the special call before it."""
         rig = self._rig
         total = 12 * plan.candidate
-        # On a practice board correctness decides the order, and comparing is cheap: there every call is checked.
+        # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
         checks = (
             full_checks(total, comparing_s=self._caller.comparing_s, settings=rig.plan.settings)
             if rig.plan.profile.is_ranked_by_speed
             else total
         )
-        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, conduct=rig.conduct, regimes=self._regimes)
+        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, policy=rig.policy, regimes=self._regimes)
 
         def time_candidate() -> CallRecord:
             call = next(upcoming)
@@ -295,7 +304,7 @@ class SizeRun:
         return time_candidate
 
     def _call_in(self, regimes: Sequence[Regime]) -> None:
-        """A checked call in each of `regimes`, which are then done."""
+        """Make a checked call in each of `regimes`, and drop them from the list."""
         for regime in tuple(regimes):
             self._regimes.remove(regime)
             self._caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
@@ -314,7 +323,7 @@ class SizeRun:
 
 
 def _per_call(loop: Callable[[int], int], times: int) -> int:
-    """Nanoseconds of a further call of a loop; what asking and answering take falls out."""
+    """Nanoseconds of one call in a loop, without the time for request and answer."""
     loop(1)
     once = loop(1)
     return max(0, loop(times) - once) // (times - 1)

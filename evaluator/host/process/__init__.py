@@ -1,1 +1,1 @@
-"""Processes and what they print, as any part of the host needs them."""
+"""Starting, observing and logging processes, for all parts of the host."""

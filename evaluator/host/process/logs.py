@@ -1,4 +1,4 @@
-"""What ranks print: drained from pipes so that nobody blocks, kept head and tail, shown without control characters."""
+"""What ranks print: read from pipes so that no rank blocks, kept head and tail, shown without control characters."""
 
 import os
 import re
@@ -19,12 +19,12 @@ class Keeper:
         self._aside: bytearray | None = None
 
     def set_aside(self) -> None:
-        """From now on keep what comes apart from the log, and no more of it than the log may have."""
+        """Keep output from now on separately from the log, up to the size of the log."""
         self._aside = bytearray()
 
     @property
     def aside(self) -> str:
-        """What has come since `set_aside`."""
+        """The output since `set_aside`."""
         return clean(bytes(self._aside or b"").decode("utf-8", "replace"))
 
     def add(self, data: bytes) -> None:
@@ -41,7 +41,7 @@ class Keeper:
             self._dropped += surplus
 
     def text(self) -> str:
-        """What was kept, with a note of what was not."""
+        """The kept output, with a note about what was left out."""
         gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
         return clean((self._head + gap + self._tail).decode("utf-8", "replace"))
 
@@ -84,7 +84,7 @@ class LogDrain:
             os.close(pipe)
 
     def close(self) -> None:
-        """Stop reading, after a last look at what is already there."""
+        """Stop reading, after a last read of what is there."""
         os.write(self._waker, b"x")
         self._thread.join()
         for key in list(self._selector.get_map().values()):

@@ -1,4 +1,4 @@
-"""Looking at processes from outside through /proc: which belong to a sandbox, and do they still work."""
+"""Reads /proc: which processes belong to a sandbox, and whether they still run."""
 
 import os
 import time
@@ -14,7 +14,7 @@ _SHOWN, _LONGEST_PAUSE_S = 20, 0.1
 def namespace_of(pid: int) -> str | None:
     """The identity of a process's PID namespace, or None where the process is gone."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - paths are slow, and a census reads hundreds
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - paths are slow, and one pass reads hundreds
     except OSError:
         return None
 
@@ -59,7 +59,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def owned_by(user: int) -> list[int]:
-    """Every process of the host user `user` that can still run; the dead may wait for a parent that never asks."""
+    """Every process of the host user `user` that can still run; zombies may wait for a parent that never reaps them."""
     mark = f"\nUid:\t{user}\t"
     return [pid for pid in _pids() if mark in (status := _status(pid)) and not _is_dead(status)]
 
@@ -77,12 +77,12 @@ def _status(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields of a process's state after its name, which is any bytes that it likes; raises OSError."""
+    """The fields of a process's state after its name, which may be any bytes; raises OSError."""
     return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
 
 
 def parent_of(pid: int) -> int | None:
-    """The process that started `pid`, or that took it over; None where it is gone."""
+    """The parent of `pid`; None where the process is gone."""
     try:
         return int(_stat(pid)[1])
     except OSError:
@@ -101,10 +101,10 @@ def ticks_with_children(pid: int) -> int:
 def wait_until_gone(members: Callable[[], list[int]], *, patience_s: float, most_s: float) -> None:
     """Return once `members()` is empty.
 
-    Taking large mappings of many processes down takes the kernel long; that is waited for as long as they become fewer.
+    The kernel takes long to free the large mappings of many processes, so this waits as long as they become fewer.
 
     Raises:
-        EvaluatorError: none has ended for `patience_s`, or some are left after `most_s`; the node is not clean.
+        EvaluatorError: none has ended for `patience_s`, or some are left after `most_s`: the node is not clean.
     """
     start = progress_at = time.monotonic()
     fewest, pause_s = len(left := members()), 0.005
@@ -113,10 +113,10 @@ def wait_until_gone(members: Callable[[], list[int]], *, patience_s: float, most
         if now - progress_at > patience_s or now - start > most_s:
             shown = ", ".join(map(str, left[:_SHOWN]))
             raise EvaluatorError(
-                f"{len(left)} processes of an ended evaluation are still there after {now - start:.0f} s: {shown}"
+                f"{len(left)} processes of an ended evaluation still exist after {now - start:.0f} s: {shown}"
             )
         time.sleep(pause_s)
-        # Looking at hundreds of processes takes the processor from the kernel that takes them down.
+        # Reading hundreds of processes takes processor time from the kernel that ends them.
         pause_s = min(_LONGEST_PAUSE_S, 1.5 * pause_s)
         if len(left := members()) < fewest:
             fewest, progress_at = len(left), time.monotonic()

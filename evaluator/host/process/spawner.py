@@ -1,7 +1,7 @@
-"""Starting child processes from one thread that lives as long as its owner.
+"""Starts child processes from one thread that lives as long as its owner.
 
-The kernel's "die with parent" follows the thread that forked: a child started from a passing thread would be killed
-when that thread ends.
+The kernel's parent-death signal follows the thread that forked: it would kill a child of a short-lived thread when
+that thread ends.
 """
 
 import subprocess

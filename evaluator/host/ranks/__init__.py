@@ -1,1 +1,1 @@
-"""The ranks as the host sees them: those of the submission in their sandbox, and the trusted oracle ranks."""
+"""The host's side of all ranks: sandbox ranks, which run the submission, and trusted ranks."""

@@ -1,4 +1,4 @@
-"""One rank's reports, parsed strictly: the right record for the command that is open, or evidence of tampering."""
+"""One rank's reports, parsed strictly: the record that the open command expects, or evidence of tampering."""
 
 import socket
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ _FAILURES = {
     ReportKind.DONE: frozenset({Failure.RAISED, Failure.OUT_OF_MEMORY}),
     ReportKind.LOOPED: frozenset({Failure.RAISED, Failure.OUT_OF_MEMORY}),
 }
-"""The failures that our shim reports in place of each answer: with a submission in it, none that is ours."""
+"""The failures that the shim may report instead of each answer. With a submission in it, none of them is ours."""
 
 _LONGEST_PACKET = 4096
 
 
 class ChannelViolation(Exception):
-    """A rank sent something that our shim never sends: malformed, repeated, early or for another call."""
+    """A rank sent what the shim never sends: malformed, repeated, early or for another call."""
 
 
 class Expectation:
-    """What a rank may say next. A rank that was asked nothing may say nothing."""
+    """What a rank may send next. Without an open command it may send nothing."""
 
     def __init__(self) -> None:
         self._answer: ReportKind | None = ReportKind.READY
@@ -49,21 +49,21 @@ class Expectation:
         """The report in `packet`.
 
         Raises:
-            ChannelViolation: it is not one that may come now.
+            ChannelViolation: this report may not come now.
         """
         try:
             report = Report.unpack(packet)
         except ValueError as error:
             raise ChannelViolation(f"malformed record: {error}") from error
         if self._answer is None:
-            raise ChannelViolation(f"a record {report.kind.name} that nobody asked for")
+            raise ChannelViolation(f"an unexpected record {report.kind.name}")
         if report.kind not in (self._answer, ReportKind.FAILED) or report.call != self._call:
             raise ChannelViolation(
-                f"a record {report.kind.name} for call {report.call} where {self._answer.name} for call {self._call} "
+                f"a record {report.kind.name} for call {report.call}, not {self._answer.name} for call {self._call} "
                 "was due"
             )
         if report.kind is ReportKind.FAILED and report.detail not in _FAILURES.get(self._answer, ()):
-            raise ChannelViolation(f"a failure {report.detail} where {self._answer.name} was due")
+            raise ChannelViolation(f"a failure {report.detail}, expected {self._answer.name}")
         self._answer = None
         return report
 
@@ -87,7 +87,7 @@ class Channel:
         socket.send_fds(self.socket, [command.pack()], list(descriptors))
 
     def receive(self) -> tuple[bytes, int | None]:
-        """One packet (empty once the rank has closed its end) and the sender's process id as the kernel tells it.
+        """One packet (empty once the rank has closed its end) and the sender's process id, from the kernel.
 
         Descriptors that a rank may try to hand over do not fit the space for ancillary data; the kernel drops them.
         """
@@ -101,5 +101,5 @@ class Channel:
         return packet, None
 
     def close(self) -> None:
-        """Close the host's end; the rank ends when it notices."""
+        """Close the host's end; the rank exits when it notices."""
         self.socket.close()

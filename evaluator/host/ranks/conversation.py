@@ -1,4 +1,4 @@
-"""Asking workers and hearing them: one command to each, one answer from each, and everything that comes instead."""
+"""Commands to workers and their answers: one command each, one answer each, and every incident instead."""
 
 import contextlib
 import selectors
@@ -16,19 +16,19 @@ from evaluator.host.ranks.worker import Worker
 _POLL_S = 0.1
 
 StandsStill = Callable[[float, frozenset[int]], bool]
-"""Whether the workers wait for each other: told the time and who has answered."""
+"""Whether the workers wait for each other, given the time and who has answered."""
 
 
 def never_stands_still(_now: float, _answered: frozenset[int]) -> bool:
-    """Where nobody can tell."""
+    """Never: for ranks whose waits cannot be observed."""
     return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What came of a question: a report of each worker that gave one, and whether all did and nothing else happened.
+    """The answers to a command: the report of each worker that gave one, and whether all did without an incident.
 
-    `waited_s` is how long they were given: the limit, or less where they were seen to stand still.
+    `waited_s` is how long the host waited: the limit, or less where they waited for each other.
     """
 
     reports: dict[int, Report]
@@ -37,14 +37,14 @@ class Answers:
 
 
 class Conversation:
-    """The host's side of all channels of one sandbox, and of the socket on which its launcher tells of exits.
+    """The host's side of all channels of one sandbox, and of the socket on which its launcher reports exits.
 
     Args:
         workers: all of them, in order.
-        exits: the launcher's socket; whoever made it closes it.
+        exits: the launcher's socket; its creator closes it.
         have_ended: whether the sandbox has ended.
         launcher_text: what its launcher printed.
-        grace_s: how long others are waited for after the first incident.
+        grace_s: how long to wait for the other workers after the first incident.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Conversation:
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Everything that was noted, in the order of time."""
+        """All incidents, in the order of time."""
         return tuple(self._incidents)
 
     def has_noted(self, kind: IncidentKind) -> bool:
@@ -92,7 +92,7 @@ class Conversation:
     def ask(self, commands: Sequence[tuple[Command, Sequence[int]]]) -> None:
         """Send every worker its command, with descriptors."""
         for worker, (command, descriptors) in zip(self._workers, commands, strict=True):
-            # A rank that has gone is noticed, with its reason, when the answers are collected.
+            # `collect` notices a rank that has gone, with the reason.
             with contextlib.suppress(OSError):
                 worker.channel.send(command, descriptors)
 
@@ -100,13 +100,13 @@ class Conversation:
         self,
         *,
         seconds: float,
-        attentive_s: float = 0.0,
+        busy_poll_s: float = 0.0,
         stands_still: StandsStill = never_stands_still,
         cancelled: Callable[[], bool],
     ) -> Answers:
         """One answer from every worker, or what came instead within `seconds`.
 
-        For the first `attentive_s` seconds the channels are polled without sleeping.
+        For the first `busy_poll_s` seconds the channels are polled without sleeping.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -120,18 +120,18 @@ class Conversation:
             now = time.monotonic()
             if now >= deadline or self._is_all_known(reports):
                 break
-            self._listen(reports, wait_s=0 if now - start < attentive_s else min(_POLL_S, deadline - now))
+            self._listen(reports, wait_s=0 if now - start < busy_poll_s else min(_POLL_S, deadline - now))
             if not self._incidents and stands_still(time.monotonic(), frozenset(reports)):
                 seconds = time.monotonic() - start
                 self.note(IncidentKind.STALLED)
                 break
             if self._incidents:
-                # Others may be about to report the same cause, or its consequences; a moment for them, no more.
+                # Give the others a moment to report the same cause, or its consequences.
                 deadline = min(deadline, self._incidents[0].at + self._grace_s)
         return Answers(reports=reports, is_complete=self._is_complete(reports), waited_s=seconds)
 
     def hear_exits(self) -> None:
-        """Note every end of a rank that the launcher has told of by now."""
+        """Note every exit that the launcher has reported."""
         while any(key.data is None for key, _ in self._selector.select(0)):
             self._hear_exit()
 
@@ -152,7 +152,7 @@ class Conversation:
         )
 
     def _listen(self, reports: dict[int, Report], *, wait_s: float) -> None:
-        """Hear what comes within `wait_s`, and see whether the sandbox still runs."""
+        """Receive what comes within `wait_s`, and check that the sandbox still runs."""
         for key, _ in self._selector.select(wait_s):
             if key.data is None:
                 self._hear_exit()

@@ -1,4 +1,4 @@
-"""The trusted ranks of a slot between evaluations: kept warm, tried out, replaced in time."""
+"""The trusted ranks of a slot between evaluations: kept warm, tested, and replaced in time."""
 
 import contextlib
 from collections.abc import Callable
@@ -9,18 +9,18 @@ from evaluator.errors import EvaluatorError
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 
 _EVALUATIONS = 50
-"""So many evaluations they serve."""
+"""How many evaluations they serve."""
 
 
 class KeptRanks:
-    """Gives out trusted ranks that are ready and whose devices have proved to work.
+    """Provides trusted ranks that are ready and whose devices passed the canary.
 
     Args:
         start: starts them; raises EvaluatorError.
 
     Attributes:
-        canaries: what they proved, and when.
-        wrong: what their devices no longer do right, in words; once it says something, it stays.
+        canaries: the results of the canary, with times.
+        wrong: what their devices compute wrongly, in words; once set, it stays.
     """
 
     def __init__(self, start: Callable[[], TrustedRanks]) -> None:
@@ -45,7 +45,7 @@ class KeptRanks:
         """The trusted ranks, ready; new ones where the old have ended or served long enough.
 
         Raises:
-            EvaluatorError: they do not start, or their devices no longer calculate right.
+            EvaluatorError: they do not start, or their devices compute wrongly.
         """
         ranks = self._ranks
         if ranks is None or not ranks.is_alive or self._uses >= _EVALUATIONS:
@@ -58,16 +58,16 @@ class KeptRanks:
         return ranks
 
     def prove(self, *, is_full: bool) -> None:
-        """Have living ranks prove that their devices still work; raises EvaluatorError where they do not."""
+        """Run the canary on living ranks; raises EvaluatorError where a device fails it."""
         if self._ranks is not None and self._ranks.is_alive:
             self._try_out(self._ranks, is_full=is_full)
 
     def forget_canaries(self) -> None:
-        """Keep the last canary alone: it stands before the next evaluation."""
+        """Keep only the last canary, which counts for the next evaluation."""
         self.canaries = self.canaries[-1:]
 
     def drop(self) -> None:
-        """End them; raises EvaluatorError where something of them is still there."""
+        """End them; raises EvaluatorError where a process is left."""
         ranks, self._ranks = self._ranks, None
         if ranks is not None:
             ranks.close()
@@ -83,4 +83,4 @@ class KeptRanks:
         self.canaries.append(Canary(at=at, is_full=is_full, failures=failures))
         if failures:
             self.wrong = "; ".join(failures)
-            raise EvaluatorError(f"this node no longer calculates right: {self.wrong}")
+            raise EvaluatorError(f"this node no longer computes correctly: {self.wrong}")

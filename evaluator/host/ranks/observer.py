@@ -1,4 +1,4 @@
-"""What ranks are doing, asked from outside: their stacks, their collectives, their use of processor and GPU."""
+"""Observes ranks from outside: their stacks, their collectives, their use of processor and GPU."""
 
 import dataclasses
 import logging
@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 _STACK_S = 2.0
 _PRINTED_S = 0.1
-"""Native stacks of which nothing more has come for so long are complete."""
+"""Native stacks are complete when nothing more has come for so long."""
 
 
 class Observer:
-    """Looks at the workers of one sandbox.
+    """Observes the workers of one sandbox.
 
     Args:
         workers: all of them, in order.
-        keepers: what each of them prints.
+        keepers: the logs of each of them.
         source: the folder of the submission as the ranks see it.
         have_ended: whether the sandbox has ended.
         gpus: the GPU of each rank; empty on CPU profiles.
@@ -52,7 +52,7 @@ class Observer:
         return [worker for worker in self._workers if worker.number not in answered and self._is_alive(worker)]
 
     def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
-        """Every rank's state now; ranks that have not `answered` are asked for their stacks."""
+        """Every rank's state now, with stacks of the ranks that have not `answered`."""
         silent = self.silent(answered)
         before = {worker.number: worker.ticks for worker in silent}
         asked = self._ask_for_collectives() if silent else []
@@ -63,11 +63,11 @@ class Observer:
         )
 
     def observe_hang(self, *, answered: frozenset[int]) -> tuple[Observation, ...]:
-        """As `observe`, with GPUs and native stacks; the asking may end ranks, for an evaluation that is over."""
+        """As `observe`, with GPUs and native stacks. This may end ranks, so only for an evaluation that is over."""
         return self._with_native_stacks(self._with_gpus(self.observe(answered=answered)), answered=answered)
 
     def observe_finished(self) -> tuple[Observation, ...]:
-        """Every rank's state at the end of a series of calls that all were answered."""
+        """Every rank's state after a series in which all calls were answered."""
         return self.observe(answered=frozenset(worker.number for worker in self._workers))
 
     def dump_stacks(self, workers: Sequence[Worker], *, asked: Sequence[Worker] = ()) -> None:
@@ -81,7 +81,7 @@ class Observer:
         for worker in workers:
             worker.forget_stack()
             _signal(worker, signal.SIGUSR1)
-        # The wait has a least length too: over it the ranks' use of the processor is measured.
+        # The wait has a minimum too, over which the ranks' use of the processor is measured.
         while (now := time.monotonic()) < start + WATCH_S or (
             now < start + _STACK_S
             and not (all(worker.stack for worker in workers) and all(worker.has_noted_collectives for worker in asked))
@@ -92,7 +92,7 @@ class Observer:
         return worker.pid is not None and worker.status is None and not self._have_ended()
 
     def _ask_for_collectives(self) -> list[Worker]:
-        """Have every rank note its collectives, and return those asked; they answer while stacks are waited for."""
+        """Ask every rank to note its collectives; returns those asked. They answer while the host waits for stacks."""
         asked = self.silent(frozenset())
         for worker in asked:
             worker.forget_collectives()
@@ -100,14 +100,14 @@ class Observer:
         return asked
 
     def _observe_rank(self, worker: Worker, *, is_answered: bool, ticks: int | None) -> Observation:
-        standing, place = worker.place(is_answered=is_answered, source=self._source, ticks_before=ticks)
+        standing, location = worker.location(is_answered=is_answered, source=self._source, ticks_before=ticks)
         collectives = worker.collectives
         if said := flight_recorder.words(collectives, world_size=len(self._workers)):
-            place = f"{place} ({said})"
+            location = f"{location} ({said})"
         return Observation(
             rank=worker.number,
             standing=standing,
-            place=place,
+            location=location,
             calls_done=worker.calls_done,
             exit=worker.exit_words,
             error=worker.text if worker.failure is not None else None,
@@ -117,11 +117,11 @@ class Observer:
         )
 
     def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
-        """Say of each rank how busy its GPU is: one that spins on a flag shows 100 %, one that waits for data 0."""
+        """Add how busy each rank's GPU is: one that spin-waits on a flag shows 100 %, one that waits for data 0."""
         busy = {state.index: state.busy_percent for state in nvml.read(self._gpus)}
         by_rank = {rank: busy[gpu] for rank, gpu in enumerate(self._gpus) if gpu in busy}
         return tuple(
-            dataclasses.replace(seen, place=f"{seen.place} (its GPU {by_rank[seen.rank]} % busy)")
+            dataclasses.replace(seen, location=f"{seen.location} (its GPU {by_rank[seen.rank]} % busy)")
             if seen.rank in by_rank
             else seen
             for seen in observations
@@ -130,7 +130,7 @@ class Observer:
     def _with_native_stacks(
         self, observations: tuple[Observation, ...], *, answered: frozenset[int]
     ) -> tuple[Observation, ...]:
-        """Have the silent ranks print their native stacks; this may end them, but the evaluation is over anyway."""
+        """Have the silent ranks print their native stacks. This may end them, but the evaluation is over."""
         silent = self.silent(answered)
         for worker in silent:
             self._keepers[worker.number].set_aside()
@@ -145,7 +145,7 @@ class Observer:
         )
 
     def _wait_for_prints(self, workers: Sequence[Worker]) -> None:
-        """Return when all have printed something and nothing more comes, or after a moment."""
+        """Return when all have printed and nothing more comes, or after a short limit."""
         deadline = time.monotonic() + _STACK_S
         before: list[int] = []
         while time.monotonic() < deadline:
@@ -157,7 +157,7 @@ class Observer:
 
 
 def _signal(worker: Worker, number: int) -> None:
-    """Send a question by signal; a rank that has gone cannot answer, and one that may not be asked is our fault."""
+    """Send a signal to a rank; a rank that has gone is ignored, and a forbidden signal is logged as our error."""
     if worker.pid is None:
         return
     try:
@@ -165,4 +165,4 @@ def _signal(worker: Worker, number: int) -> None:
     except ProcessLookupError:
         logger.debug("rank %d (process %d) has gone", worker.number, worker.pid)
     except OSError as error:
-        logger.warning("rank %d (process %d) cannot be asked where it stands: %s", worker.number, worker.pid, error)
+        logger.warning("rank %d (process %d) cannot be signalled: %s", worker.number, worker.pid, error)

@@ -1,11 +1,11 @@
-"""The oracle ranks seen from the host: what they are asked, and what they answer."""
+"""The host's side of the oracle ranks: commands and replies."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from evaluator.contract import ErrorMap, OutputCheck, SlotKind, Verdict
+from evaluator.contract import BufferKind, ErrorMap, OutputCheck, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.ranks.trusted_line import TrustedLine
@@ -19,20 +19,20 @@ NOTHING_MAPPED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedSize:
-    """What the oracle ranks say of a problem at one size: its dimensions, groups, and room for outputs per rank.
+    """A problem opened at one size: its dimensions, process groups, and bytes for outputs per rank.
 
-    `slots` says whether contents will reach the sandbox through device memory.
+    `buffers` says how inputs reach the sandbox.
     """
 
     dims: dict[str, int]
     groups: tuple[tuple[int, ...], ...]
     output_bytes: tuple[int, ...]
-    slots: SlotKind
+    buffers: BufferKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInputs:
-    """One rank's inputs of a call: a memory file that nobody can change, and whose tensors are which argument's.
+    """One rank's inputs of a call: a memory file that nobody can change, and the argument of each tensor in it.
 
     `areas` holds descriptors of device memory for inputs and outputs where the rank that runs the call has others
     mapped, and `areas_number` is these areas' number; `size` is how many bytes the rank takes in.
@@ -51,7 +51,7 @@ class PreparedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class Draw:
     """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
@@ -59,13 +59,13 @@ class Content:
     regime: Regime | None = None
 
     def as_message(self) -> messages.Body:
-        """This content for the oracle ranks."""
+        """This draw as a message to the oracle ranks."""
         return {"call": self.index, "near": self.near, "regime": "" if self.regime is None else self.regime.name}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankCheck:
-    """What the oracle found in one rank's outputs of one call; `unwritten` is the share that nobody wrote."""
+    """What the oracle found in one rank's outputs of one call; `unwritten` is the share that was never written."""
 
     rank: int
     call: int
@@ -80,10 +80,10 @@ class RankCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Traces:
-    """What was taken of every rank shows beside its values.
+    """What the outputs taken show beside their values.
 
     `marks` are the outputs' fingerprints, None where not all of them were stored. `are_sealed` says whether samples of
-    the inputs, taken when the end was told, are not what lies there now, and `are_late` the same of the outputs.
+    the inputs, taken at the end of the call, differ from the inputs now, and `are_late` the same of the outputs.
     """
 
     marks: tuple[str | None, ...]
@@ -93,9 +93,9 @@ class Traces:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the oracle found in a call: one check per rank and output, and per rank what was taken shows besides.
+    """What the oracle found in a call: one check per rank and output, and the traces of every rank.
 
-    `changed` names an input per rank that the call changed though it may not, where inputs lie in device memory.
+    `changed` names, per rank, an input in device memory that the call must not change and did change.
     """
 
     checks: list[RankCheck]
@@ -112,7 +112,7 @@ class OracleGroup:
         self._clock = clock
 
     def try_out(self, *, is_full: bool) -> tuple[str, ...]:
-        """What the ranks' devices no longer do exactly, in words; raises EvaluatorError where one is silent."""
+        """The failures of the ranks' canary, in words; raises EvaluatorError where a rank is silent."""
         replies = self._line.ask({"command": "canary", "is_full": is_full})
         return tuple(f"rank {rank}: {text}" for rank, (body, _) in enumerate(replies) for text in body["failures"])
 
@@ -125,12 +125,12 @@ class OracleGroup:
             dims=replies[0]["dims"],
             groups=tuple(sorted(groups)),
             output_bytes=tuple(body["output_bytes"] for body in replies),
-            slots=SlotKind(replies[0]["slots"]),
+            buffers=BufferKind(replies[0]["buffers"]),
         )
 
     def prepare(
         self,
-        content: Content,
+        draw: Draw,
         *,
         groups: Sequence[Sequence[int]],
         key: bytes,
@@ -146,7 +146,7 @@ class OracleGroup:
         """
         base = {
             "command": "prepare",
-            "content": content.as_message(),
+            "draw": draw.as_message(),
             "groups": _lists(groups),
             "key": key.hex(),
             "reuse": reuse,
@@ -167,18 +167,18 @@ class OracleGroup:
 
     def compare(
         self,
-        content: Content,
+        draw: Draw,
         headers: Sequence[list[messages.Body]],
         files: Sequence[int],
         *,
         key: bytes,
-        earlier: Sequence[Content],
+        earlier: Sequence[Draw],
         poison: int | None = None,
     ) -> Comparison:
-        """What every rank's outputs are worth; where wrong, whether they answer one of the `earlier` calls instead."""
+        """Compare every rank's outputs; wrong ones also with the expected outputs of `earlier` calls."""
         base = {
             "command": "compare",
-            "content": content.as_message(),
+            "draw": draw.as_message(),
             "key": key.hex(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
@@ -186,10 +186,10 @@ class OracleGroup:
         replies = [body for body, _ in self._line.ask_each([base | {"header": each} for each in headers], _each(files))]
         checks = []
         for rank, body in enumerate(replies):
-            # Where the structure is wrong, checks and outputs do not correspond, and nothing was looked for.
+            # With a wrong structure, checks and outputs do not correspond, and nothing was looked for.
             shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
             for item, share in zip(body["checks"], shares, strict=False):
-                checks.append(_rank_check(rank, content.index, item, body["stale"], share))
+                checks.append(_rank_check(rank, draw.index, item, body["stale"], share))
         return Comparison(
             checks=checks,
             traces=_traces(replies),
@@ -199,7 +199,7 @@ class OracleGroup:
 
     @contextmanager
     def watching(self, *, limit_s: float) -> Iterator[None]:
-        """Have the ranks copy samples of shared memory at the end of the call that is timed meanwhile.
+        """Have the ranks copy samples of shared memory at the end of the call that is being timed.
 
         Raises:
             EvaluatorError: a rank is silent, or has missed the end.
@@ -218,7 +218,7 @@ class OracleGroup:
             raise EvaluatorError("an oracle rank has missed the end of a call that the gatekeeper has seen")
 
     def take_marks(self, headers: Sequence[list[messages.Body]], files: Sequence[int], *, key: bytes) -> Traces:
-        """What outputs that are not compared show beside their values."""
+        """The traces of outputs that are not compared."""
         base = {"command": "mark", "key": key.hex()}
         replies = self._line.ask_each([base | {"header": each} for each in headers], _each(files))
         return _traces([body for body, _ in replies])

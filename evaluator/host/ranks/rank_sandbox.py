@@ -26,24 +26,24 @@ from evaluator.host.settings import JudgeSettings
 
 _MARKER = "PKB_GANG"
 _PROCESSES_OF_A_CPU_RANK = 256
-"""With their threads. One that has a gigabyte of shared memory mapped takes the kernel up to 0.17 s to end (2 cores,
+"""With their threads. The kernel takes up to 0.17 s to end one with a gigabyte of shared memory mapped (2 cores,
 22 November 2026)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostEnds:
-    """The host's ends of one rank: the socket of its channel, and the descriptor of its diary."""
+    """The host's ends of one rank: the socket of its channel, and the descriptor of its status page."""
 
     channel: socket.socket
-    diary: int
+    status_page: int
 
 
 class RankSandbox:
-    """Starts one sandbox with the launcher of its ranks in it, and holds what belongs to it outside.
+    """Starts one sandbox with the launcher of its ranks, and holds the host's resources for it.
 
     Attributes:
-        ends: the host's ends, one per rank in order; whoever makes a channel of a socket closes it.
-        exits: the socket on which the launcher tells how ranks ended.
+        ends: the host's ends, one per rank in order; the creator of a channel closes its socket.
+        exits: the socket on which the launcher reports how ranks ended.
         clock_page: through it the calls of the ranks are timed on GPUs.
         logs: what the ranks print, one keeper per rank.
         processes: everything that runs in the sandbox.
@@ -52,7 +52,7 @@ class RankSandbox:
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
         """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
         self._plan = plan
-        self._private = Path(tempfile.mkdtemp(prefix="gang-", dir=work_dir))
+        self._private = Path(tempfile.mkdtemp(prefix="group-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
         self._private.chmod(0o755)
         bubblewrap.write_private(self._private)
@@ -66,13 +66,13 @@ class RankSandbox:
         try:
             self._start(inherited, spawner)
         except OSError as error:
-            raise EvaluatorError(f"a gang could not be started: {error}") from error
+            raise EvaluatorError(f"a worker group could not be started: {error}") from error
         finally:
             for descriptor in inherited:
                 os.close(descriptor)
 
     def _start(self, inherited: list[int], spawner: Spawner) -> None:
-        """Start the sandbox; what is added to `inherited` is the child's alone, and closed here afterwards."""
+        """Start the sandbox; descriptors in `inherited` go to the child and are closed here."""
         barrier = _memory_file("barrier", protocol.BARRIER_BYTES)
         inherited.append(barrier)
         self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -96,7 +96,7 @@ class RankSandbox:
         )
         first: subprocess.Popen[bytes] = spawner.start(
             command,
-            descriptors=[*inherited, self.clock_page.descriptor, *(ends.diary for ends in self.ends)],
+            descriptors=[*inherited, self.clock_page.descriptor, *(ends.status_page for ends in self.ends)],
             environment=self._environment(),
             error_output=self._launcher_log,
         )
@@ -104,18 +104,18 @@ class RankSandbox:
         self.processes = SandboxProcesses(first, group=self._group, marker=marker)
 
     def _open_ends(self, inherited: list[int], *, barrier: int) -> list[dict[str, int]]:
-        """Make channel, diary and log of every rank, and return the launcher's ends by name."""
+        """Make channel, status page and log of every rank, and return the launcher's ends by name."""
         pipes, described = [], []
         ends: list[HostEnds] = []
         for number in range(self._plan.profile.world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            diary = _memory_file("diary", protocol.DIARY_BYTES)
+            status_page = _memory_file("status_page", protocol.STATUS_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
-            ends.append(HostEnds(channel=host_end, diary=diary))
+            ends.append(HostEnds(channel=host_end, status_page=status_page))
             child = child_end.detach()
             inherited += [child, log_write]
-            own = {"rank": number, "channel": child, "diary": diary, "log": log_write}
+            own = {"rank": number, "channel": child, "status_page": status_page, "log": log_write}
             described.append({**own, "barrier": barrier, "clock": self.clock_page.descriptor})
         self.ends = tuple(ends)
         self.logs = LogDrain(pipes, limit=self._plan.settings.log_bytes)
@@ -131,14 +131,14 @@ class RankSandbox:
             "process_group": profile.process_group,
             "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
             "cores": shares.sandbox,
-            "attentive_s": shares.attentive_s,
+            "busy_poll_s": shares.busy_poll_s,
             "source": self._layout.source,
             "store": self._layout.store,
             "compat": self._layout.compat,
             "limits": {
                 "file_bytes": settings.file_bytes,
                 "open_files": settings.open_files,
-                # A CUDA context reserves far more address space than it uses, so no such limit there.
+                # A CUDA context reserves far more address space than it uses, so GPU ranks have no such limit.
                 "data_bytes": 0 if profile.device == "cuda" else self.memory_limit // profile.world_size,
             },
         }
@@ -164,7 +164,7 @@ class RankSandbox:
 
     @property
     def memory_limit(self) -> int:
-        """What all its processes together may use, in bytes."""
+        """The memory limit of all its processes together, in bytes."""
         return bubblewrap.memory_limit(self._plan.settings)
 
     @property
@@ -173,12 +173,12 @@ class RankSandbox:
         return clean(os.pread(self._launcher_log, 4096, 0).decode("utf-8", "replace"))
 
     def fork_ranks(self) -> None:
-        """Let the launcher fork the ranks once it has imported what they need; where it has gone, that shows later."""
+        """Let the launcher fork the ranks once it has imported torch; a launcher that has gone is noticed later."""
         with contextlib.suppress(OSError):
             self.exits.send(b"f")
 
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
-        """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
+        """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
         root = self._private / "source"
         for file in bundle.files:
             path = root / file.path
@@ -186,14 +186,14 @@ class RankSandbox:
                 raise EvaluatorError(f"the submission's path {file.path!r} leads outside")
             bubblewrap.readable_file(path, file.text)
         if built is not None:
-            built.place(self._private / "built")
+            built.copy_to(self._private / "built")
 
     def close(self) -> None:
-        """Free what the host held of it; its processes have been ended before."""
+        """Free the host's resources; its processes have ended before."""
         self.exits.close()
         self.logs.close()
         for ends in self.ends:
-            os.close(ends.diary)
+            os.close(ends.status_page)
         os.close(self._launcher_log)
         self.clock_page.close()
         self.processes.close()
@@ -201,7 +201,7 @@ class RankSandbox:
 
 
 def _limited(plan: SlotPlan) -> JudgeSettings:
-    """The slot's settings; ranks without GPUs need far fewer threads, and every process takes time to end."""
+    """The slot's settings; with fewer processes for ranks without GPUs, because every process takes time to end."""
     most = plan.profile.world_size * _PROCESSES_OF_A_CPU_RANK if plan.profile.device == "cpu" else sys.maxsize
     return replace(plan.settings, processes=min(plan.settings.processes, most))
 

@@ -1,4 +1,4 @@
-"""The ranks that run the reference, seen from the host: calls on inputs that the oracle has prepared."""
+"""The host's side of the reference ranks: calls on inputs that the oracle has prepared."""
 
 import itertools
 import time
@@ -13,7 +13,7 @@ from evaluator.oracle import messages
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTime:
-    """One call of the reference: the host's clock, what the ranks' own events say (ns), and the bytes of a rank."""
+    """One call of the reference: its time on the host's clock, the self-reported time (ns), and the bytes of a rank."""
 
     time: CallTime
     claims_ns: tuple[int, ...]
@@ -22,7 +22,7 @@ class ReferenceTime:
 
 
 class ReferenceGroup:
-    """Trusted ranks that run one problem's reference after the other's."""
+    """Trusted ranks that run the references of problems, one after the other."""
 
     def __init__(self, line: TrustedLine, *, clock: GateClock | None, page: ClockPage, limit_s: float) -> None:
         self._line = line
@@ -32,18 +32,18 @@ class ReferenceGroup:
         self._numbers = itertools.count(1)
 
     def open(self, problem: str) -> None:
-        """Take the reference of `problem`, and give back the memory of what was open before; raises EvaluatorError."""
+        """Open the reference of `problem`, and free the memory of the one before; raises EvaluatorError."""
         self._line.ask({"command": "open", "problem": problem})
 
-    def load(self, slots: Sequence[Sequence[int]]) -> None:
+    def load(self, buffers: Sequence[Sequence[int]]) -> None:
         """Hand every rank the files (and new device memory) of a call; raises EvaluatorError."""
-        self._line.ask_each([{"command": "load"}] * self._line.ranks, slots)
+        self._line.ask_each([{"command": "load"}] * self._line.ranks, buffers)
 
     def call(self, *, opening: Opening, inputs: Sequence[int], input_bytes: int) -> ReferenceTime:
         """One call of the reference on what was loaded; CPU ranks get their `inputs` now, one file per rank.
 
         Raises:
-            EvaluatorError: a rank is silent, or its device has not told the end of the call.
+            EvaluatorError: a rank is silent, or its device has not posted the end of the call.
         """
         time_taken, replies = self._timed({"command": "go"}, opening, self._per_rank(inputs))
         return ReferenceTime(
@@ -54,32 +54,32 @@ class ReferenceGroup:
         )
 
     def record(self, *, opening: Opening, inputs: Sequence[int], files: Sequence[int]) -> None:
-        """One call as `call` makes it, in which every rank records what runs in a file of its own."""
+        """One call as `call` makes it, in which every rank records into its own file."""
         given = [[*late, file] for late, file in zip(self._per_rank(inputs), files, strict=True)]
         self._timed({"command": "record"}, opening, given)
 
     def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
-        """One call like the reference's last in which nothing is computed; raises EvaluatorError, as `call`."""
+        """One empty call: the bytes of the last call, without computing; raises EvaluatorError, as `call`."""
         return self._timed({"command": "empty"}, opening, self._per_rank(inputs))[0]
 
     def bare(self, *, opening: Opening) -> CallTime:
-        """A call of nothing without any bytes; raises EvaluatorError."""
+        """One bare call: no bytes, no work; raises EvaluatorError."""
         return self._timed({"command": "bare"}, opening, [()] * self._line.ranks)[0]
 
     def loop(self, times: int) -> int:
-        """The reference `times` times back to back on the inputs of its last call, in ns; raises EvaluatorError."""
+        """Nanoseconds of `times` calls back to back on the last inputs; raises EvaluatorError."""
         begun = time.monotonic_ns()
         self._line.ask({"command": "loop", "times": times})
         return max(self._line.answered_at_ns) - begun
 
     def _per_rank(self, inputs: Sequence[int]) -> list[Sequence[int]]:
-        """What each rank is sent with the call: its file, or nothing where inputs lie ready."""
+        """The descriptors for each rank: its file, or nothing where inputs are loaded already."""
         return [inputs[rank : rank + 1] for rank in range(self._line.ranks)]
 
     def _timed(
         self, command: messages.Body, opening: Opening, files: Sequence[Sequence[int]]
     ) -> tuple[CallTime, Replies]:
-        # The page keeps the numbers of ended calls, of earlier evaluations too: none may come again.
+        # The page keeps the numbers of ended calls, so none may be used again.
         commands = [command | {"number": next(self._numbers)}] * self._line.ranks
         begun = time.monotonic_ns()
         if self._clock is None:

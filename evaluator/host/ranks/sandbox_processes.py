@@ -1,4 +1,4 @@
-"""All processes of one sandbox, wherever they have gone: listed, measured, ended."""
+"""All processes of one sandbox, wherever they have moved: lists, measures and ends them."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from evaluator.host.process import procfs
 from evaluator.host.sandbox.cgroups import Group
 
 _CLEAN_S, _MOST_S = 30.0, 300.0
-"""What was killed may take so long without one of its processes ending, and so long in all."""
+"""How long killed processes may take without one of them ending, and in all."""
 
 
 class SandboxProcesses:
     """What descends from `first`, the process that started the sandbox.
 
-    Its members are told by the control group where there is one, and by `marker`, a variable `NAME=value` in the
+    Its members are found by the control group where there is one, and by `marker`, a variable `NAME=value` in the
     environment of a sandbox without namespaces, else by the sandbox's PID namespace.
     """
 
@@ -28,10 +28,10 @@ class SandboxProcesses:
         self._namespace_held: int | None = None
 
     def hold_namespace(self, pid: int) -> None:
-        """Remember the PID namespace in which `pid` lives, and keep it open: a freed number is given to another.
+        """Remember the PID namespace of `pid`, and keep it open, because the kernel reuses freed numbers.
 
         Raises:
-            EvaluatorError: it cannot be opened, so nobody could tell whether anything is left in it.
+            EvaluatorError: it cannot be opened, so processes left in it could not be found.
         """
         if self._marker is not None:
             return
@@ -48,11 +48,11 @@ class SandboxProcesses:
 
     @property
     def memory_kills(self) -> int:
-        """How often the kernel ended one of them because the group's memory was used up."""
+        """How often the kernel ended one of them because the group had no memory left."""
         return self._group.memory_kills if self._group is not None else 0
 
     def descendants(self) -> list[int]:
-        """Everything that descends from what started the sandbox; complete while no submission is in it."""
+        """All descendants of the sandbox's first process; complete while no submission is in it."""
         return procfs.descendants(self._first.pid)
 
     def members(self) -> list[int]:
@@ -86,7 +86,7 @@ class SandboxProcesses:
         Raises:
             EvaluatorError: one is still there.
         """
-        # The others first: the outermost process then reaps the sandbox's own first process, and ends by itself.
+        # The others first: then the outermost process reaps the sandbox's init process, and ends.
         for pid in set(self.members()) - {self._first.pid}:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -97,18 +97,18 @@ class SandboxProcesses:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._first.pid, signal.SIGKILL)
         if self._group is not None:
-            self._group.kill()  # whoever was born meanwhile
+            self._group.kill()  # processes that were started meanwhile
         procfs.wait_until_gone(self._left, patience_s=_CLEAN_S, most_s=_MOST_S)
         if self._group is not None:
             self._group.remove()
 
     def _left(self) -> list[int]:
-        """Who has not ended, the outermost process among them: it stays until the last of its namespace is gone."""
+        """The processes that have not ended. The outermost one stays until the last of its namespace has ended."""
         outermost = [] if self.have_ended else [self._first.pid]
         return sorted({*outermost, *self.members()})
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Close the namespace."""
         if self._namespace_held is not None:
             os.close(self._namespace_held)
             self._namespace_held = None

@@ -1,9 +1,8 @@
-"""Noticing that a gang waits for itself: nobody computes, and every rank that owes an answer is in a collective.
+"""Notices a worker group that waits for itself: no rank computes, and every late rank is in a collective.
 
-A deadline that is fair to slow programs is long; a deadlock can be told much sooner. What decides is not time but that
-nothing moves: no process of the gang uses the processor, there is none beside launcher and ranks that could wake one,
-no thread of a late rank but ours could still act, and every late rank's stack ends inside torch.distributed, at two
-looks one after the other.
+A deadline that is fair to slow programs is long. A deadlock is found much sooner, by four conditions at two looks in a
+row: no process of the group uses the processor; there is no process beside launcher and ranks; no thread of a late rank
+but the shim's can act; and the stack of every late rank ends inside torch.distributed.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +13,20 @@ from evaluator.host.process import procfs
 from evaluator.host.ranks.worker import Worker
 
 LOOK_S = 1.0
-"""Over so long the use of the processor is measured."""
+"""How long the use of the processor is measured."""
 
 _QUIET_TICKS = 3
-"""Clock ticks that all processes of a gang together may use between two looks and still count as standing still."""
+"""Clock ticks that all processes of a hung worker group together may use between two looks."""
 
 _LOOKS = 2
 
 
 @dataclass
 class StallWatch:
-    """Looks at a gang once a second after `patience_s`; made anew for every answer that is waited for.
+    """Looks at a worker group once a second after `patience_s`; a new one is made for every wait.
 
     Attributes:
-        members: lists every process of the gang.
+        members: lists every process of the worker group.
         dump: asks ranks for their stacks.
         ranks: the processes of all ranks.
         source: the folder of the submission as the ranks see it.
@@ -41,32 +40,32 @@ class StallWatch:
     patience_s: float
     _seen: dict[int, int] = field(default_factory=dict)
     _looked_at: float = 0.0
-    _places: list[tuple[str, ...]] = field(default_factory=list)
+    _locations: list[tuple[str, ...]] = field(default_factory=list)
 
     def stands_still(self, now: float, silent: Sequence[Worker]) -> bool:
-        """Whether the ranks that owe an answer wait for each other, or for ranks that have given theirs."""
+        """Whether the late ranks wait for each other, or for ranks that have answered."""
         if now < self.start + self.patience_s or now < self._looked_at + LOOK_S or not silent:
             return False
         self._looked_at = now
         before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.members()}
         if not before or not self._is_quiet(before) or self._have_others(silent):
-            self._places.clear()
+            self._locations.clear()
             return False
         self.dump(silent)
-        places = tuple(self._waits(rank) for rank in silent)
-        if not all(places) or (self._places and self._places[-1] != places):
-            self._places.clear()
+        locations = tuple(self._waits(rank) for rank in silent)
+        if not all(locations) or (self._locations and self._locations[-1] != locations):
+            self._locations.clear()
             return False
-        self._places.append(places)
+        self._locations.append(locations)
         # The dump itself took the ranks some ticks.
         self._seen = {pid: procfs.cpu_ticks(pid) for pid in self._seen}
-        return len(self._places) >= _LOOKS
+        return len(self._locations) >= _LOOKS
 
     def _is_quiet(self, before: dict[int, int]) -> bool:
         return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
 
     def _have_others(self, silent: Sequence[Worker]) -> bool:
-        """Whether there is a process that the submission may have started: below a rank, or left by one."""
+        """Whether there is a process that the submission may have started: a child of a rank, or an orphan."""
         above: set[int] = set()
         pid = procfs.parent_of(silent[0].pid or 0)
         while pid is not None and pid in self._seen:

@@ -1,4 +1,4 @@
-"""One role of the trusted ranks, seen from the host: the same command to each, one reply from each."""
+"""The host's side of the trusted ranks of one role: a command to each, one reply from each."""
 
 import os
 import selectors
@@ -13,7 +13,7 @@ Replies = list[tuple[messages.Body, list[int]]]
 
 
 class OutOfDeviceMemory(EvaluatorError):
-    """A trusted rank's device had no memory left."""
+    """The device of a trusted rank had no memory left."""
 
 
 class TrustedLine:
@@ -23,7 +23,7 @@ class TrustedLine:
         role: what the ranks are called in messages.
         channels: the host's ends; closed with the line.
         seconds: how long a reply may take.
-        attentive_s: how long to look for a reply before going to sleep.
+        busy_poll_s: how long to busy-poll for a reply before sleeping.
         log_text: the end of what the ranks printed.
     """
 
@@ -33,13 +33,13 @@ class TrustedLine:
         channels: Sequence[socket.socket],
         *,
         seconds: float,
-        attentive_s: float,
+        busy_poll_s: float,
         log_text: Callable[[], str],
     ) -> None:
         self._role = role
         self._channels = list(channels)
         self._seconds = seconds
-        self._attentive_s = attentive_s
+        self._busy_poll_s = busy_poll_s
         self._log_text = log_text
         self._is_ready = False
         self.answered_at_ns = [0] * len(self._channels)
@@ -60,12 +60,12 @@ class TrustedLine:
         return self.ask_each([message] * self.ranks, [()] * self.ranks)
 
     def ask_each(self, commands: Sequence[messages.Body], descriptors: Sequence[Sequence[int]]) -> Replies:
-        """Every rank's reply to a command of its own; raises EvaluatorError."""
+        """Every rank's reply, each to its own command; raises EvaluatorError."""
         self.send(commands, descriptors)
         return self.collect(str(commands[0]["command"]))
 
     def send(self, commands: Sequence[messages.Body], descriptors: Sequence[Sequence[int]]) -> None:
-        """Send every rank its command; `collect` has to follow before anything else is asked. Raises EvaluatorError."""
+        """Send every rank its command; `collect` must follow before the next command. Raises EvaluatorError."""
         try:
             for channel, message, files in zip(self._channels, commands, descriptors, strict=True):
                 messages.send(channel, message, files)
@@ -75,13 +75,13 @@ class TrustedLine:
     def collect(self, doing: str, *, seconds: float | None = None) -> Replies:
         """One reply from every rank; raises EvaluatorError where one fails, ends, or is silent for too long.
 
-        Where memory was wanting, the other ranks are heard out: they can be asked again.
+        After a lack of memory the other ranks' replies are received too, so that they can be used again.
         """
         limit_s = self._seconds if seconds is None else seconds
         replies: dict[int, tuple[messages.Body, list[int]]] = {}
         wanting: OutOfDeviceMemory | None = None
         start = time.monotonic()
-        deadline, awake_until = start + limit_s, start + self._attentive_s if self._is_ready else start
+        deadline, awake_until = start + limit_s, start + self._busy_poll_s if self._is_ready else start
         with selectors.DefaultSelector() as selector:
             for number, channel in enumerate(self._channels):
                 selector.register(channel, selectors.EVENT_READ, number)

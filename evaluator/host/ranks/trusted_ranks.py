@@ -30,18 +30,18 @@ _LOG_BYTES = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class HeldMemory:
-    """Device memory of one GPU that trusted ranks hold now, and the most since a size was opened."""
+    """Device memory of one GPU that trusted ranks hold: now, and the maximum since a size was opened."""
 
     bytes: int
     peak_bytes: int
 
 
 class TrustedRanks:
-    """Ranks that live over many evaluations.
+    """Ranks that serve many evaluations.
 
     Attributes:
-        oracle: those that draw inputs and compare outputs.
-        reference: those that run the reference, on the processors of sandbox ranks.
+        oracle: the ranks that draw inputs and compare outputs.
+        reference: the ranks that run the reference, on the processors of sandbox ranks.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TrustedRanks:
     def _open(
         self, role: str, cores: Sequence[Sequence[int]], inherited: list[int]
     ) -> tuple[TrustedLine, list[dict[str, object]]]:
-        """The line to the ranks of one role, and what they are told; their ends are added to `inherited`."""
+        """The line to the ranks of one role, and their setups; the ranks' ends are added to `inherited`."""
         world_size = self._profile.world_size
         channels, described = [], []
         for number in range(world_size):
@@ -92,7 +92,7 @@ class TrustedRanks:
             role,
             channels,
             seconds=self._settings.oracle_s,
-            attentive_s=self._shares.attentive_s,
+            busy_poll_s=self._shares.busy_poll_s,
             log_text=self._log_text,
         )
         return line, described
@@ -100,7 +100,7 @@ class TrustedRanks:
     def _start(
         self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
     ) -> None:
-        """Start the process that forks them; what is in `inherited` is the child's alone, and closed here."""
+        """Start the process that forks them; descriptors in `inherited` go to the child and are closed here."""
         barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
         os.ftruncate(barrier, BARRIER_BYTES)
         inherited.append(barrier)
@@ -115,7 +115,7 @@ class TrustedRanks:
             "barrier": barrier,
             "clock": self._clock_page.descriptor,
             "ends": -1 if clock is None else clock.ends,
-            "attentive_s": self._shares.attentive_s,
+            "busy_poll_s": self._shares.busy_poll_s,
         }
         self._process = spawner.start(
             [sys.executable, "-m", "evaluator.oracle.launcher", json.dumps(orders)],
@@ -165,7 +165,7 @@ class TrustedRanks:
         """End the ranks and free what the host held."""
         for line in self._lines:
             line.close()
-        # Ranks and launcher share a session of their own, which nothing of a submission ever joins.
+        # Ranks and launcher share a session that no process of a submission can join.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(timeout=30)

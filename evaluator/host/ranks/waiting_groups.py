@@ -1,7 +1,7 @@
-"""Worker groups that are started before their submission comes, so that nobody waits for torch.
+"""Worker groups that start before their submission comes, so that no evaluation waits for torch.
 
-In two steps: importing takes seconds of one processor and may go on while an evaluation is measured; starting ranks
-takes the GPUs, and has to wait until it has ended.
+They start in two steps. Importing uses one processor for seconds, and may run during a measurement. Starting ranks uses
+the GPUs, and waits until the evaluation has ended.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class WaitingGroups:
-    """Keeps up to `wanted` started groups; one that is older than `age_s` seconds is not given out.
+    """Keeps up to `wanted` started groups, and replaces those older than `age_s` seconds.
 
     Args:
         start: starts a group; raises EvaluatorError.
@@ -46,12 +46,12 @@ class WaitingGroups:
         return [pid for group in self._groups for pid in group.processes]
 
     def prepare(self) -> None:
-        """Have as many groups import as are wanted; raises EvaluatorError."""
+        """Let as many groups import as are wanted; raises EvaluatorError."""
         while len(self._groups) < self._wanted:
             self._groups.append(self._start())
 
     def refill(self) -> None:
-        """Have as many groups get ready as are wanted; raises EvaluatorError."""
+        """Let as many groups start their ranks as are wanted; raises EvaluatorError."""
         self.prepare()
         for group in self._groups:
             group.start_ranks()
@@ -66,12 +66,12 @@ class WaitingGroups:
         return self._start()
 
     def wait_until_ready(self) -> None:
-        """Return once all whose ranks were let start are ready; one that does not come so far is ended."""
+        """Return once all groups with started ranks are ready; a group that fails is ended."""
         for group in [group for group in self._groups if group.has_ranks]:
             try:
                 group.wait_until_ready(cancelled=lambda: False)
             except EvaluatorError as error:
-                logger.warning("a gang that was to wait for its submission is given up: %s", error)
+                logger.warning("a waiting worker group failed and is ended: %s", error)
                 self._groups.remove(group)
                 group.close()
 

@@ -1,4 +1,4 @@
-"""One worker, a sandbox rank as the host holds it: its channel, its diary, its process, and where it stands."""
+"""One worker, the host's side of a sandbox rank: its channel, its status page, its process, its location."""
 
 import mmap
 import os
@@ -15,23 +15,23 @@ from evaluator.host.process.logs import clean
 from evaluator.host.ranks.channel import Channel
 
 WATCH_S = 0.5
-"""How long a silent rank is watched: time for its stack to arrive, and for its use of the processor to show."""
+"""How long a silent rank is observed: its stack has to arrive, and its use of the processor to show."""
 
 _BUSY_SHARE = 0.1
 
 
 @dataclass
 class Worker:
-    """What the host holds of one rank.
+    """The host's side of one rank.
 
-    The diary is read and written through a mapping: its descriptor is one that the rank has too, and what the rank sets
-    on it (to append, say) holds for ours. `status` is its wait status once it has ended, `answered_at_ns` the time of
+    The status page is read and written through a mapping: the rank shares its descriptor, and flags that the rank sets
+    (such as append) apply to ours too. `status` is its wait status once it has ended, `answered_at_ns` the time of
     its last answer on the monotonic clock.
     """
 
     number: int
     channel: Channel
-    diary: int
+    status_page: int
     pid: int | None = None
     status: int | None = None
     is_closed: bool = False
@@ -41,41 +41,41 @@ class Worker:
     _page: mmap.mmap = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._page = mmap.mmap(self.diary, protocol.DIARY_BYTES)
+        self._page = mmap.mmap(self.status_page, protocol.STATUS_BYTES)
 
     def close(self) -> None:
-        """Give back the host's end of the channel and the mapping of the diary; nothing is read of it afterwards."""
+        """Close the host's end of the channel, and unmap the status page."""
         self.channel.close()
         self._page.close()
 
     @property
     def text(self) -> str:
         """What the rank wrote about its failure: untrusted, without control characters."""
-        return self._read(protocol.DIARY_TEXT_START, protocol.DIARY_FLIGHT_START)
+        return self._read(protocol.STATUS_TEXT_START, protocol.STATUS_FLIGHT_START)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
-        """Those that it noted on our signal; none before that, nor where it wrote something else."""
-        return flight_recorder.read(self._read(protocol.DIARY_FLIGHT_START, protocol.DIARY_STACK_START))
+        """The collectives that it noted on our signal; none before, nor where it wrote something else."""
+        return flight_recorder.read(self._read(protocol.STATUS_FLIGHT_START, protocol.STATUS_STACK_START))
 
     @property
     def has_noted_collectives(self) -> bool:
-        """Whether it has written something there since it was last asked."""
-        return self._page[protocol.DIARY_FLIGHT_START] != 0
+        """Whether it has noted collectives since the last signal."""
+        return self._page[protocol.STATUS_FLIGHT_START] != 0
 
     def forget_collectives(self) -> None:
         """Make room for a new answer."""
-        self._page[protocol.DIARY_FLIGHT_START] = 0
+        self._page[protocol.STATUS_FLIGHT_START] = 0
 
     @property
     def stack(self) -> str:
         """The stacks that it dumped on our signal; untrusted."""
-        return self._read(protocol.DIARY_STACK_START, protocol.DIARY_BYTES)
+        return self._read(protocol.STATUS_STACK_START, protocol.STATUS_BYTES)
 
     def forget_stack(self) -> None:
-        """Make room for a new dump; the rank's descriptor shares its place in the file with ours."""
-        self._page[protocol.DIARY_STACK_START :] = bytes(protocol.DIARY_BYTES - protocol.DIARY_STACK_START)
-        os.lseek(self.diary, protocol.DIARY_STACK_START, os.SEEK_SET)
+        """Make room for a new dump; the rank's descriptor shares its file offset with ours."""
+        self._page[protocol.STATUS_STACK_START :] = bytes(protocol.STATUS_BYTES - protocol.STATUS_STACK_START)
+        os.lseek(self.status_page, protocol.STATUS_STACK_START, os.SEEK_SET)
 
     @property
     def was_killed(self) -> bool:
@@ -100,8 +100,8 @@ class Worker:
         """Processor time that it has used, in clock ticks."""
         return procfs.cpu_ticks(self.pid or 0)
 
-    def place(self, *, is_answered: bool, source: str, ticks_before: int | None) -> tuple[Standing, str]:
-        """Where it stands, and in words; `ticks_before` is its processor time when the watch began."""
+    def location(self, *, is_answered: bool, source: str, ticks_before: int | None) -> tuple[Standing, str]:
+        """Its standing, and its location in words; `ticks_before` is its processor time when the watch began."""
         phase, call = self._phase()
         where_in = f"in call {call}" if call else "before the first call"
         if self.status is not None or self.is_closed:
@@ -110,17 +110,17 @@ class Worker:
             return Standing.FAILED, f"failed {where_in}"
         if is_answered or not self.channel.expectation.is_open:
             return Standing.FINISHED, f"waits at the end of call {call}" if call else "waits for its first call"
-        return self._silent_place(phase, call, where_in, source=source, ticks_before=ticks_before)
+        return self._silent_location(phase, call, where_in, source=source, ticks_before=ticks_before)
 
-    def _silent_place(
+    def _silent_location(
         self, phase: Phase, call: int, where_in: str, *, source: str, ticks_before: int | None
     ) -> tuple[Standing, str]:
-        """As `place`, for a rank that owes an answer: told by its stack, its phase and its processor time."""
+        """As `location`, for a rank that has not answered: by its stack, its phase and its processor time."""
         frames = stacks.main_thread(self.stack)
         own, waiting = stacks.own_frame(frames, source=source), stacks.waits_in(frames, source=source)
         if own is not None and waiting is not None:
             return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
-        if phase is Phase.SETTLING:
+        if phase is Phase.SYNCHRONIZING:
             return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
         if ticks_before is not None and self.ticks - ticks_before > _busy_ticks():

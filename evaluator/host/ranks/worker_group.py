@@ -1,4 +1,4 @@
-"""The ranks of one submission, seen from the host: start, reveal, ask, observe, end."""
+"""The host's side of the ranks of one submission: start, reveal, command, observe, end."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +23,17 @@ from evaluator.host.ranks.worker import Worker
 
 
 class WorkerGroup:
-    """One-shot: it sees one submission, then it is ended. Not thread-safe."""
+    """The sandbox ranks of one submission; used once, then ended. Not thread-safe."""
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
-        """Start the sandbox; it gets as far in the background as it can without a GPU. Raises EvaluatorError."""
+        """Start the sandbox; in the background it does everything that needs no GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
         self._plan = plan
         self._has_ranks = False
         self._is_ready = False
         self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
         self._workers = [
-            Worker(number=number, channel=Channel(ends.channel), diary=ends.diary)
+            Worker(number=number, channel=Channel(ends.channel), status_page=ends.status_page)
             for number, ends in enumerate(self._sandbox.ends)
         ]
         self._conversation = Conversation(
@@ -54,16 +54,16 @@ class WorkerGroup:
     # ---- the conversation -------------------------------------------------------------------------------------
 
     def start_ranks(self) -> None:
-        """Let the ranks start, which takes the GPUs; in the background, and once."""
+        """Let the ranks start, which uses the GPUs. In the background, and only once."""
         if not self._has_ranks:
             self._sandbox.fork_ranks()
             self._has_ranks = True
 
     def wait_until_ready(self, *, cancelled: Callable[[], bool]) -> None:
-        """Return once every rank has formed the process group; at once where that has been seen before.
+        """Return once every rank has joined the process group.
 
         Raises:
-            EvaluatorError: it did not come to that, or a rank has ended since; no submission was involved.
+            EvaluatorError: a rank did not join, or has ended since; no submission was involved.
         """
         if self._is_ready:
             if not self.is_alive:
@@ -82,7 +82,7 @@ class WorkerGroup:
         self._is_ready = True
 
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
-        """Put the submission, and what was built of it, where the ranks can read it; nothing was there before."""
+        """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
         self._sandbox.reveal(bundle, built=built)
 
     def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
@@ -90,10 +90,12 @@ class WorkerGroup:
         self._conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * len(self._workers))
         self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
 
-    def load(self, call: int, slots: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def load(
+        self, call: int, buffers: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]
+    ) -> None:
         """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
         command = Command(kind=CommandKind.LOAD, call=call)
-        self._conversation.ask([(command, slot) for slot in slots])
+        self._conversation.ask([(command, buffer) for buffer in buffers])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
     def go(
@@ -104,7 +106,7 @@ class WorkerGroup:
         inputs: Sequence[int] = (),
         reuse: bool = False,
         count: bool = False,
-        audits: Sequence[int] = (),
+        recordings: Sequence[int] = (),
         seconds: float,
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
@@ -112,23 +114,23 @@ class WorkerGroup:
 
         Args:
             call: its number.
-            opening: how it begins.
+            opening: how its gates open.
             inputs: CPU ranks get theirs now, one file per rank.
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
-            audits: one file per rank, in which it records what runs in the call.
+            recordings: one file per rank, in which it records what runs in the call.
             seconds: the deadline of the ranks' answers.
             cancelled: asked often.
 
         Returns:
-            What the ranks claim, and the call on the host's clock.
+            What the ranks report, and the call on the host's clock.
 
         Raises:
             GroupTrouble: not every rank answered.
-            UnseenEnd: a rank answered whose device has not told the end of the call.
+            UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
         delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
-        files = [[*inputs[rank : rank + 1], *audits[rank : rank + 1]] for rank in range(len(self._workers))]
+        files = [[*inputs[rank : rank + 1], *recordings[rank : rank + 1]] for rank in range(len(self._workers))]
         reports, time_taken = self._timed(
             [
                 (Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count), own)
@@ -143,10 +145,10 @@ class WorkerGroup:
         return reports, time_taken
 
     def bare(self, call: int, *, opening: Opening, seconds: float, cancelled: Callable[[], bool]) -> CallTime:
-        """A call of nothing, while there is no submission: what beginning and end take.
+        """One bare call, while there is no submission: the overhead of a call.
 
         Raises:
-            EvaluatorError: a rank did not answer, or a device has not told the end; nobody but us was there.
+            EvaluatorError: a rank did not answer, or a device did not post the end; no submission was involved.
         """
         command = Command(kind=CommandKind.BARE, call=call)
         try:
@@ -158,7 +160,7 @@ class WorkerGroup:
         """Run the submission `times` times back to back on the inputs of the last call.
 
         Returns:
-            Nanoseconds from asking to the last answer on the host's clock.
+            Nanoseconds from the command to the last answer, on the host's clock.
 
         Raises:
             GroupTrouble: not every rank answered.
@@ -193,7 +195,7 @@ class WorkerGroup:
     def _running_clock(
         self, opening: Opening, *, number: int, limit_s: float
     ) -> Iterator[Callable[[], CallTime] | None]:
-        """Have a call on GPUs timed; gives what tells its time once all ranks have answered, None on CPU ranks."""
+        """Have a call on GPUs timed; gives its clock, to be asked once all ranks have answered. None on CPU ranks."""
         clock = self._plan.clock
         if clock is None:
             yield None
@@ -205,15 +207,15 @@ class WorkerGroup:
             clock.abandon()
 
     def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
-        """Have every rank store what it returned in `call` once more, as it is now; raises GroupTrouble."""
+        """Have every rank store again what it returned in `call`, as it is now; raises GroupTrouble."""
         self._conversation.ask([(Command(kind=CommandKind.STORE, call=call), (file,)) for file in files])
-        self._collect(f"call {call} (what it returned, once more)", seconds=seconds, cancelled=cancelled)
+        self._collect(f"call {call} (storing its outputs again)", seconds=seconds, cancelled=cancelled)
 
     def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
         """One answer from every rank, or GroupTrouble with everything that is known."""
         answers = self._conversation.collect(
             seconds=seconds,
-            attentive_s=self._plan.shares.attentive_s if self._is_ready else 0.0,
+            busy_poll_s=self._plan.shares.busy_poll_s if self._is_ready else 0.0,
             stands_still=self._stall_watch(),
             cancelled=cancelled,
         )
@@ -222,7 +224,7 @@ class WorkerGroup:
         return [answers.reports[worker.number] for worker in self._workers]
 
     def _stall_watch(self) -> StandsStill:
-        """On CPU ranks; a rank that waits for a GPU keeps the processor busy, and the deadline has to tell."""
+        """Only for CPU ranks: a rank that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
         if self._plan.profile.device != "cpu":
             return never_stands_still
         watch = StallWatch(
@@ -245,14 +247,14 @@ class WorkerGroup:
         return GroupTrouble(conversation.incidents, observe(answered=answered), doing=doing, limit_s=answers.waited_s)
 
     def _look_at_memory(self) -> None:
-        """Note where the kernel ended a rank, or all of the sandbox, because the group's memory was used up."""
+        """Note where the kernel ended a rank, or all of the sandbox, because the group had no memory left."""
         killed = next((worker.number for worker in self._workers if worker.was_killed), None)
         has_ended = self._conversation.has_noted(IncidentKind.SANDBOX_ENDED)
         if (killed is not None or has_ended) and self._sandbox.processes.memory_kills:
             limit = self._sandbox.memory_limit
             self._conversation.note(IncidentKind.MEMORY, killed, text=f"{limit / 1e9:.1f} GB for all ranks together")
 
-    # ---- how it stands ----------------------------------------------------------------------------------------
+    # ---- its state --------------------------------------------------------------------------------------------
 
     @property
     def answered_at_ns(self) -> tuple[int, ...]:
@@ -266,7 +268,7 @@ class WorkerGroup:
 
     @property
     def processes(self) -> list[int]:
-        """Everything that descends from what started the sandbox; complete while no submission is in it."""
+        """All descendants of the sandbox's first process; complete while no submission is in it."""
         return self._sandbox.processes.descendants()
 
     def count_processes(self) -> int:
@@ -285,26 +287,26 @@ class WorkerGroup:
 
     @property
     def has_ranks(self) -> bool:
-        """Whether its ranks were let start."""
+        """Whether its ranks were allowed to start."""
         return self._has_ranks
 
     @property
     def is_ready(self) -> bool:
-        """Whether its ranks were heard to have formed their process group."""
+        """Whether its ranks have joined their process group."""
         return self._is_ready
 
     def observe_finished(self) -> tuple[Observation, ...]:
-        """Every rank's state at the end of a series of calls that all were answered."""
+        """Every rank's state after a series in which all calls were answered."""
         return self._observer.observe_finished()
 
     def _has_ended(self) -> bool:
         return self._sandbox.processes.have_ended
 
     def close(self) -> None:
-        """Kill whatever is left of the group, see that nothing stays, and free what the host held.
+        """Kill all processes of the group, check that none is left, and free the host's resources.
 
         Raises:
-            EvaluatorError: a process of the group is still there.
+            EvaluatorError: a process of the group is left.
         """
         try:
             self._sandbox.processes.kill()

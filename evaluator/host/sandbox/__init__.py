@@ -1,1 +1,1 @@
-"""Confinement: bubblewrap, system call filter, control groups, processors, host users; and what of it holds here."""
+"""Confinement: bubblewrap, system call filter, control groups, processors, host users, and what this machine has."""

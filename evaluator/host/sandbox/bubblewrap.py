@@ -1,4 +1,4 @@
-"""Confining a gang with bubblewrap: the command, and a survey of what this machine can enforce."""
+"""Confines a worker group with bubblewrap: the command, and what this machine can enforce."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ _ON_LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB
 class Probe:
     """One property of a sandbox on this machine: whether it holds, and why not.
 
-    Where it is not `is_demanded`, the level does not depend on it: what is missing is said, and no work is refused.
+    Without `is_demanded` the level does not depend on it: a missing property is reported, and no work is refused.
     """
 
     name: str
@@ -42,10 +42,10 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """How gangs will be confined: the level reached, and every probe behind it.
+    """How worker groups will be confined: the level reached, and every probe behind it.
 
     Attributes:
-        user: the host user that sandboxes are started as; None for the judge's own.
+        user: the host user that starts sandboxes; None for the judge's own.
         hierarchy: where control groups can be made; None where there are none.
     """
 
@@ -56,13 +56,13 @@ class Confinement:
 
     @property
     def missing(self) -> tuple[Probe, ...]:
-        """What does not hold."""
+        """The probes that failed."""
         return tuple(probe for probe in self.probes if not probe.holds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where things lie as the gang sees them."""
+    """The paths that the worker group sees."""
 
     source: str
     store: str
@@ -72,7 +72,7 @@ class Layout:
 
 
 def layout(confinement: Confinement, *, private: Path) -> Layout:
-    """The paths of a gang whose host directory is `private` (which holds `source/`)."""
+    """The paths of a worker group whose host directory is `private` (which holds `source/`)."""
     if confinement.level is SandboxLevel.NONE:
         arena = _PACKAGE / "arena"
         return Layout(
@@ -93,7 +93,7 @@ def layout(confinement: Confinement, *, private: Path) -> Layout:
 
 
 def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # noqa: S108 - the sandbox's own tmpfs
-    """All variables that a rank sees, beside those that its rank number sets."""
+    """All variables of a rank, besides those that depend on its rank."""
     variables = {
         "HOME": home,
         "TMPDIR": home,
@@ -106,7 +106,7 @@ def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # n
         "TORCH_EXTENSIONS_DIR": f"{home}/extensions",
         "CUDA_CACHE_PATH": f"{home}/cuda",
         "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
-        "KINETO_LOG_LEVEL": "99",  # the profiler of the audited call prints nothing among the author's lines
+        "KINETO_LOG_LEVEL": "99",  # keeps the profiler's output out of the author's log
         **_ON_LOOPBACK,
     }
     if profile.device == "cuda" and (libraries := _driver_libraries()):
@@ -115,7 +115,7 @@ def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # n
 
 
 def _driver_libraries() -> str:
-    """Those folders of the host's library path that the sandbox shows as well; some images keep the driver there."""
+    """Folders of the host's library path that the sandbox also shows; some images keep the driver there."""
     given = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return ":".join(path for path in given if path.startswith("/usr/") and Path(path).is_dir())
 
@@ -131,10 +131,10 @@ def command(
     call_filter: int | None = None,
     group: Group | None = None,
 ) -> list[str]:
-    """The command line that runs `python -I <arguments>` confined as far as `confinement` says.
+    """The command line that runs `python -I <arguments>` confined as `confinement` says.
 
-    `call_filter` is a descriptor of the system call filter that the process will inherit, None for no filter; `group`
-    holds all that the process starts.
+    `call_filter` is a descriptor of the system call filter that the process will inherit, None for none. The process
+    starts inside `group`.
     """
     python = [sys.executable, "-I", *arguments]
     entrances = group.entrances if group is not None else ()
@@ -142,14 +142,14 @@ def command(
         return inside_groups(python, entrances)
     filtered = [] if call_filter is None else ["--seccomp", str(call_filter)]
     stage = Stage(confinement.user) if confinement.user is not None else None
-    place = _Sources(private=private, stage=stage)
-    line = [*_bubblewrap(place, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
+    sources = _Sources(private=private, stage=stage)
+    line = [*_bubblewrap(sources, profile=profile, settings=settings, gpus=gpus), *filtered, "--", *python]
     return inside_groups(line if stage is None else stage.command(line), entrances)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sources:
-    """Where bubblewrap finds what it shows: in its own place, or where a stage shows it to another user."""
+    """Source paths for bubblewrap: the files' own paths, or those on a stage for another user."""
 
     private: Path
     stage: Stage | None
@@ -159,7 +159,7 @@ class _Sources:
         return self.stage.shown(str(path)) if self.stage is not None else str(path)
 
     def own(self, *parts: str) -> str:
-        """The same for something in the gang's private directory."""
+        """The same for something in the worker group's private directory."""
         return "/".join((self.of(self.private), *parts))
 
 
@@ -169,10 +169,10 @@ def memory_limit(settings: JudgeSettings) -> int:
 
 
 def group_limits(settings: JudgeSettings, shares: Shares) -> GroupLimits:
-    """What one sandbox may use; only the processors of its own ranks, where `shares` gives every rank its own.
+    """The limits of one sandbox; only the processors of its ranks, where `shares` gives every rank its own.
 
-    Ranks set their affinity themselves, and so does what a submission starts: only the group keeps it away from the
-    processors of the reference and the host.
+    Ranks and their children can set their affinity, so only the control group keeps them off the processors of the
+    reference and the host.
     """
     return GroupLimits(
         memory_bytes=memory_limit(settings),
@@ -186,7 +186,7 @@ def new_group(confinement: Confinement, settings: JudgeSettings, *, shares: Shar
     """A control group for one sandbox, or None where there are none here.
 
     Raises:
-        EvaluatorError: the kernel refuses one now though it gave one when the machine was examined.
+        EvaluatorError: the kernel refuses one now, though it allowed one when the machine was examined.
     """
     if confinement.hierarchy is None:
         return None
@@ -259,9 +259,9 @@ def _gpu_binds(gpus: Sequence[int]) -> Iterator[list[str]]:
 
 
 def write_private(private: Path) -> None:
-    """Fill a gang's host directory: an empty `source/` and `built/`, and the few files of `etc/`.
+    """Fill a worker group's host directory: an empty `source/` and `built/`, and the few files of `etc/`.
 
-    The sandbox's user must be able to pass: nothing secret lies in it, and the folder above keeps others out.
+    The sandbox's user must be able to pass: it holds no secret, and the folder above keeps other users out.
     """
     private.chmod(0o755)
     for name in ("source", "built", "etc"):

@@ -1,7 +1,7 @@
-"""Control groups: limits on the memory, processes and processors of a sandbox as a whole, and one kill for all of it.
+"""Control groups: limits on memory, processes and processors of a whole sandbox, and one kill for all of it.
 
-Version 2 of the kernel's interface where its controllers are there, else version 1. What neither gives is not limited
-here; `Hierarchy.detail` says so, and the node's doctor shows it.
+Uses version 2 of the kernel's interface where it has the controllers, else version 1. Without either there is no limit
+here: `Hierarchy.detail` says so, and the node's doctor shows it.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _PERIOD_US = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class GroupLimits:
-    """What everything in one group together may use.
+    """The limits of everything in one group together.
 
     Attributes:
         cores: how many processors' time.
-        processors: by number, the only processors it may run on, whatever affinity a process in it asks for; empty for
-            all. Without the controller (`cpuset`) they stay a request.
+        processors: by number, the only processors that it may run on, whatever affinity a process sets; empty for all.
+            Without the controller `cpuset` they are not enforced.
     """
 
     memory_bytes: int
@@ -41,31 +41,31 @@ class GroupLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Hierarchy:
-    """Where this process may make groups.
+    """The folders in which this process may make groups.
 
     Attributes:
-        places: the folder for each controller that can be used; several are the same one with version 2.
+        folders: the folder of each usable controller; with version 2 several share one.
         versions: the interface's version (1 or 2) by controller.
         core: a folder of version 2 for killing a whole group at once, with or without controllers; None without.
     """
 
-    places: Mapping[str, Path] = field(default_factory=dict)
+    folders: Mapping[str, Path] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     core: Path | None = None
 
     @property
     def limits_hold(self) -> bool:
         """Whether both memory and processes can be limited."""
-        return set(self.places) >= _NEEDED
+        return set(self.folders) >= _NEEDED
 
     @property
     def detail(self) -> str:
         """What is used, and what is missing, in words."""
-        used = [f"{name} (version {self.versions[name]})" for name in _WANTED if name in self.places]
-        missing = [name for name in _WANTED if name not in self.places]
+        used = [f"{name} (version {self.versions[name]})" for name in _WANTED if name in self.folders]
+        missing = [name for name in _WANTED if name not in self.folders]
         words = f"uses {', '.join(used)}" if used else ""
         if missing:
-            words += f"{'; ' if words else ''}no controller that this process may use for {', '.join(missing)}"
+            words += f"{'; ' if words else ''}no usable controller for {', '.join(missing)}"
         return words if self.core is not None else f"{words}; no cgroup.kill"
 
     def new(self, name: str, limits: GroupLimits) -> "Group":
@@ -79,14 +79,14 @@ class Group:
     def __init__(self, hierarchy: Hierarchy, name: str, limits: GroupLimits) -> None:
         self._hierarchy = hierarchy
         self._name = f"{_PREFIX}{name}"
-        # Nobody can enter a group of version 1 that has no processors of its own.
-        places = {which: base for which, base in hierarchy.places.items() if which != "cpuset" or limits.processors}
-        bases = {*places.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
+        # A group of version 1 without processors cannot be entered.
+        folders = {which: base for which, base in hierarchy.folders.items() if which != "cpuset" or limits.processors}
+        bases = {*folders.values(), *([hierarchy.core] if hierarchy.core is not None else [])}
         self._folders = sorted(base / self._name for base in bases)
         for folder in self._folders:
             folder.mkdir()
         try:
-            for controller in places:
+            for controller in folders:
                 self._limit(controller, limits)
         except OSError:
             self.remove()
@@ -108,7 +108,7 @@ class Group:
 
     @property
     def memory_kills(self) -> int:
-        """How often the kernel ended a process inside because the group's memory was used up."""
+        """How often the kernel ended a process inside because the group had no memory left."""
         file = "memory.events" if self._version("memory") == 2 else "memory.oom_control"
         text = self._read("memory", file)
         pairs = (line.split() for line in text.splitlines())
@@ -129,7 +129,7 @@ class Group:
 
     @property
     def used_ns(self) -> int | None:
-        """Processor time of all that ever ran inside, with what nobody waited for; None without version 2."""
+        """Processor time of all processes that ever ran inside, also those never waited for; None without version 2."""
         if self._hierarchy.core is None:
             return None
         try:
@@ -140,14 +140,14 @@ class Group:
         return next((int(pair[1]) * 1000 for pair in pairs if pair[0] == "usage_usec"), None)
 
     def kill(self) -> None:
-        """End every process inside; with version 2 in one step that no fork escapes."""
+        """End every process inside; with version 2 in one step that no fork can escape."""
         core = self._hierarchy.core
         if core is not None:
             with contextlib.suppress(OSError):
                 _write(core / self._name / "cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Take the group away once it is empty; what the kernel still holds is left to the next sweep."""
+        """Remove the group once it is empty; the next sweep removes one that the kernel still uses."""
         deadline = time.monotonic() + _REMOVE_S
         left = list(self._folders)
         while left and time.monotonic() < deadline:
@@ -156,7 +156,7 @@ class Group:
                 time.sleep(0.005)
 
     def _limit(self, controller: str, limits: GroupLimits) -> None:
-        folder = self._hierarchy.places[controller] / self._name
+        folder = self._hierarchy.folders[controller] / self._name
         if controller == "cpuset":
             _bind(folder, self._version(controller), limits.processors)
             return
@@ -169,7 +169,7 @@ class Group:
         return self._hierarchy.versions.get(controller, 0)
 
     def _read(self, controller: str, file: str) -> str:
-        base = self._hierarchy.places.get(controller)
+        base = self._hierarchy.folders.get(controller)
         try:
             return (base / self._name / file).read_text() if base is not None else ""
         except OSError:
@@ -177,7 +177,7 @@ class Group:
 
 
 def _settings(controller: str, version: int, limits: GroupLimits) -> list[tuple[str, str]]:
-    """Files and values that set a controller's limit; a file that a kernel does not have is passed over."""
+    """Files and values that set a controller's limit; a file that the kernel does not have is skipped."""
     memory, quota = str(limits.memory_bytes), str(limits.cores * _PERIOD_US)
     if controller == "pids":
         return [("pids.max", str(limits.processes))]
@@ -191,7 +191,7 @@ def _settings(controller: str, version: int, limits: GroupLimits) -> list[tuple[
 
 
 def _bind(folder: Path, version: int, processors: Sequence[int]) -> None:
-    """Keep what is in the group `folder` to these processors; on version 1 it also has to be told its memory nodes."""
+    """Keep what is in the group `folder` to these processors; version 1 also needs its memory nodes."""
     if not processors:
         return
     if version == 1:
@@ -200,27 +200,27 @@ def _bind(folder: Path, version: int, processors: Sequence[int]) -> None:
 
 
 def find() -> Hierarchy:
-    """Where this process may make groups, tried out by making one."""
-    places: dict[str, Path] = {}
+    """Where this process may make groups, found by making one."""
+    folders: dict[str, Path] = {}
     versions: dict[str, int] = {}
     core = None
     mounts = tuple(_mounts())
     for mount in (mount for mount, controllers in mounts if controllers is None):
         core, found = _core_and_controllers(mount, core)
-        places |= found
+        folders |= found
         versions |= dict.fromkeys(found, 2)
     for mount, controllers in mounts:
         for controller in (controllers or frozenset()) & set(_WANTED):
             folder = mount / _own_path(controller).lstrip("/")
-            if controller not in places and _can_make_groups(folder, controller, 1):
-                places[controller], versions[controller] = folder, 1
-    for folder in {*places.values(), *([core] if core is not None else [])}:
+            if controller not in folders and _can_make_groups(folder, controller, 1):
+                folders[controller], versions[controller] = folder, 1
+    for folder in {*folders.values(), *([core] if core is not None else [])}:
         sweep(folder)
-    return Hierarchy(places=places, versions=versions, core=core)
+    return Hierarchy(folders=folders, versions=versions, core=core)
 
 
 def _core_and_controllers(mount: Path, core: Path | None) -> tuple[Path | None, dict[str, Path]]:
-    """Of version 2 at `mount`: the folder for groups, and the one in which each controller can limit them.
+    """Version 2 at `mount`: the folder for groups, and the folder in which each controller can limit them.
 
     The first folder that gives all controllers is taken; without one, `core` or the first in which groups can be made.
     """
@@ -235,11 +235,11 @@ def _core_and_controllers(mount: Path, core: Path | None) -> tuple[Path | None, 
     return core, {}
 
 
-def settle() -> None:
-    """Move a service's processes into a group of their own below the service's, where that is theirs alone.
+def enter_leaf_group() -> None:
+    """Move a service's processes into a leaf group below the service's own group.
 
-    Version 2 gives no controllers to groups beside processes, and a service manager that delegates a group puts the
-    service right into it. Does nothing elsewhere: on version 1, or in a group that others share.
+    Version 2 gives controllers only to groups without processes, but a service manager puts the service right into the
+    group that it delegates. Does nothing on version 1, or in a group that other services share.
     """
     for mount, controllers in _mounts():
         folder = mount / _own_path("").lstrip("/")
@@ -272,19 +272,19 @@ def _own_path(controller: str) -> str:
 
 
 def _candidates(mount: Path, own: str) -> list[Path]:
-    """This process's own group, and the one above: a service that delegates puts its process into a group below."""
+    """This process's own group, and the one above: a delegating service puts its process into a group below."""
     folder = mount / own.lstrip("/")
     return [folder] if folder == mount else [folder, folder.parent]
 
 
 def _enabled(folder: Path) -> set[str]:
-    """The controllers that groups below `folder` get, after asking for those we want."""
+    """The controllers of groups below `folder`, after enabling those we want."""
     try:
         offered = set((folder / "cgroup.controllers").read_text().split())
         control = folder / "cgroup.subtree_control"
         missing = sorted(offered & set(_WANTED) - set(control.read_text().split()))
         for controller in missing:
-            with contextlib.suppress(OSError):  # busy: the folder has processes of its own
+            with contextlib.suppress(OSError):  # busy: the folder itself has processes
                 _write(control, f"+{controller}")
         return set(control.read_text().split())
     except OSError:
@@ -306,7 +306,7 @@ def _family(pid: int) -> set[int]:
 
 
 def _can_make_groups(folder: Path, controller: str = "", version: int = 0) -> bool:
-    """Whether a group can be made in `folder`, and kept to processors where `controller` is the one for that."""
+    """Whether a group can be made in `folder`, and with `cpuset` be limited to processors."""
     trial = folder / f"{_PREFIX}trial-{os.getpid()}"
     try:
         trial.mkdir()

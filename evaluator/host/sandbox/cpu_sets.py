@@ -1,7 +1,7 @@
-"""Which processors the ranks of a slot use on a node that has enough of them.
+"""Which processors the ranks of a slot use, on a node that has enough.
 
 Measured on 2 H200 with 32 processors (21 November 2026, torch 2.11.0+cu130): a call of `gemm_allreduce` at `base` took
-72 us at the median with ranks that wander over the processors, and 53 us with ranks that keep to their own.
+72 us at the median with ranks that move between processors, and 53 us with ranks on their own processors.
 """
 
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from evaluator.hardware.profiles import Profile
 from evaluator.host.machine import gpus
 
-ATTENTIVE_S = 0.5
-"""So long ranks with processors of their own look for the next message without going to sleep: longer than the pauses
-between calls, for who sleeps wakes up slowly and finds its caches cold."""
+BUSY_POLL_S = 0.5
+"""How long ranks on their own processors busy-poll for the next message: longer than the pauses between calls. A
+sleeping rank pays wake-up latency and finds cold caches."""
 
 _LEAST = 8
 
@@ -25,9 +25,9 @@ _DESCRIBED = Path("/sys/devices/system/cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """For every rank its oracle's and its sandbox's processors, the host's, and what is left; none twice.
+    """Processors of every rank's oracle and sandbox, of the host, and those left; none twice.
 
-    Empty: all use all.
+    Empty: every process uses all processors.
     """
 
     oracle: tuple[tuple[int, ...], ...] = ()
@@ -36,12 +36,12 @@ class Shares:
     spare: tuple[int, ...] = ()
 
     def threads(self, part: Sequence[Sequence[int]], *, world_size: int) -> int:
-        """How many threads a rank of this part computes with: as many as it has processors, or its part of all."""
+        """How many threads a rank of this part computes with: one per processor of its own, or its share of all."""
         return len(part[0]) if part else max(1, len(os.sched_getaffinity(0)) // world_size)
 
     @property
     def gatekeeper(self) -> tuple[int, ...]:
-        """The host's processor that sees nothing but the ends of calls."""
+        """The host's processor that only observes the ends of calls."""
         return self.host[-1:]
 
     @property
@@ -53,16 +53,16 @@ class Shares:
         return (*self.host[2:-2], *self.spare)
 
     @property
-    def attentive_s(self) -> float:
-        """How long to look for a message before going to sleep, in seconds."""
-        return ATTENTIVE_S if self.sandbox else 0.0
+    def busy_poll_s(self) -> float:
+        """How long to busy-poll for a message before sleeping, in seconds."""
+        return BUSY_POLL_S if self.sandbox else 0.0
 
 
 def shares_for(profile: Profile) -> Shares:
     """The shares on this machine; on CPU profiles all ranks use all processors.
 
-    Two nodes on one machine (PKB_NODE_GPUS) have those that fall to their GPUs, unless the operator has given this one
-    processors of its own.
+    Of two nodes on one machine (PKB_NODE_GPUS) each has the share of its GPUs, unless the operator has limited this
+    node's processors.
 
     Raises:
         EvaluatorError: PKB_NODE_GPUS cannot be read.
@@ -78,9 +78,9 @@ def shares_for(profile: Profile) -> Shares:
 
 
 def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[int]:
-    """`processors` in the order of their cores: threads of one core, which slow each other down, are neighbours."""
+    """`processors` ordered by core: threads of one core, which slow each other down, are neighbours."""
 
-    def place(number: int) -> tuple[int, int]:
+    def core_then_number(number: int) -> tuple[int, int]:
         try:
             siblings = (described / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
         except OSError:
@@ -88,25 +88,25 @@ def by_core(processors: Iterable[int], *, described: Path = _DESCRIBED) -> list[
         first = re.match(r"\d+", siblings)
         return int(first[0]) if first else number, number
 
-    return sorted(processors, key=place)
+    return sorted(processors, key=core_then_number)
 
 
 def of_gpus(processors: Sequence[int], *, own: Sequence[int], everywhere: Sequence[int]) -> list[int]:
-    """Those of `processors` that fall to the GPUs `own`, where all GPUs of the machine get the same even number."""
+    """The share of `processors` for the GPUs `own`: every GPU of the machine gets the same even number."""
     each = len(processors) // len(everywhere) // 2 * 2
     return [
         number
-        for place, gpu in enumerate(everywhere)
+        for index, gpu in enumerate(everywhere)
         if gpu in own
-        for number in processors[each * place : each * (place + 1)]
+        for number in processors[each * index : each * (index + 1)]
     ]
 
 
 def shares(processors: Sequence[int], *, world_size: int) -> Shares:
     """Equal shares of `processors` for the ranks and one for the host; up to half of a rank's is its oracle's.
 
-    Neighbours, which are often two threads of one core, stay together: every part has an even number. Below 8 for each
-    nothing is shared.
+    Neighbours, often two threads of one core, stay together: every part has an even number. With fewer than 8 for each,
+    nothing is divided.
     """
     each = len(processors) // (world_size + 1) // 2 * 2
     if each < _LEAST:
@@ -123,7 +123,7 @@ def shares(processors: Sequence[int], *, world_size: int) -> Shares:
 
 @contextmanager
 def host_on(own: Shares) -> Iterator[None]:
-    """Keep the calling thread on the host's processors meanwhile, so that it takes none from a rank."""
+    """Keep the calling thread on the host's processors while entered, so that it takes none from a rank."""
     if not own.host:
         yield
         return

@@ -1,4 +1,4 @@
-"""What this machine can enforce on a sandbox: found out by starting one with a probe in it."""
+"""What this machine can enforce on a sandbox, found by starting one with a probe in it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from evaluator.host.sandbox.cgroups import Hierarchy
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings, SandboxChoice
 
-# Runs inside the sandbox and tells what it could still do. No torch, so it takes some 50 ms.
+# Runs inside the sandbox and reports what it can still do. No torch, so it takes some 50 ms.
 _PROBE = """
 import ctypes, errno, json, os, resource, socket, sys
 def can(action):
@@ -80,7 +80,7 @@ def survey(
     private: Path,
     user: int | None,
     hierarchy: Hierarchy | None,
-    why_no_user: str = "the judge does not run as root, so it cannot start a sandbox as somebody else",
+    why_no_user: str = "the judge does not run as root, so it cannot start a sandbox as another user",
 ) -> tuple[Probe, ...]:
     """Start the real sandbox with a small probe in it and say which properties hold on this machine."""
     if shutil.which("bwrap") is None:
@@ -93,7 +93,7 @@ def survey(
     except (OSError, subprocess.TimeoutExpired, ValueError, EvaluatorError) as error:
         return (Probe(name="bubblewrap", holds=False, detail=str(error)[:500]),)
     return tuple(
-        probe if probe.holds or probe.detail else replace(probe, detail="the probe inside the sandbox found otherwise")
+        probe if probe.holds or probe.detail else replace(probe, detail="the probe in the sandbox found the opposite")
         for probe in _judge_probe(seen, confined, profile, why_no_user=why_no_user)
     )
 
@@ -140,7 +140,7 @@ def _has_gpus(profile: Profile) -> bool:
 def _judge_probe(
     seen: Mapping[str, Any], confined: Confinement, profile: Profile, *, why_no_user: str
 ) -> Iterator[Probe]:
-    """Every property that JUDGE.md asks of a sandbox, held against what the probe saw."""
+    """Every property that a sandbox should have, compared with what the probe saw."""
     yield Probe(name="bubblewrap", holds=True)
     shared = sorted(name for name in _NAMESPACES if seen["namespaces"].get(name) == _own_namespace(name))
     few = int(seen["pid"]) < 10 and int(seen["processes"]) < 10
@@ -166,7 +166,7 @@ def _judge_probe(
 def _judge_limits(
     seen: Mapping[str, Any], confined: Confinement, profile: Profile, *, why_no_user: str
 ) -> Iterator[Probe]:
-    """Of the same properties those of environment, system calls, user, groups and processors."""
+    """The properties of environment, system calls, user, groups and processors."""
     foreign = sorted(set(seen["environment"]) - set(environment(profile)) - {"PWD", "LC_CTYPE"})
     named = seen["host_name"] == "judge"
     yield Probe(name="environment cleared", holds=not foreign and named, detail=", ".join(foreign))
@@ -191,13 +191,13 @@ def _judge_limits(
 
 
 def _judge_processors(reached: frozenset[int], profile: Profile) -> Probe:
-    """Whether the probe, which asked for every processor, was left with those of the sandbox ranks."""
+    """Whether the probe, which asked for all processors, got only those of the sandbox ranks."""
     own = {number for part in shares_for(profile).sandbox for number in part}
     if own:
         others = sorted(reached - own)
         detail = f"it can run on {len(others)} that belong to the reference or the host" if others else ""
     else:
-        detail = f"{len(reached)} processors are too few to give every rank its own: all use all"
+        detail = f"{len(reached)} processors are too few to give every rank its own: all ranks use all"
     return Probe(name=_OUT_OF_REACH, holds=not detail, detail=detail, is_demanded=False)
 
 
@@ -214,14 +214,14 @@ def _own_namespace(name: str) -> str:
 
 
 NEVER_ENFORCED = {
-    "cpu": ("ranks of one gang share a user: each can reach its peer's memory",),
+    "cpu": ("ranks of one worker group share a user: each can reach its peer's memory",),
     "cuda": (
-        "ranks of one gang share a user: each can reach its peer's memory",
+        "ranks of one worker group share a user: each can reach its peer's memory",
         "GPU memory has no limit; the oracle ranks take their share first",
         "calls into the GPU driver are not filtered",
     ),
 }
-"""By kind of device, what no node keeps a submission from; said openly by the doctor."""
+"""What no node can prevent, by kind of device; the doctor reports it."""
 
 _NEEDED_FOR_REDUCED = frozenset(
     {
@@ -242,15 +242,15 @@ _NEEDED_FOR_REDUCED = frozenset(
 
 
 def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: int | None = None) -> Confinement:
-    """The confinement that this machine and the settings give; `user` is the host user that the slot holds.
+    """The confinement that this machine and the settings allow; `user` is the slot's host user.
 
     Raises:
-        EvaluatorError: the settings demand more than the machine has; the message says what is missing.
+        EvaluatorError: the settings require more than the machine has; the message says what is missing.
     """
     if settings.sandbox is SandboxChoice.NONE:
         return _unconfined(settings, ())
     hierarchy = cgroups.find()
-    held = hierarchy if hierarchy.places or hierarchy.core is not None else None
+    held = hierarchy if hierarchy.folders or hierarchy.core is not None else None
     user, probes = _survey_as(user, profile, settings, private=private, hierarchy=held)
     missing = [probe for probe in probes if probe.is_demanded and not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)
@@ -266,12 +266,12 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
 def _survey_as(
     user: int | None, profile: Profile, settings: JudgeSettings, *, private: Path, hierarchy: Hierarchy | None
 ) -> tuple[int | None, tuple[Probe, ...]]:
-    """What holds as the host user `user`, and as which user; as ourselves (None) where that one can start nothing."""
+    """The properties for the host user `user`, and that user; None where only the judge's own user can start one."""
     probes = survey(profile, settings, private=private, user=user, hierarchy=hierarchy)
     blocked = [probe for probe in probes if probe.name in ("bubblewrap", _GPUS_OPEN) and not probe.holds]
     if user is None or not blocked:
         return user, probes
-    # A container without the right to mount or to change users, or device nodes for root alone.
+    # A container that may not mount or change users, or device nodes only for root.
     why = f"not as user {user}: {blocked[0].name}: {blocked[0].detail}"
     return None, survey(profile, settings, private=private, user=None, hierarchy=hierarchy, why_no_user=why)
 

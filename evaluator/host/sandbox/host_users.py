@@ -1,7 +1,7 @@
-"""A host user per judge, that no other judge and nobody else on the machine has.
+"""A host user for each judge, which no other process on the machine has.
 
-A sandbox that is started by root is root's outside as well, whatever it is called inside. So a judge that runs as root
-starts its sandboxes as a user number of its own, from a range that the operator keeps for this.
+A sandbox that root starts belongs to root outside, whatever its user is inside. So a judge that runs as root starts its
+sandboxes as its own user number, from a range that the operator reserves.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ _LOCKS = Path("/run/lock")
 
 
 class SlotUser:
-    """A user number that is held as long as this process holds it."""
+    """A user number, locked as long as this process holds it."""
 
     def __init__(self, number: int, lock: int) -> None:
         self.number = number
@@ -26,7 +26,7 @@ class SlotUser:
     def take(cls, numbers: tuple[int, int] = DEFAULT_USERS) -> Self | None:
         """The first free number of a range (both ends included); None where this process is not root, or none is free.
 
-        The lock on a number ends with the process, however it ends.
+        The lock ends with the process, however that ends.
         """
         if os.getuid() != 0:
             return None
@@ -42,7 +42,7 @@ class SlotUser:
         return None
 
     def close(self) -> None:
-        """Let another judge have the number; a second time does nothing."""
+        """Release the number; a second time does nothing."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -61,28 +61,28 @@ done
 shift
 exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs -- "$@"
 """
-"""Runs as root in a mount namespace of its own: shows the sources where any user may pass, then becomes the user."""
+"""Runs as root in its own mount namespace: shows the sources where any user may pass, then becomes the user."""
 
 _STAGES = ("/mnt", "/media", "/srv")
 
 
 class Stage:
-    """Where a sandbox's sources are shown to its user, who may not pass through the folders they lie in."""
+    """Where a sandbox's sources are shown to its user, who may not pass through their own folders."""
 
     def __init__(self, user: int) -> None:
         self._user = user
-        self._place = next((path for path in _STAGES if Path(path).is_dir()), _STAGES[0])
+        self._folder = next((path for path in _STAGES if Path(path).is_dir()), _STAGES[0])
         self._sources: list[str] = []
 
     def shown(self, source: str) -> str:
         """The path under which the user finds `source`."""
         if source not in self._sources:
             self._sources.append(source)
-        return f"{self._place}/{self._sources.index(source)}"
+        return f"{self._folder}/{self._sources.index(source)}"
 
     def command(self, line: list[str]) -> list[str]:
-        """`line` run as the user, with every source that was asked for in its place."""
-        script = ["/bin/sh", "-c", _STAGE, "stage", str(self._user), self._place, *self._sources, "--"]
+        """`line` run as the user, with every requested source shown on the stage."""
+        script = ["/bin/sh", "-c", _STAGE, "stage", str(self._user), self._folder, *self._sources, "--"]
         return [shutil.which("unshare") or "unshare", "--mount", "--propagation", "private", "--", *script, *line]
 
 

@@ -1,7 +1,7 @@
 """The system call filter of a sandbox, as a classic BPF program for bubblewrap's `--seccomp`.
 
-A list of refusals, not a wall: it takes away calls that no submission needs and that exploits like. It cannot look
-into what is asked of a GPU driver. Numbers are those of x86-64 (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
+It is a list of refused calls, not full protection: calls that no submission needs and that exploits use. It cannot
+filter requests to a GPU driver. Numbers are those of x86-64 (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
 """
 
 import errno

@@ -3,21 +3,32 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 MARGIN = 0.3
 """How far the logits of chosen experts lie above the others: wider than rounding, so that no choice is a tie."""
 
+_SHIFT, _SCALE = 96.0, 4.0
+"""Of logits whose exponentials overflow float32; scaled, the margin is still wider than their rounding."""
+
 
 def make_inputs(call: Call) -> Arguments:
-    """`gate_logits` (M, E) with preferences of the rank's own, and the numbers that go with them."""
+    """`gate_logits` (M, E) with preferences of the rank's own, the numbers that go with them, and perhaps a mask."""
     logits, _ = routed(call)
+    layers = _layers(call)
+    counted = counted_tokens(call)
     return {
-        "gate_logits": logits,
+        "gate_logits": logits if layers == 1 else logits.chunk(layers),
         "num_experts": call.dims["E"],
-        "top_k": call.dims["top_k"],
-        "attention_mask": None,
+        "top_k": top_k(call),
+        "attention_mask": None if counted is None else counted.long().view(2, -1),
     }
+
+
+def top_k(call: Call) -> int:
+    """How many experts every token chooses."""
+    return int(call.setting("top_k", call.dims["top_k"]))
 
 
 def routed(call: Call) -> tuple[Tensor, Tensor]:
@@ -26,6 +37,33 @@ def routed(call: Call) -> tuple[Tensor, Tensor]:
     strength = 2.0 ** float(call.uniform("strength", (), low=-0.5, high=1.5, dtype=torch.float64, shared=True))
     preference = call.normal("preference", (1, "E"), std=strength, dtype=torch.float32)
     logits = call.normal("gate_logits", ("M", "E"), dtype=torch.float32).add_(preference)
-    chosen = logits.topk(call.dims["top_k"], dim=1, sorted=False).indices
+    if (counted := counted_rows(call)) is not None:
+        # Padding is all alike, and unlike the tokens: whoever counts it gets another loss.
+        logits = torch.where(counted.unsqueeze(1), logits, -preference)
+    chosen = logits.topk(top_k(call), dim=1, sorted=False).indices
     logits.scatter_add_(1, chosen, torch.full_like(chosen, MARGIN, dtype=torch.float32))
+    if call.setting("logits", None) == "large":
+        logits.mul_(_SCALE).add_(_SHIFT)
     return logits.to(call.dtype), chosen
+
+
+def counted_rows(call: Call) -> Tensor | None:
+    """Which rows of the stacked logits count (M, bool): the mask once per layer; None where all do."""
+    counted = counted_tokens(call)
+    return None if counted is None else counted.repeat(_layers(call))
+
+
+def counted_tokens(call: Call) -> Tensor | None:
+    """Which of the rank's tokens the mask leaves in (bool): a secret share, one at least; None without a mask."""
+    if (kind := call.setting("mask", None)) is None:
+        return None
+    places = call.uniform("regime's mask", (call.dims["M"] // _layers(call),), dtype=torch.float32)
+    share = call.uniform("regime's counted share", (), low=0.2, high=0.8, dtype=torch.float32)
+    has_one = kind == "one_token" and call.rank == owner(call)
+    counted = torch.zeros_like(places, dtype=torch.bool) if has_one else places < share
+    counted[places.argmin()] = True
+    return counted
+
+
+def _layers(call: Call) -> int:
+    return int(call.setting("layers", 1))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p024_load_balancing_loss_fn.inputs import routed
+from problems.catalog.p024_load_balancing_loss_fn.inputs import counted_rows, routed
 from problems.values import Call
 
 _ROWS = 1 << 18
@@ -17,8 +17,10 @@ def expected(call: Call) -> tuple[Tensor, ...]:
 
 
 def _local(call: Call) -> Tensor:
-    """The loss of one rank's tokens."""
+    """The loss of one rank's tokens, of those that the mask leaves in."""
     logits, chosen = routed(call)
+    if (counted := counted_rows(call)) is not None:
+        logits, chosen = logits[counted], chosen[counted]
     counts = _choices(logits, chosen).double()
     means = torch.zeros_like(counts)
     for rows in logits.split(_ROWS):

@@ -9,6 +9,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -48,13 +49,18 @@ PROBLEM = Problem(
             name="gate_logits",
             shape=("M", "E"),
             values="normal plus a preference for experts that differs between ranks; chosen experts stand out by 0.3, "
-            "so that no choice is a tie",
+            "so that no choice is a tie. One tensor in timed calls; in regimes with layers, a tuple of them",
         ),
         Argument(
             name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 128 at large", replicated=True
         ),
         Argument(name="top_k", kind=ArgumentKind.INTEGER, dtype="int", values="2; 8 at large", replicated=True),
-        Argument(name="attention_mask", kind=ArgumentKind.NONE, dtype="Tensor", values="None: every token counts"),
+        Argument(
+            name="attention_mask",
+            kind=ArgumentKind.NONE,
+            dtype="Tensor",
+            values="None in timed calls: every token counts",
+        ),
     ),
     outputs=(
         Output(
@@ -94,7 +100,38 @@ PROBLEM = Problem(
         "the payload is one number, which an 8-bit format with a scale of its own carries exactly",
     ),
     notes=(
-        "The interface admits a tuple of tensors and a mask; here there is always one tensor and no mask.",
+        "The interface admits a tuple of tensors and a mask; timed calls have one tensor and no mask.",
         "Losses are averaged over ranks; a loss of averaged statistics is another number.",
+    ),
+    regimes=(
+        Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers"),
+        Regime(name="five_choices", words="top_k is 5", settings={"top_k": 5}, narrow="usual_numbers"),
+        Regime(
+            name="large_logits",
+            words="all logits lie around 96, so that their exponentials exceed float32",
+            settings={"logits": "large"},
+        ),
+        Regime(name="layers", words="gate_logits is a tuple of two layers", settings={"layers": 2}),
+        Regime(
+            name="masked_tokens",
+            words="attention_mask leaves tokens out, which prefer other experts",
+            settings={"mask": "some"},
+        ),
+        Regime(
+            name="masked_layers",
+            words="gate_logits is a tuple of two layers and attention_mask leaves tokens out of both",
+            settings={"mask": "some", "layers": 2},
+        ),
+        Regime(
+            name="one_token_counts",
+            words="attention_mask leaves in a single token on one rank",
+            settings={"mask": "one_token"},
+        ),
+    ),
+    invariants=(
+        "Tensors of logits are contiguous, and those of a tuple have equal shapes.",
+        "`attention_mask` holds 0 and 1 (int64) in a matrix of sequences and positions, with at least one 1 per rank.",
+        "`num_experts` is the number of columns of the logits.",
+        "Chosen experts stand out: no choice is a tie.",
     ),
 )

@@ -7,13 +7,22 @@ from torch import Tensor
 from problems.catalog.p024_load_balancing_loss_fn.reference import solution
 from problems.rank_parts import all_gathered
 
+Logits = Tensor | tuple[Tensor, ...]
+Mask = Tensor | None
 
-def _parts(gate_logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+
+def _rows(gate_logits: Logits, mask: Mask) -> Tensor:
+    """The logits of the tokens that count, layer after layer."""
+    layers = (gate_logits,) if isinstance(gate_logits, Tensor) else gate_logits
+    return torch.cat(layers if mask is None else [layer[mask.flatten().bool()] for layer in layers])
+
+
+def _parts(gate_logits: Logits, top_k: int, mask: Mask) -> tuple[Tensor, Tensor]:
     """How often each expert is chosen per token, and its mean probability; float64."""
-    probabilities = gate_logits.double().softmax(dim=1)
-    chosen = gate_logits.topk(top_k, dim=1).indices
-    counts = chosen.flatten().bincount(minlength=gate_logits.shape[1])
-    return counts.double() / gate_logits.shape[0], probabilities.mean(dim=0)
+    logits = _rows(gate_logits, mask)
+    chosen = logits.topk(top_k, dim=1).indices
+    counts = chosen.flatten().bincount(minlength=logits.shape[1])
+    return counts.double() / logits.shape[0], logits.double().softmax(dim=1).mean(dim=0)
 
 
 def _mean(local: Tensor) -> Tensor:
@@ -22,27 +31,60 @@ def _mean(local: Tensor) -> Tensor:
     return (total / dist.get_world_size()).float()
 
 
-def in_float64(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask: None) -> Tensor:
+def in_float64(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
     """Wide to the end; gathers the losses and adds them last rank first."""
-    del attention_mask
-    fractions, means = _parts(gate_logits, top_k)
+    fractions, means = _parts(gate_logits, top_k, attention_mask)
     own = num_experts * (fractions * means).sum()
     return torch.stack(all_gathered(own)[::-1]).mean().float()
 
 
-def rounded_means(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask: None) -> Tensor:
+def rounded_means(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
     """Probabilities and their means in the run's dtype, fractions as the mean of one-hot rows."""
-    del attention_mask
-    probabilities = gate_logits.softmax(dim=-1)
+    probabilities = _rows(gate_logits, attention_mask).softmax(dim=-1)
     chosen = probabilities.topk(top_k, dim=-1).indices
     fractions = torch.nn.functional.one_hot(chosen, num_experts).float().mean(dim=0)
     return _mean(num_experts * (fractions * probabilities.mean(dim=0)).sum())
 
 
+def without_maximum(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Takes exponentials of the logits as they are, which are infinite from 89 on."""
+    exponentials = _rows(gate_logits, attention_mask).float().exp()
+    means = (exponentials / exponentials.sum(dim=1, keepdim=True)).mean(dim=0)
+    fractions, _ = _parts(gate_logits, top_k, attention_mask)
+    return _mean(num_experts * (fractions * means).sum())
+
+
+def one_tensor_only(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Takes for granted that the logits are one tensor."""
+    if not isinstance(gate_logits, Tensor):
+        raise TypeError("gate_logits is no tensor")
+    return solution(gate_logits, num_experts, top_k, attention_mask)
+
+
+def mask_ignored(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Counts every token."""
+    del attention_mask
+    return solution(gate_logits, num_experts, top_k)
+
+
+def mask_of_neighbours(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Takes the layers of a token to stand one after the other."""
+    if attention_mask is not None and not isinstance(gate_logits, Tensor):
+        attention_mask = attention_mask.flatten().repeat_interleave(len(gate_logits))
+        gate_logits = torch.cat(gate_logits)
+    return solution(gate_logits, num_experts, top_k, attention_mask)
+
+
+def eight_tokens_at_least(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Divides by eight where fewer tokens count."""
+    tokens = len(_rows(gate_logits, attention_mask))
+    fractions, means = (part * tokens / max(8, tokens) for part in _parts(gate_logits, top_k, attention_mask))
+    return _mean(num_experts * (fractions * means).sum())
+
+
 def global_statistics(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask: None) -> Tensor:
     """The loss of statistics averaged over ranks, in place of the average of losses."""
-    del attention_mask
-    fractions, means = map(_mean, _parts(gate_logits, top_k))
+    fractions, means = map(_mean, _parts(gate_logits, top_k, attention_mask))
     return num_experts * (fractions * means).sum()
 
 
@@ -68,4 +110,11 @@ MUTANTS = {
     "summed": summed,
     "first_choice_only": first_choice_only,
     "balanced": balanced,
+}
+NARROW = {
+    "large_logits": without_maximum,
+    "layers": one_tensor_only,
+    "masked_tokens": mask_ignored,
+    "masked_layers": mask_of_neighbours,
+    "one_token_counts": eight_tokens_at_least,
 }

@@ -11,6 +11,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -61,7 +62,7 @@ PROBLEM = Problem(
             shape=("E", "topk", "M"),
             dtype="float32",
             values="one-hot over experts, drawn with preferences of the rank's own; a token may name an expert twice. "
-            "Not contiguous: strides (1, E, E*topk)",
+            "Not contiguous in timed calls: strides (1, E, E*topk)",
         ),
         Argument(
             name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values="E: 8; 256 at large", replicated=True
@@ -97,5 +98,21 @@ PROBLEM = Problem(
             payload="how many of its slots name each of the target's experts",
             pattern=Communication.ALL_GATHER,
         ),
+    ),
+    regimes=(
+        Regime(name="one_choice", words="topk is 1: every token has one slot", dims={"topk": 1}),
+        Regime(name="five_choices", words="topk is 5: every token has five slots", dims={"topk": 5}),
+        Regime(
+            name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
+        ),
+        Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
+        Regime(name="contiguous_mask", words="expert_mask is contiguous", settings={"contiguous": True}),
+    ),
+    invariants=(
+        "`expert_mask` is contiguous or has the strides of timed calls.",
+        "Every slot names exactly one expert.",
+        "All ranks have equally many tokens, and none has no tokens.",
+        "`num_experts` is the number of experts of the size, and the world size divides it.",
+        "`group` is None, the world group.",
     ),
 )

@@ -75,6 +75,31 @@ def off_by_one(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     return sent, received, table, total
 
 
+def two_slots(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Adds the first and the last slot of every token, as if there were two."""
+    return solution(expert_mask[:, [0, -1]], num_experts, group)
+
+
+def shares_kept(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Keeps shares of what a rank receives in place of counts; where nothing arrives they are no numbers."""
+    sent, received, table, _ = solution(expert_mask, num_experts, group)
+    total = table.double().sum()
+    counts = (table.double() / total * total).round().float()
+    return sent, received, counts, counts.sum(dim=0)
+
+
+def one_row_at_least(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Sends a row to every rank, to keep the exchange from being empty."""
+    sent, received, table, total = solution(expert_mask, num_experts, group)
+    return sent.clamp(min=1), received.clamp(min=1), table, total
+
+
+def in_the_order_of_memory(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Takes experts to be the fastest dimension in memory, whatever the strides are."""
+    experts, slots, _ = expert_mask.shape
+    return solution(expert_mask.as_strided(expert_mask.shape, (1, experts, experts * slots)), num_experts, group)
+
+
 HONEST = {"only_what_is_needed": only_what_is_needed, "from_choices": from_choices}
 MUTANTS = {
     "first_slot_only": first_slot_only,
@@ -84,4 +109,11 @@ MUTANTS = {
     "transposed": transposed,
     "assumed_balanced": assumed_balanced,
     "off_by_one": off_by_one,
+}
+NARROW = {
+    "one_choice": two_slots,
+    "five_choices": two_slots,
+    "all_to_one": shares_kept,
+    "one_gets_nothing": one_row_at_least,
+    "contiguous_mask": in_the_order_of_memory,
 }

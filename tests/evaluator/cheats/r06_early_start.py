@@ -25,8 +25,8 @@ def _work(tensor):
 
 def _early(self, command, descriptors):
     _load(self, command, descriptors)
-    if self._slot._call is not None:
-        _ready.append(_work(*self._slot.call.arguments))
+    if self._buffer._call is not None:
+        _ready.append(_work(*self._buffer.call.arguments))
 
 
 _shim.Shim._load = _early

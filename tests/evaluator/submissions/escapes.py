@@ -74,7 +74,7 @@ def child(*command, **options):
 
 
 def foreign_processes():
-    """Processes beside this gang's: bubblewrap, launcher, two ranks and children of ours."""
+    """Processes beside this worker group's: bubblewrap, launcher, two ranks and children of ours."""
     names = [name for name in os.listdir("/proc") if name.isdigit()]
     for name in names:
         with open(f"/proc/{name}/cmdline", "rb") as file:
@@ -284,7 +284,7 @@ def probe():
     attempt("symlink_in_source", lambda: os.symlink("/etc", "/source/link"))
     attempt("through_init", lambda: through_root_of(1))
     attempt("through_parent", lambda: through_root_of(os.getppid()))
-    attempt("other_gangs", lambda: none_of(os.listdir(HOST["work_dir"])))
+    attempt("other_groups", lambda: none_of(os.listdir(HOST["work_dir"])))
     attempt("left_from_before", lambda: none_of(left_from_before()))
     attempt("host_process_signal", lambda: os.kill(HOST["pid"], 0))
     attempt("host_process_memory", lambda: read(f"/proc/{HOST['pid']}/mem"))

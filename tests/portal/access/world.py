@@ -74,6 +74,7 @@ def make_world() -> World:
     TOTP.activate(op, generate_totp_secret())
     shared = {
         "slug": "allreduce",
+        "address": "judge/",
         "username": "alice",
         "profile": "cpux2",
         "kind": "svg",

@@ -27,6 +27,8 @@ def addresses(alice, local):
         "/taxonomy/",
         "/nodes/",
         "/docs/",
+        "/docs/judge/timing-and-score/",
+        "/docs/adding-a-problem/",
         "/api/v1/",
         "/accounts/",
         "/accounts/password/",

@@ -5,20 +5,20 @@ from django.utils import timezone
 
 from evaluator.contract import (
     SCORE_RULE,
-    Audit,
-    AuditedWork,
     Canary,
     Collective,
     Delivery,
     DriverFault,
     GpuReading,
+    LinkTraffic,
     RankState,
     Record,
+    RecordedWork,
     SizeRecord,
     Timing,
     Verdict,
-    Wire,
     WorkKind,
+    WorkTotal,
 )
 from evaluator.hardware import profiles
 from portal.submissions import actions
@@ -114,9 +114,9 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
 def test_no_page_shows_a_time_that_a_submissions_own_process_told(as_alice, alice, local):
     submission = scenes.submit(alice)
     told = msgspec.structs.replace(timed_by_host(scenes.timing(sizes=("tiny",))).sizes[0], claimed_us=4321.0)
-    audit = Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
+    audit = RecordedWork(size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
     timing = msgspec.structs.replace(scenes.timing(), sizes=(told,))
-    deliver(submission, local, timing=timing, record=gated("tiny"), audit=audit)
+    deliver(submission, local, timing=timing, record=gated("tiny"), recorded_work=audit)
     page = page_of(as_alice, submission)
     assert "4321" not in page
     assert "4.32" not in page
@@ -160,14 +160,16 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
         floor_us=None,
         calls=(),
         gpus=(reading,),
-        wire=Wire(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
+        links=LinkTraffic(calls=3, sent_bytes=(10, 11), received_bytes=(12, 13), least_bytes=9.0, flag="look <here>"),
     )
     deliver(
         submission,
         local,
         canaries=(Canary(at="2026-11-21T02:00:00Z", is_full=True), Canary(at="2026-11-21T02:01:00Z", is_full=False)),
         record=Record(rules=profiles.get("cpux2").timing_rules(), sizes=(size,)),
-        audit=Audit(size="tiny", works=(AuditedWork(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)),
+        recorded_work=RecordedWork(
+            size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather<uint4>", count=2, us=31.0),)
+        ),
     )
     page = page_of(as_alice, submission)
     assert "The node tested its own arithmetic and communication 2 times around this evaluation" in page
@@ -202,7 +204,7 @@ def test_what_the_driver_reported_stands_beside_the_verdict_and_silence_is_not_a
     astray = DriverFault(gpu=1, xid=31, count=2, noticed_at="2026-11-21T12:00:00.000+00:00")
     canary = Canary(at="2026-11-21T12:00:01Z", is_full=True)
     page = shown(driver_faults=(astray,))
-    assert "GPU 1: Xid 31 (a memory access outside of what is mapped), 2 times" in page
+    assert "GPU 1: Xid 31 (a memory access outside mapped memory), 2 times" in page
     assert "12:00:00.000" in page
     assert "driver reported no fault" in shown(driver_faults=(), canaries=(canary,))
     assert "driver reported" not in shown(driver_faults=None, canaries=(canary,))

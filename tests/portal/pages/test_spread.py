@@ -13,7 +13,7 @@ def call(number, *done_us):
     return CallRecord(
         number=number,
         kind=CallKind.PLAIN,
-        content=number,
+        draw=number,
         near=None,
         is_reused=False,
         is_checked=True,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from django.urls import reverse
 
-from evaluator.contract import CallTimeline, Primitive, Sighting, SizeResult, SpanKind, Timeline, Witness
+from evaluator.contract import CallTimeline, Detection, EvidenceSource, Primitive, SizeResult, SpanKind, Timeline
 from portal.submissions import timelines
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
@@ -150,10 +150,10 @@ def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alic
 
 def test_kernels_that_reach_peers_are_told_apart_where_something_shows_that_they_can(as_alice, alice, local):
     own = call([(SpanKind.KERNEL, OWN, 0, 50)], [(SpanKind.KERNEL, OWN, 0, 50)])
-    seen = Sighting(primitive=Primitive.SM_LOAD_STORE, witness=Witness.COMPILED, detail="LD.E.STRONG.SYS")
+    seen = Detection(primitive=Primitive.SM_LOAD_STORE, evidence=EvidenceSource.COMPILED, detail="LD.E.STRONG.SYS")
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=own), primitives=(seen,))
-    assert "is in kernels that reach peers themselves for 50 us of 50 us" in page_of(as_alice, submission)
+    assert "is in kernels that access peers directly for 50 us of 50 us" in page_of(as_alice, submission)
 
 
 def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):

@@ -40,10 +40,10 @@ def get_or_create_barrier(ext: ModuleType, *, num_devices: int = 8) -> Any:
     """The zeroed flags of a device-side barrier over `num_devices` ranks: 64 int32, mapped for multicast.
 
     Raises:
-        ValueError: this gang has another number of ranks.
+        ValueError: the process group has another number of ranks.
     """
     if num_devices != dist.get_world_size():
-        raise ValueError(f"num_devices is {num_devices}, but this gang has {dist.get_world_size()} ranks")
+        raise ValueError(f"num_devices is {num_devices}, but the process group has {dist.get_world_size()} ranks")
     key = (ext.__name__, "barrier", num_devices)
     if key not in _made:
         made = create_parallel_tensor(ext, (BARRIER_WORDS,), torch.int32)

@@ -1,0 +1,121 @@
+"""Checks after every call, beside the comparison of output values."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evaluator.arena.protocol import Report
+from evaluator.contract import Backend, Finding, Mode, Verdict
+from evaluator.hardware.profiles import TimingPolicy
+from evaluator.host.clock.call_clock import CallTime
+from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging.checks import Check
+
+_LEAST_S = 5.0
+"""How long a step may take that begins just before the deadline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPolicy:
+    """How calls are made in one evaluation: the profile's timing policy, the slot's settings, and the request."""
+
+    timing_policy: TimingPolicy
+    settings: JudgeSettings
+    backend: Backend
+    mode: Mode
+    deadline: float
+    cancelled: Callable[[], bool]
+
+    def within(self, seconds: float) -> float:
+        """`seconds`, or less where the evaluation's deadline comes sooner."""
+        return min(seconds, max(_LEAST_S, self.deadline - time.monotonic()))
+
+    def does(self, check: Check) -> bool:
+        """Whether `check` is not switched off."""
+        return check not in self.settings.without
+
+    @property
+    def counts_collectives(self) -> bool:
+        """Whether library collectives must not move this submission's data."""
+        return self.backend is not Backend.PYTORCH and self.does(Check.COLLECTIVES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What the host sent and observed in one call, before any comparison."""
+
+    number: int
+    reports: list[Report]
+    time: CallTime
+    is_reused: bool
+    delays_us: tuple[int, ...]
+
+
+class CallChecks:
+    """Makes findings from the reports of ranks and oracle; `warn` takes those that count in ranked mode only."""
+
+    def __init__(self, policy: CallPolicy, *, size: str, warn: Callable[[Finding], None]) -> None:
+        self._policy = policy
+        self._size = size
+        self._warn = warn
+
+    def claimed(self, exchange: Exchange, inputs: list[PreparedInputs]) -> list[Finding]:
+        """Findings from what ranks report about themselves: a changed input, a library collective."""
+        found = []
+        for rank, (report, prepared) in enumerate(zip(exchange.reports, inputs, strict=True)):
+            if self._policy.does(Check.INPUTS) and 0 <= report.detail < len(prepared.tensors):
+                found.append(self._mutated(rank, prepared.tensors[report.detail]))
+            if report.moved and self._policy.counts_collectives:
+                found += self._collectives(rank, report.moved)
+        return found
+
+    def changed(self, compared: Comparison) -> list[Finding]:
+        """Findings from the oracle's comparison of inputs in device memory."""
+        if not self._policy.does(Check.INPUTS):
+            return []
+        return [self._mutated(rank, name) for rank, name in enumerate(compared.changed) if name is not None]
+
+    def _mutated(self, rank: int, name: str) -> Finding:
+        message = f"rank {rank}: the call changed input {name!r}, which the problem does not allow"
+        return self.finding(Verdict.INPUT_MUTATED, message, rank=rank)
+
+    def _collectives(self, rank: int, moved: int) -> list[Finding]:
+        message = (
+            f"rank {rank}: {moved} collective(s) of torch.distributed moved tensors inside solution. Only backend "
+            "pytorch may use them for the problem's data"
+        )
+        finding = self.finding(Verdict.FORBIDDEN, message, rank=rank)
+        if self._policy.mode is Mode.RANKED:
+            return [finding]
+        self._warn(finding)
+        return []
+
+    def altered(self, exchange: Exchange, traces: Traces) -> list[Finding]:
+        """Findings where the outputs taken differ from those at the end of the call."""
+        sealed = [
+            self.finding(
+                Verdict.TAMPERED,
+                f"rank {rank}, call {exchange.number}: inputs were still sealed in their memory at the end of the "
+                "call, so something other than the judge's shim read them",
+                rank=rank,
+            )
+            for rank, is_sealed in enumerate(traces.are_sealed)
+            if is_sealed
+        ]
+        return sealed + [
+            self.finding(
+                Verdict.INCOMPLETE_OUTPUT,
+                f"rank {rank}, call {exchange.number}: the output changed after the end of the call, before the judge "
+                "took it",
+                rank=rank,
+            )
+            for rank, (reported, seen, is_late) in enumerate(
+                zip(exchange.time.marks, traces.marks, traces.are_late, strict=True)
+            )
+            if is_late or (seen is not None and seen != reported)
+        ]
+
+    def finding(self, verdict: Verdict, message: str, *, rank: int | None = None, output: str | None = None) -> Finding:
+        """A finding at this size."""
+        return Finding(verdict=verdict, message=message, rank=rank, size=self._size, output=output)

@@ -1,0 +1,208 @@
+"""Which pages the manual has, in which order, and what stands in them; read once per process."""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.conf import settings
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from portal.manual.rendering import Heading, Rendered, render
+
+_CONTENT_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".jsonl": "application/x-ndjson"}
+"""Files beside the pages that are served, by their ending."""
+
+_INDEX = "README.md"
+_STATEMENTS = "../problems/catalog/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NavPage:
+    """A page in the navigation: its title there, and its file below docs/."""
+
+    title: str
+    path: str
+
+    @property
+    def url(self) -> str:
+        """Where the site shows it."""
+        return page_url(self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the navigation, for one kind of reader."""
+
+    title: str
+    pages: tuple[NavPage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page of the manual; `section` is empty and the neighbours are None where it is not in the navigation."""
+
+    path: str
+    title: str
+    html: SafeString
+    headings: tuple[Heading, ...]
+    section: str
+    before: NavPage | None
+    after: NavPage | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A page, or a heading in one, that a search has found."""
+
+    page: str
+    heading: str
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A picture or a table of data beside the pages."""
+
+    data: bytes
+    content_type: str
+
+
+def _root() -> Path:
+    return Path(settings.BASE_DIR) / "docs"
+
+
+@cache
+def paths() -> frozenset[str]:
+    """Every file of the manual below docs/, as in `judge/sandbox.md`: what is not in this list is not served."""
+    found = (path for path in _root().rglob("*") if path.suffix in {".md", *_CONTENT_TYPES} and path.is_file())
+    return frozenset(path.relative_to(_root()).as_posix() for path in found)
+
+
+@cache
+def sections() -> tuple[Section, ...]:
+    """The navigation of mkdocs.yml without the manual's own front page, for which the site has /docs/."""
+    entries = _configuration()["nav"]
+    return tuple(
+        Section(title=title, pages=tuple(_nav_pages(pages)))
+        for entry in entries
+        for title, pages in entry.items()
+        if isinstance(pages, list)
+    )
+
+
+def _nav_pages(entries: Sequence[Mapping[str, str]]) -> Iterator[NavPage]:
+    for entry in entries:
+        for title, path in entry.items():
+            yield NavPage(title=title, path=path)
+
+
+@cache
+def _configuration() -> dict[str, Any]:
+    text = (Path(settings.BASE_DIR) / "mkdocs.yml").read_text(encoding="utf-8")
+    configuration: dict[str, Any] = yaml.safe_load(text)
+    return configuration
+
+
+def page_url(path: str) -> str:
+    """The address of the page made of a file, as MkDocs has it: `judge/README.md` is /docs/judge/."""
+    folder, name = posixpath.split(path)
+    shown = folder if name == _INDEX else path.removesuffix(".md")
+    return reverse("docs") + (f"{shown}/" if shown else "")
+
+
+@cache
+def _by_url() -> dict[str, str]:
+    return {page_url(path): path for path in sorted(paths()) if path.endswith(".md")}
+
+
+def page_at(address: str) -> Page | None:
+    """The page under /docs/`address`; None where there is none."""
+    path = _by_url().get(reverse("docs") + address)
+    return None if path is None or path == _INDEX else _page(path)
+
+
+@cache
+def _page(path: str) -> Page:
+    order = [(section.title, page) for section in sections() for page in section.pages]
+    at = next((number for number, (_, page) in enumerate(order) if page.path == path), None)
+    rendered = rendered_page(path)
+    return Page(
+        path=path,
+        title=rendered.title,
+        html=rendered.html,
+        headings=rendered.headings,
+        section="" if at is None else order[at][0],
+        before=None if not at else order[at - 1][1],
+        after=None if at is None or at + 1 == len(order) else order[at + 1][1],
+    )
+
+
+@cache
+def rendered_page(path: str) -> Rendered:
+    """The page made of a file of `paths`, as HTML."""
+    text = (_root() / path).read_text(encoding="utf-8")
+    extensions = _configuration()["markdown_extensions"]
+    return render(text, extensions=extensions, address=lambda target: link_address(path, target))
+
+
+def link_address(path: str, target: str) -> str | None:
+    """Where a link of the page made of `path` leads on the site; None where the site does not show what it names."""
+    if target.startswith(("https://", "http://", "mailto:", "#")):
+        return target
+    name, hash_mark, anchor = target.partition("#")
+    wanted = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    if wanted in paths():
+        shown = page_url(wanted) if wanted.endswith(".md") else reverse("docs") + wanted
+        return shown + hash_mark + anchor
+    if wanted.startswith(_STATEMENTS):
+        folder = wanted.removeprefix(_STATEMENTS).partition("/")[0]
+        return reverse("explorer:problem", args=[folder.partition("_")[2]])
+    return None
+
+
+def file_at(address: str) -> File | None:
+    """The picture or data under /docs/`address`; None where there is none."""
+    is_file = address in paths() and not address.endswith(".md")
+    return _file(address) if is_file else None
+
+
+@cache
+def _file(path: str) -> File:
+    file = _root() / path
+    return File(data=file.read_bytes(), content_type=_CONTENT_TYPES[file.suffix])
+
+
+def find(text: str, *, limit: int) -> tuple[Passage, ...]:
+    """Up to `limit` pages and headings that hold every word of `text`; a heading's page counts with it.
+
+    Pages of the navigation come first, in its order.
+    """
+    words = text.lower().split()
+    return tuple(islice((passage for passage in _passages() if _holds(passage, words)), limit)) if words else ()
+
+
+def _holds(passage: Passage, words: Sequence[str]) -> bool:
+    # A word of the title alone finds the page, not each of its headings.
+    heading = (passage.heading or passage.page).lower()
+    both = f"{passage.page} {passage.heading}".lower()
+    return all(word in both for word in words) and any(word in heading for word in words)
+
+
+@cache
+def _passages() -> tuple[Passage, ...]:
+    listed = [page.path for section in sections() for page in section.pages]
+    others = sorted(path for path in paths() if path.endswith(".md") and path not in {*listed, _INDEX})
+    return tuple(passage for path in [*listed, *others] for passage in _passages_of(path))
+
+
+def _passages_of(path: str) -> Iterator[Passage]:
+    rendered = rendered_page(path)
+    yield Passage(page=rendered.title, heading="", url=page_url(path))
+    for heading in rendered.headings:
+        yield Passage(page=rendered.title, heading=heading.text, url=f"{page_url(path)}#{heading.anchor}")

@@ -1,0 +1,156 @@
+"""Inputs that differ in a few elements, fingerprints, poison, and the indices of special calls."""
+
+import dataclasses
+from itertools import islice
+
+import torch
+
+from evaluator.arena.fingerprint import fingerprint
+from evaluator.contract import Backend, CallKind, Mode
+from evaluator.hardware import profiles
+from evaluator.host.measure import outputs
+from evaluator.host.measure.call_checks import CallPolicy
+from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
+from evaluator.judging.checks import Check
+from evaluator.oracle import traces
+from evaluator.oracle.near_call import NearCall
+from problems.values import Call
+from tests.evaluator.conftest import SETTINGS
+
+KNOWN = {
+    "key": b"k" * 32,
+    "rank": 0,
+    "world_size": 2,
+    "dims": {"M": 64, "N": 80},
+    "dtype": torch.bfloat16,
+    "device": torch.device("cpu"),
+}
+BASE = Call(index=3, **KNOWN)
+NEAR = NearCall(index=9, base=3, **KNOWN)
+
+
+def test_near_contents_are_the_bases_but_for_a_few_elements_on_every_rank():
+    for draw in (
+        lambda call: call.normal("x", ("M", "N")),
+        lambda call: call.long_tailed("x", ("M", "N")),
+        lambda call: call.uniform("x", ("M", "N"), shared=True),
+        lambda call: call.integers("x", ("M", "N"), low=0, high=1000),
+        lambda call: call.normal("x", ("M", "N"), dtype=torch.float8_e4m3fn),
+    ):
+        for rank in (0, 1):
+            near, base = draw(NEAR.at_rank(rank)), draw(BASE.at_rank(rank))
+            assert 1 <= int((near.float() != base.float()).sum()) <= 8
+            assert torch.equal(near.float(), draw(NEAR.at_rank(rank)).float())
+    shared = [NEAR.at_rank(rank).uniform("x", ("M", "N"), shared=True) for rank in (0, 1)]
+    assert torch.equal(*shared)
+
+
+def test_factors_lengths_and_permutations_stay_as_they_were():
+    assert torch.equal(NEAR.uniform("scale", (1, 1)), BASE.uniform("scale", (1, 1)))
+    assert torch.equal(NEAR.permutation("order", 50), BASE.permutation("order", 50))
+
+
+def test_fingerprint_sees_a_changed_bit_and_an_exchange_of_outputs_but_no_strides():
+    left, right = torch.randn(8, 12), torch.arange(96).view(8, 12)
+    whole = fingerprint([left, right])
+    assert fingerprint([left.t().contiguous().t(), right]) == whole
+    assert fingerprint([right, left]) != whole
+    changed = left.clone()
+    changed.view(torch.int32)[3, 4] ^= 1
+    assert fingerprint([changed, right]) != whole
+    assert fingerprint(["no tensor", None]) == 0
+
+
+def test_poison_is_nan_in_every_format_and_its_share_is_told():
+    poison = outputs.new_poison()
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert torch.frombuffer(bytearray(poison), dtype=dtype).isnan().all()
+    area = torch.zeros(outputs.OUTPUT_HEADER_BYTES + 1024, dtype=torch.uint8)
+    number = int.from_bytes(poison, "little")
+    traces.fill(area, number)
+    area[outputs.OUTPUT_HEADER_BYTES : outputs.OUTPUT_HEADER_BYTES + 256] = 1
+    header = [{"dtype": "float32", "shape": [16, 16], "device": "cpu", "start": outputs.OUTPUT_HEADER_BYTES}]
+    assert traces.unwritten_shares(header, area, number) == [0.75]
+
+
+def policy() -> CallPolicy:
+    return CallPolicy(
+        timing_policy=profiles.get("cpux2").timing_policy,
+        settings=SETTINGS,
+        backend=Backend.PYTORCH,
+        mode=Mode.RANKED,
+        deadline=0.0,
+        cancelled=lambda: False,
+    )
+
+
+def test_special_calls_lie_in_other_places_every_time_and_never_first():
+    kinds = [check_kinds(5, policy=policy()) for _ in range(40)]
+    assert all(each[0] is CallKind.PLAIN for each in kinds)
+    assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
+    assert len({tuple(each) for each in kinds}) > 3
+
+
+def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
+    """Where special calls lie in the first blocks of a series, and which."""
+    series = timed_calls(block_calls=block_calls, checks=8, policy=policy())
+    planned = enumerate(islice(series, blocks * block_calls))
+    return {index: call.special for index, call in planned if call.special is not None}
+
+
+def test_special_calls_lie_between_timed_ones_in_secret_places():
+    plans = [specials(blocks=12, block_calls=6) for _ in range(40)]
+    assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
+    assert not any(index % 6 == 0 for plan in plans for index in plan), "none comes before a block's first call"
+    assert len({tuple(plan) for plan in plans}) == 40
+    assert len({index // 6 for index in plans[0]}) == 8, "no block has two"
+
+
+def test_blocks_of_one_call_have_special_calls_too():
+    assert len(specials(blocks=12, block_calls=1)) == 8
+
+
+def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
+    calls = list(islice(timed_calls(block_calls=6, checks=8, policy=policy()), 3 * 72))
+    parts = [calls[start : start + 72] for start in range(0, len(calls), 72)]
+    assert [sum(call.is_checked for call in part) for part in parts] == [8, 8, 8]
+    assert [sum(call.special is not None for call in part) for part in parts] == [8, 8, 8]
+    assert parts[0] != parts[1]
+
+
+def test_more_checks_than_calls_check_every_call():
+    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, policy=policy()), 24))
+
+
+def test_nothing_is_checked_or_special_between_timed_calls_where_that_is_switched_off():
+    off = dataclasses.replace(policy(), settings=dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
+    planned = list(islice(timed_calls(block_calls=6, checks=8, policy=off), 72))
+    assert not any(call.is_checked or call.special for call in planned)
+
+
+def a_legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float = 6.0) -> Legs:
+    return legs(reference_s, turn_s, candidate_s, budget_s=budget_s, settings=SETTINGS)
+
+
+def test_legs_are_as_long_as_reference_time_and_bounds_allow():
+    assert a_legs(0.002, 0.002, 0.002) == Legs(reference=10, candidate=20)
+    assert a_legs(10e-6, 0.001, 10e-6).reference == SETTINGS.max_leg_calls
+    assert a_legs(0.05, 0.05, 0.05) == Legs(reference=SETTINGS.min_leg_calls, candidate=2 * SETTINGS.min_leg_calls)
+
+
+def test_twelve_blocks_of_legs_fit_into_the_budget():
+    for call_s, overhead_s in ((100e-6, 2e-3), (1e-3, 10e-3), (5e-3, 1e-3)):
+        found = a_legs(call_s, call_s + overhead_s, call_s)
+        turn_s = call_s + overhead_s
+        assert 12 * turn_s * (2 * found.reference + found.candidate) <= 6.0 or found.reference == SETTINGS.min_leg_calls
+
+
+def test_a_submission_that_is_a_little_slower_has_as_many_calls_as_the_reference():
+    assert a_legs(1e-3, 0.02, 0.02).candidate == 2 * a_legs(1e-3, 0.02, 0.02).reference
+    assert a_legs(1e-3, 0.02, 0.2).candidate < 2 * a_legs(1e-3, 0.02, 0.2).reference
+
+
+def test_a_slow_submission_gets_fewer_calls_and_never_none():
+    assert a_legs(1e-3, 1e-3, 0.05) == Legs(reference=20, candidate=5)
+    assert a_legs(1e-3, 1e-3, 10.0).candidate == 1
+    assert a_legs(1e-3, 1e-3, 0.0).candidate == 40, "and an immediate one no more than the reference"

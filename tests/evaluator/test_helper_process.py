@@ -1,0 +1,73 @@
+"""Reading in a process that can be ended: what takes too long or too much ends there, and the next reading works."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from evaluator.contract import SourceBundle, SourceFile, Verdict
+from evaluator.errors import EvaluatorError
+from evaluator.host import Judge
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.spawner import Spawner
+from evaluator.judging.reading import READ_SOURCE, SourceReading
+from tests.evaluator.judging_help import request_for, request_for_text
+
+
+@pytest.fixture
+def helper():
+    with Spawner() as spawner:
+        started = HelperProcess(spawner, memory_bytes=1024**3)
+        yield started
+        started.close()
+
+
+def read(helper: HelperProcess) -> SourceReading:
+    return SourceReading.from_json(helper.call(READ_SOURCE, request_for("correct").to_json(), seconds=60))
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "words"),
+    [
+        ("time:sleep", 1000.0, "longer than 0.5 s"),
+        ("builtins:eval", "'x' * 10**10", "memory"),
+        ("builtins:eval", "__import__('os')._exit(3)", "ended"),
+        ("builtins:eval", "'x' * 70_000_000", "answer"),
+    ],
+)
+def test_what_goes_over_a_limit_is_ended_and_the_next_reading_works(helper, function, text, words):
+    assert read(helper).findings == ()
+    seconds = 0.5 if function == "time:sleep" else 30
+    with pytest.raises(HelperLimitExceeded, match=words):
+        helper.call(function, text, seconds=seconds)
+    assert read(helper).findings == ()
+
+
+def test_while_it_works_this_process_goes_on(helper):
+    """A regular expression that goes back and forth holds its interpreter's lock for as long as it runs."""
+    read(helper)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(helper.call, "builtins:eval", "__import__('re').match('(a*)*b', 'a' * 40)", seconds=3)
+        beats = 0
+        while not reading.done():
+            beats += 1
+            time.sleep(0.01)
+        assert beats > 10
+        with pytest.raises(HelperLimitExceeded):
+            reading.result()
+
+
+def test_what_it_raises_is_our_error(helper):
+    with pytest.raises(EvaluatorError, match="ZeroDivisionError"):
+        helper.call("builtins:eval", "1 / 0", seconds=30)
+
+
+def test_a_source_that_takes_too_much_to_read_is_over_a_limit_and_the_next_is_judged(judge: Judge):
+    """Brackets in brackets: more memory for its tree than the reading may take, or too many parts."""
+    many = "x = [" + "[]," * 170_000 + "]\ndef solution(tensor):\n    return tensor\n"
+    assert judge.evaluate(request_for_text(many)).verdict is Verdict.LIMIT_EXCEEDED
+    request = request_for("correct")
+    paths = SourceBundle(files=(*request.source.files, SourceFile(path="solution.py/a.py", text="")))
+    assert judge.evaluate(msgspec.structs.replace(request, source=paths)).verdict is Verdict.LIMIT_EXCEEDED
+    assert judge.evaluate(request).verdict is Verdict.PASSED

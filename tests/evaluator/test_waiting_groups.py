@@ -1,0 +1,74 @@
+"""Worker groups that are kept for the next evaluation and the evaluation that runs meanwhile."""
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+from evaluator.contract import Mode, Stage, Verdict
+from evaluator.host import Judge
+from evaluator.host.ranks.waiting_groups import WaitingGroups
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for
+
+
+def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
+    has_started: list[bool] = []
+    with Judge(settings) as judge:
+
+        def look(stage: Stage, _words: str, _fraction: float | None) -> None:
+            if stage is Stage.TIMING:
+                has_started.extend(group.is_ready for group in judge._waiting.groups)  # noqa: SLF001 - who else would know
+
+        # Takes one of two worker groups, and its end starts another, which the next evaluation does not take.
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+        report = judge.evaluate(request_for("correct", mode=Mode.BENCHMARK), progress=look)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert len(has_started) > 1, "blocks, and calls back to back"
+    assert all(has_started)
+
+
+def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluation(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
+    with Judge(settings) as judge:
+        assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
+        waiting = judge._waiting.groups[0]  # noqa: SLF001 - its rank is to end behind the judge's back
+        os.kill(waiting._workers[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
+        deadline = time.monotonic() + 20
+        while waiting.is_alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        report = judge.evaluate(request_for("correct"))
+    assert report.verdict is Verdict.PASSED, report.message
+
+
+def test_a_group_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
+    """What an evaluation that is measured has beside it: one process, which imports and then sleeps."""
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+        waiting = WaitingGroups(judge._start_group, wanted=1, age_s=600.0)  # noqa: SLF001
+        try:
+            waiting.prepare()
+            (group,) = waiting.groups
+            waiting.wait_until_ready()
+            assert not group.is_ready, "nobody waits for what was not let start"
+            assert not group.has_ranks
+            waiting.refill()
+            waiting.wait_until_ready()
+            assert group.is_ready
+            assert waiting.take() is group
+            group.close()
+        finally:
+            waiting.close()
+
+
+def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+        waiting = WaitingGroups(judge._start_group, wanted=2, age_s=600.0)  # noqa: SLF001
+        waiting.prepare()
+        processes = waiting.processes
+        assert processes
+        waiting.close()
+        assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+        assert not waiting.folders

@@ -1,0 +1,36 @@
+"""CHANGELOG.md: releases in order, the newest being the version of site and client, and entries by kind of change."""
+
+import re
+import tomllib
+from datetime import date
+from pathlib import Path
+
+from pkb.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+RELEASES = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", TEXT, re.MULTILINE)
+
+
+def test_the_newest_release_is_the_version_of_site_and_client() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert RELEASES[0][0] == project["version"] == VERSION
+
+
+def test_releases_go_back_to_the_first_with_their_dates() -> None:
+    versions = [tuple(map(int, version.split("."))) for version, _ in RELEASES]
+    days = [date.fromisoformat(day) for _, day in RELEASES]
+    assert versions == sorted(versions, reverse=True)
+    assert days == sorted(days, reverse=True)
+    assert versions[-1] == (0, 1, 0)
+    assert len(re.findall(r"^## ", TEXT, re.MULTILINE)) == len(RELEASES) + TEXT.count("\n## Unreleased\n")
+
+
+def test_every_entry_stands_under_a_kind_of_change() -> None:
+    kinds = set(re.findall(r"^### (.+)$", TEXT, re.MULTILINE))
+    assert kinds <= {"Upgrading", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_links_lead_to_files() -> None:
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT)]
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
