@@ -1,9 +1,9 @@
-// What surrounds a timed call on a GPU: a gate that the host opens, inputs sealed until then, and a fingerprint of the
-// finished outputs that nobody can know earlier. The same code runs in sandbox ranks and in the reference's ranks.
+// The frame of a timed call on a GPU: a gate that the host opens, inputs sealed until then, and a fingerprint of the
+// finished outputs that no rank can know earlier. The same code runs in sandbox ranks and in the reference's ranks.
 //
 // Keystream: ChaCha with 20 rounds (D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008). On an H200 it costs no more
 // than reading and writing the memory does. Fingerprint: a tree of compressions by the ChaCha permutation with 8
-// rounds. A sum would be easy to forge: whoever may change the last bit of many elements can make it come out.
+// rounds. A sum would be easy to forge: changing the last bit of many elements can reach any sum.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -35,7 +35,7 @@ __device__ __forceinline__ u64 now_ns() {
   return t;
 }
 
-// One thread: tells that it runs, waits until the host has written `number` into `open`, at most `limit_ns`, and fetches
+// One thread: writes that it runs, spin-waits until the host has written `number` into `open`, at most `limit_ns`, and fetches
 // the key.
 extern "C" __global__ void pkb_gate(volatile u64 *open, volatile u64 *arrived, volatile u32 *host_key, u64 number,
                                     u64 limit_ns, u32 *key, u32 *chain) {
@@ -121,7 +121,7 @@ __device__ void join(u32 (&chain)[8], u32 (*shared)[8], int count) {
   }
 }
 
-// 64 bytes from `at`, what lies behind the end read as zeros.
+// 64 bytes from `at`, bytes behind the end read as zeros.
 __device__ __forceinline__ void read_block(const unsigned char *src, u64 at, u64 bytes, uint4 (&d)[4]) {
   if (at + 64 <= bytes) {
 #pragma unroll
@@ -151,7 +151,7 @@ __device__ __forceinline__ void write_block(unsigned char *dst, u64 at, u64 byte
     if (at + i < bytes) dst[at + i] = (unsigned char)(words[i / 4] >> (8 * (i % 4)));
 }
 
-// Copies one output to `dst` (none where it is null) and absorbs it; the last block of the last output tells the host.
+// Copies one output to `dst` (none where it is null) and absorbs it; the last block of the last output posts the end.
 // `tiles` holds 32 bytes for every tile of 32 KiB. `chain` runs over the outputs of a call; the gate has set it to the
 // key. `mark` and `done` are the host's words for this rank.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -210,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (int i = 0; i < 8; i++) chain[i] = all[i];
   *left = 0;
   if (!is_last) return;
-  __threadfence_system();  // the outputs lie in `dst` before the host hears of them
+  __threadfence_system();  // the outputs are in `dst` before the host sees the end
   mark[0] = (u64)all[1] << 32 | all[0];
   mark[1] = (u64)all[3] << 32 | all[2];
   __threadfence_system();

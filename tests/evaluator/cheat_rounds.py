@@ -2,7 +2,7 @@
 
     python -m tests.evaluator.cheat_rounds [NAME ...] [--rounds 20] [--profile cpux2] [--as-written]
 
-Each round takes another variation of a program (other counts, other private names) unless told otherwise. Prints one
+Each round varies the program (other counts, other private names) unless an option says otherwise. Prints one
 line per judgement and exits 0 when every cheat was caught and every twin passed.
 """
 

@@ -121,7 +121,7 @@ def test_answers_to_the_host_whose_end_no_device_told_are_tampering(judge: Judge
     assert judged(judge, gated, mode=Mode.CHECK).verdict is Verdict.TAMPERED
 
 
-def test_calls_of_nothing_whose_end_nobody_told_are_our_failure(judge: Judge, gated: SlotPlan) -> None:
+def test_bare_calls_whose_end_nobody_posted_are_the_judges_failure(judge: Judge, gated: SlotPlan) -> None:
     """There is no submission in the ranks yet: it cannot be to blame."""
-    with pytest.raises(EvaluatorError, match="sandbox ranks without a submission: no end of the call"):
+    with pytest.raises(EvaluatorError, match="sandbox ranks without a submission: the devices of ranks"):
         judged(judge, gated, mode=Mode.BENCHMARK)

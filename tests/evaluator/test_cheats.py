@@ -274,7 +274,7 @@ def judged_without(tmp_path: Path, check: Check, name: str, hoped: Verdict) -> E
     """What the judge says of a cheat with a check switched off; luck that a busy machine spoils has three tries."""
     if name not in JUDGED:
         pytest.skip("not for this processor")
-    # The recorded call after the timed ones is compared too, and would tell of itself.
+    # The recorded call after the timed ones is compared too, and would show it.
     settings = dataclasses.replace(QUICK, work_dir=tmp_path, without=frozenset({check}), warm=False, records_work=False)
     with Judge(settings) as judge:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Shares of processors, and waiting for a message awake."""
+"""Shares of processors, and busy-polling for a message."""
 
 import os
 import socket

@@ -62,7 +62,7 @@ def test_a_grave_fault_is_left_over_until_the_node_is_restarted(tmp_path):
         assert health.leftovers() == ()
         watch.note(1, 79, noticed_at="")
     reason = ("the driver reported on GPU 1: Xid 79 (the GPU has fallen off the bus)",)
-    assert health.leftovers() == reason, "told though it came after the slot was looked at"
+    assert health.leftovers() == reason, "reported though it came after the slot was checked"
     with health.watching():
         assert health.leftovers() == reason
 

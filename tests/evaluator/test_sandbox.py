@@ -207,7 +207,7 @@ def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path
     try:
         command = ["sh", "-c", f'{enter}exec "$0" -c "$1"', sys.executable, BURNS_BRIEFLY]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        assert float(done.stdout) < 0.4, "as the process itself and /proc tell"
+        assert float(done.stdout) < 0.4, "as the process itself and /proc report"
         assert group.used_ns is not None
         assert group.used_ns >= 400_000_000
     finally:

@@ -12,10 +12,10 @@ def aged(folder: Path) -> None:
 
 
 def test_closed_work_directory_is_gone(tmp_path: Path) -> None:
-    place = WorkDirectory(tmp_path)
-    (place.path / "group").mkdir()
-    place.close()
-    place.close()
+    own = WorkDirectory(tmp_path)
+    (own.path / "group").mkdir()
+    own.close()
+    own.close()
     assert not list(tmp_path.iterdir())
 
 

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class BuildError(RuntimeError):
-    """The extension did not compile or link; the text holds the command and all that the compiler said."""
+    """The extension did not compile or link; the text holds the command and the compiler's whole output."""
 
     def __init__(self, name: str, command: str, output: str) -> None:
         super().__init__(f"building the CUDA extension {name!r} failed\n{command}\n{output}")
@@ -40,7 +40,7 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """What a submission asked to have built; two equal ones are the same artefact.
+    """An extension that a submission asks for; two equal ones are the same artefact.
 
     Raises:
         ValueError: `name` is not a Python identifier, which it must be to name a module and a C++ symbol.
@@ -91,7 +91,7 @@ def architectures() -> tuple[str, ...]:
 
 @functools.cache
 def cuda_home() -> Path:
-    """The folder of the CUDA tool kit: CUDA_HOME, the usual place, or where the nvcc on the path lies.
+    """The folder of the CUDA tool kit: CUDA_HOME, the usual folder, or that of the nvcc on PATH.
 
     Raises:
         FileNotFoundError: there is no nvcc.
@@ -163,8 +163,8 @@ def link_command(extension: Extension, *, target: Path, objects: list[Path]) -> 
 def build(extension: Extension, *, root: Path, note: Callable[[str], None] | None = None) -> Path:
     """Compile and link `extension` under `root` and give the module's path; at once if it is there already.
 
-    Everything is made in a folder of its own and moved into place whole, so a reader finds all or nothing. `note`
-    hears each command and what it said, with the source called by the extension's name.
+    Everything is made in a temporary folder and moved in one step, so a reader finds all or nothing. `note` gets
+    each command with its output, the source called by the extension's name.
 
     Raises:
         BuildError: compiler or linker refused, or took longer than BUILD_SECONDS.
@@ -197,7 +197,7 @@ def _commands(extension: Extension, *, source: Path, compiled: Path, target: Pat
 
 
 def _architecture_flags() -> list[str]:
-    # The PTX comes along for the judge to read: machine code does not tell a multicast store from a plain one.
+    # The PTX is for the judge: machine code does not distinguish a multicast store from a plain one.
     return [f"-gencode=arch=compute_{name},code=[sm_{name},compute_{name}]" for name in architectures()]
 
 
