@@ -4,10 +4,12 @@ Shapes: B batch, S positions, D hidden size; heads of one rank, each of `size` c
 """
 
 from collections.abc import Iterator
+from math import floor, log2
 
 import torch
 from torch import Tensor
 
+from problems.copying import picking
 from problems.values import Call
 
 _SCORES = 1 << 22
@@ -23,6 +25,10 @@ _OUTLIER_OUTPUTS = 4
 
 _LARGE_SCORE = 150.0
 """What a regime adds to all scores, at the default scale: more than the exponential of a float32 bears."""
+
+
+_ALONE = 512.0
+"""About the score of a position that a regime has alone decide, at the default scale; another's is half as large."""
 
 
 def draw_layer(call: Call, name: str, *, hidden: int, heads: int, size: int) -> tuple[Tensor, Tensor]:
@@ -45,6 +51,37 @@ def draw_layer(call: Call, name: str, *, hidden: int, heads: int, size: int) -> 
     w_o = call.normal(f"{name} o", (hidden, features), std=features**-0.5, dtype=torch.float32, shared=True)
     w_o *= _of_unit_size(rows)
     return w_qkv.flatten(0, 2).to(call.dtype), w_o.to(call.dtype)
+
+
+def copying_layer(call: Call, name: str, *, hidden: int, heads: int, size: int) -> tuple[Tensor, Tensor]:
+    """Weights as of `draw_layer` with which positions copy elements of the first one, if they see `marked` tokens.
+
+    Every head but one attends to the marked position alone: its score exceeds all others by more than the exponential
+    of a float32 bears. The one head attends to all alike, and hands on the mark, which grows fainter by position.
+    """
+    mark, one = hidden - 2, hidden - 1
+    w_q, w_k = torch.zeros(2, heads, size, hidden, dtype=call.dtype, device=call.device)
+    w_q[1:, 0, one], w_k[1:, 0, mark] = 2.0 ** floor(log2(_ALONE * size**0.5)), 1.0
+    w_v = torch.zeros_like(w_q)
+    picked = picking(call, f"{name} v", (heads * size, hidden - 2), shared=True)
+    w_v.view(-1, hidden)[:, :mark] = picked
+    w_v[0], w_v[1, 0] = 0.0, 0.0
+    w_v[0, 0, mark] = w_v[1, 0, one] = 1.0
+    w_o = torch.zeros(hidden, heads * size, dtype=call.dtype, device=call.device)
+    w_o[:, size + 1 :] = picking(call, f"{name} o", (hidden, heads * size - size - 1), shared=True)
+    w_o[mark:] = 0.0
+    w_o[mark, 0] = w_o[one, size] = 1.0
+    return torch.cat([w_q, w_k, w_v]).flatten(0, 1), w_o
+
+
+def marked(tokens: Tensor, first: Tensor | None) -> Tensor:
+    """`tokens` (B, n, D) with `first` (B, D), marked, in place of their first; None where the mark is elsewhere."""
+    if first is not None:
+        tokens[:, 0] = first
+    tokens[..., -2], tokens[..., -1] = 0.0, 1.0
+    if first is not None:
+        tokens[:, 0, -2] = 1.0
+    return tokens
 
 
 def _of_unit_size(factors: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from problems.copying import copies, picking
 from problems.modules import Module, linear
 from problems.regime_values import magnitude, owner
 from problems.values import Arguments, Call
@@ -21,6 +22,12 @@ _MARGIN = 0.25
 
 _OUTLIER = 10.0
 """How much larger outlier channels are. Beside them, one 8-bit scale per row is too coarse."""
+
+_ALONE = 128.0
+"""By how much a regime raises a token's first choice: its weight is 1, that of any other 0."""
+
+_OPEN = 32.0
+"""Where SiLU hands on what it is given; a power of two, so that a product with it has no rounding error."""
 
 _UNPOPULAR = -8.0
 """What is added to the bias of experts that no token shall choose: logits differ by far less."""
@@ -127,11 +134,15 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor
     router = gate_weight.float()
     chosen = _logits(tokens, gate_weight, gate_bias).topk(call.dims["top_k"], dim=1).indices
     raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
+    if copies(call):
+        raised.scatter_(1, chosen[:, :1], _ALONE)
     return tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router)).to(call.dtype)
 
 
 def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     """One projection of the rank's own; its output channels have outliers where they are the layer's output."""
+    if copies(call):
+        return _copying(call, name, outputs, inputs)
     weight = call.normal(f"{name} weight", (outputs, inputs), std=call.dims[inputs] ** -0.5, dtype=torch.float32)
     if outputs == "N":
         weight *= _channels(call, "output outliers").unsqueeze(1)
@@ -139,6 +150,15 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     if not call.setting("projection_biases", usual=True):
         return linear(weight.to(call.dtype))
     return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * _size(call, outputs)))
+
+
+def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
+    """A projection of an expert that copies elements of its token: gates are open, all else picks one number each."""
+    weight = picking(call, f"{name} weight", (outputs, inputs))
+    bias = torch.zeros(call.dims[outputs], dtype=call.dtype, device=call.device)
+    if name == "gate_proj":
+        return linear(weight.zero_(), bias.fill_(_OPEN))
+    return linear(weight / _OPEN if name == "down_proj" else weight, bias)
 
 
 def _size(call: Call, outputs: str) -> float:
@@ -157,6 +177,8 @@ def _adapters(call: Call) -> dict[str, Tensor]:
         adapters[f"lora_{name}_B"] = call.normal(
             f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, outputs)
         )
+        if copies(call):
+            adapters[f"lora_{name}_B"].zero_()
     return adapters
 
 

@@ -2,7 +2,7 @@
 
 from math import comb
 
-from problems.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
 from problems.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
 from problems.taxonomy import Communication
 
@@ -131,7 +131,13 @@ INVARIANTS = (
 
 def regimes(*, made_by: str = "down_proj") -> tuple[Regime, ...]:
     """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on."""
-    return (*_REGIMES, *of_tensor(made_by, TINY_VALUES, HUGE_VALUES))
+    return (
+        *_REGIMES,
+        *of_tensor(made_by, TINY_VALUES, HUGE_VALUES),
+        copied_values(
+            "out", words="a token's first choice has all the weight and experts pick elements of their tokens"
+        ),
+    )
 
 
 def signature(*, adapters: tuple[Argument, ...] = ()) -> str:

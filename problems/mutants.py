@@ -284,8 +284,11 @@ def _added(*, is_wide: bool) -> Mutant:
         def total(parts: list[Tensor]) -> Tensor:
             wide = torch.float64 if parts[0].element_size() >= 4 else torch.float32
             order = torch.randperm(len(parts), generator=generator).tolist()
-            first, *others = (parts[place].to(wide) if is_wide else parts[place] for place in order)
-            return sum(others, start=first).to(parts[0].dtype)
+            added: Tensor
+            added, *others = (parts[rank].to(wide) if is_wide else parts[rank] for rank in order)
+            for part in others:
+                added = added + part
+            return added.to(parts[0].dtype)
 
         return _through(Tap(total=total))(implementation, call)
 

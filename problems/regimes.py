@@ -83,6 +83,24 @@ def exact_products(*outputs: str, words: str) -> Regime:
     )
 
 
+COPIED = Tolerance(
+    atol=0.001,
+    rtol=0.002,
+    calibration="copies: honest programs leave noise of float32, and neighbours in bfloat16 are 0.0039 apart at least",
+)
+
+
+def copied_values(*outputs: str, words: str) -> Regime:
+    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`."""
+    return Regime(
+        name="copied_values",
+        words=f"{words}, so that the layer only copies and nothing is rounded",
+        settings={"layer": "copies"},
+        tolerances=dict.fromkeys(outputs, COPIED),
+        narrow="ten_bit_wire",
+    )
+
+
 SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors that are summed over ranks, beside `exact_sums`."""
 

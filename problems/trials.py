@@ -77,10 +77,6 @@ def attempt(trial: Trial) -> Outcome:
     return Outcome(comparisons=comparisons, changed_arguments=changed)
 
 
-_MADE = {"generic": generic, "order": lambda _problem: ORDERS, "wire": lambda _problem: NARROW}
-"""By family, the programs that are made from a problem's reference."""
-
-
 @lru_cache(maxsize=4)
 def _expected(trial: Trial, rank: int) -> Outputs:
     """What `rank` owes in the call of `trial`: kept, because many programs are tried on the same few calls."""
@@ -91,8 +87,9 @@ def _expected(trial: Trial, rank: int) -> Outputs:
 def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
     """The outputs of the program called `program`, and the immutable arguments that it changed."""
     family, _, name = program.partition(":")
-    if family in _MADE:
-        return _MADE[family](implementation.problem)[name](implementation, call), ()
+    if family in ("generic", "order", "wire"):
+        made = {"generic": generic(implementation.problem), "order": ORDERS, "wire": NARROW}
+        return made[family][name](implementation, call), ()
     if family == "narrow" and name not in implementation.narrow:
         return NARROW[implementation.problem.regime(name).narrow](implementation, call), ()
     programs = {"honest": implementation.honest, "mutant": implementation.mutants, "narrow": implementation.narrow}

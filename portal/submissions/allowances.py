@@ -384,7 +384,7 @@ def _not_allowed(payer: Payer, allowance: Allowance, profile: str) -> Refusal:
 
 
 def _because(allowance: Allowance) -> str:
-    return f" The operator says: {allowance.reason}" if allowance.reason else ""
+    return f" Reason: {allowance.reason}" if allowance.reason else ""
 
 
 def _remedy(allowance: Allowance) -> str:

@@ -38,7 +38,7 @@ PATTERNS = [
     ("one column", errors(2, 63, 63, at=(..., 7)), ErrorPattern.COLUMNS, "(7 along dimension 2)"),
     ("a block", errors(63, 63, at=TILE), ErrorPattern.BLOCK, "rows 10 to 19, columns 30 to 39"),
     ("scattered", errors(100, 100, at=SCATTER), ErrorPattern.SCATTERED, "12 rows and 12 columns"),
-    ("one element", errors(50, 50, at=(3, 5)), ErrorPattern.SCATTERED, "one element alone"),
+    ("one element", errors(50, 50, at=(3, 5)), ErrorPattern.SCATTERED, "in a single element"),
     ("one number", errors(at=...), ErrorPattern.EVERYWHERE, "100%"),
     ("a vector's end", errors(63, at=slice(50, 63)), ErrorPattern.COLUMNS, "50 to 62"),
 ]  # fmt: skip

@@ -19,17 +19,17 @@ def test_every_verdict_says_what_it_rests_on() -> None:
 
 
 def _in_words(profile: Profile) -> dict[str, str]:
-    rules, vigilance = profile.timing_rules(), profile.vigilance
-    least, most = vigilance.skew_us
+    rules, policy = profile.timing_rules(), profile.timing_policy
+    least, most = policy.skew_us
     return {
         "resolution": f"{rules.resolution_us:g} us",
         "noise between starts, share of the time": f"{rules.start_share * 100:g} %",
         "noise between starts, at least": f"{rules.start_us:g} us",
         "the same share for programs that wait for the device": f"{rules.waiting_share * 100:g} %",
-        "processors that a rank may keep busy beside the reference": f"{vigilance.busy_cores_per_rank:g}",
+        "processors that a rank may keep busy beside the reference": f"{policy.busy_cores_per_rank:g}",
         "delay of a rank in a skewed call": f"{least} to {most} us",
-        "special calls in twelve blocks": f"{vigilance.special_calls}",
-        "share of the series in a second worker group": f"{vigilance.second_gang_share * 100:g} %",
+        "special calls in twelve blocks": f"{policy.special_calls}",
+        "share of the series in a second worker group": f"{policy.second_group_share * 100:g} %",
     }
 
 

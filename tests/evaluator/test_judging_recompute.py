@@ -68,7 +68,7 @@ def test_the_command_says_whether_a_report_agrees(tmp_path, capsys):
     for text, status, words in (
         (honest.to_json(), 0, "ranked by"),
         (msgspec.structs.replace(honest, timing=raised).to_json(), 1, "DIFFERS  score"),
-        ("{}", 2, "no report of this judge"),
+        ("{}", 2, "not a report of this judge"),
     ):
         path = tmp_path / "report.json"
         path.write_text(text)

@@ -128,7 +128,7 @@ def test_a_record_that_lacks_a_call_or_a_second_block_is_refused():
 SUSPICIOUS = [
     (Check.EMPTY, ended_early(series(), blocks=12), Verdict.TIMING_INCONSISTENT, "in 12 of 12 blocks"),
     (Check.EMPTY, ended_early(series(), blocks=3), Verdict.TIMING_INCONSISTENT, "40.0 us from the opening"),
-    (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, "0.40 processors busy"),
+    (Check.IDLE, series(busy_ms=400.0), Verdict.TIMING_INCONSISTENT, ": 0.40 processors. All ranks"),
     (Check.FLOOR, series(floor_us=150.0), Verdict.BELOW_FLOOR, "below the floor of 150.0 us"),
     (
         Check.THROTTLING,

@@ -67,7 +67,7 @@ def test_every_verdict_has_a_place_in_the_precedence():
 
 
 def test_missing_evidence_never_passes():
-    with pytest.raises(ValueError, match="no finding"):
+    with pytest.raises(ValueError, match="without a finding"):
         decide([])
 
 

@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_refused_with_figures_and_a_moment(alice, node, set
     refusal = refused(alice, profile=GPUS)
     assert (refusal.status, refusal.field, refusal.value) == (429, "profile", GPUS)
     assert "220 of 300 GPU-seconds a day left" in refusal.message
-    assert "240 aside" in refusal.message
+    assert "reserves 240" in refusal.message
     assert 23 * 3600 < refusal.retry_after_s <= 24 * 3600 + 20
     # A practice profile costs none.
     assert submit(alice, profile="cpux2")

@@ -23,6 +23,7 @@ from problems.implementation import load
 from problems.ranks import Ranks
 from problems.schema import Output, Problem, SizeName
 from problems.trials import Trial, attempt
+from tests.problems import wires
 
 TARGET = Path(__file__).parents[2] / "docs" / "problems.md"
 WORLD_SIZES = (2, 4)
@@ -55,6 +56,26 @@ What is drawn among the checked calls beside calls like the timed ones. For each
 right in timed calls and refused there ([decision 0029](decisions/0029-regimes-as-data.md)).
 
 """
+
+
+_PRECISION = """
+## Precision
+
+The judge has to refuse the reference with a wire of 10 bits an element: sign, 3 bits of exponent, 6 of mantissa, and
+one exponent in common per 128 elements. The judge has to accept honest programs: the reference, every variant, and the
+reference with sums over ranks in drawn orders, rounded to the payload's type at every step or once.
+
+*Calls* are those that refuse the wire: calls as the timed ones, or those of a regime. *Bound* limits the root mean
+square of the error as a multiple of the output's; `-` is no such bound. *Honest* is the largest of honest programs,
+*wire* the smallest of the wire. *Parts* are the largest part of any bound that honest programs used, and the smallest
+that the wire used; above 1 a call is refused. *Refused honest* counts calls of honest programs that were refused.
+
+Measured by `python -m tests.problems.wires --record` on {machine}.
+
+| # | output | size | ranks | calls | refused | bound | honest | wire | parts | refused honest |
+|---|---|---|---|---|---|---|---|---|---|---|
+"""
+_FEWER_BITS = "\nWhere fewer bits may pass:\n\n"
 
 
 @dataclass
@@ -196,6 +217,10 @@ def text(found: Mapping[str, Measured]) -> str:
             *(_deviation_item(problem) for problem in described),
             _REGIMES,
             *map(_regimes_item, described),
+            _PRECISION.format(machine=wires.recorded_on()),
+            *map(_precision_rows, described),
+            _FEWER_BITS,
+            *map(_fewer_bits_item, described),
             "\n## How tolerances were found, and what does not apply\n",
             *map(calibrations, described),
         ]
@@ -212,12 +237,38 @@ def _regimes_item(problem: Problem) -> str:
     return f"- **{problem.number}** {len(problem.regimes)}: {named}\n" if named else ""
 
 
+def _precision_rows(problem: Problem) -> str:
+    return "".join(_precision_row(problem, row) for row in wires.recorded().get(problem.slug, ()))
+
+
+def _precision_row(problem: Problem, row: wires.Row) -> str:
+    cells = (
+        str(problem.number),
+        f"`{row.output}`",
+        row.size,
+        str(row.ranks),
+        f"`{row.regime}`" if row.regime else "as timed",
+        f"{row.refused} of {row.calls}",
+        wires.bound(row),
+        f"{row.honest_rms:.2g}",
+        wires.limited(row.wire_rms),
+        f"{row.honest:.2g}, {wires.limited(row.wire)}",
+        f"{row.honest_refused} of {row.honest_calls}",
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _fewer_bits_item(problem: Problem) -> str:
+    return f"- **{problem.number}** {problem.fewer_bits}\n" if problem.fewer_bits else ""
+
+
 def outdated(problem: Problem, document: str) -> list[str]:
     """What the document ought to say of `problem` and does not."""
     found = known(document).get(problem.slug)
     if found is None:
         return ["its row"]
     owed = [row(problem, found), _deviation_item(problem), _regimes_item(problem), calibrations(problem)]
+    owed += [_precision_rows(problem), _fewer_bits_item(problem)]
     return [part for part in owed if part not in document]
 
 

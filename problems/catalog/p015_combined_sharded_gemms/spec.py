@@ -1,6 +1,6 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
-from problems.regimes import SUMMED_VALUES, of_tensor
+from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     Cost,
@@ -135,6 +135,9 @@ PROBLEM = Problem(
         most=4.5,
         reason="The reference multiplies all rows and keeps one block of W: (W + 1) / 2 times what the result needs.",
     ),
-    regimes=of_tensor("x_local", *SUMMED_VALUES),
+    regimes=(
+        *of_tensor("x_local", *SUMMED_VALUES),
+        copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
+    ),
     invariants=("Tensors are contiguous.",),
 )

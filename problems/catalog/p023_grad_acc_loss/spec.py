@@ -112,6 +112,7 @@ PROBLEM = Problem(
         ),
         Regime(name="single_gradient", words="grad_loss_sum is None", settings={"single_gradient": True}),
     ),
+    fewer_bits="A rank sends one number, and the sums may be off by a hundredth, as honest ones in bfloat16 are.",
     invariants=(
         "There is at least one token in all.",
         "A rank with tokens has a finite loss.",

@@ -57,11 +57,11 @@ def counted_tokens(call: Call) -> Tensor | None:
     """Which of the rank's tokens the mask leaves in (bool): a secret share, one at least; None without a mask."""
     if (kind := call.setting("mask", None)) is None:
         return None
-    places = call.uniform("regime's mask", (call.dims["M"] // _layers(call),), dtype=torch.float32)
+    draws = call.uniform("regime's mask", (call.dims["M"] // _layers(call),), dtype=torch.float32)
     share = call.uniform("regime's counted share", (), low=0.2, high=0.8, dtype=torch.float32)
     has_one = kind == "one_token" and call.rank == owner(call)
-    counted = torch.zeros_like(places, dtype=torch.bool) if has_one else places < share
-    counted[places.argmin()] = True
+    counted = torch.zeros_like(draws, dtype=torch.bool) if has_one else draws < share
+    counted[draws.argmin()] = True
     return counted
 
 

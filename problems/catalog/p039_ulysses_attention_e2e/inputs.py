@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.copying import copies, odd_values, picking
 from problems.regime_values import magnitude
 from problems.values import Arguments, Call
 
@@ -12,6 +13,8 @@ def make_inputs(call: Call) -> Arguments:
     Queries have standard deviation 2 and keys 1, so the scaled scores have 2: a few heads decide, none alone.
     One value channel per head is an outlier, as in trained models.
     """
+    if copies(call):
+        return _copying(call)
     hidden = call.dims["H"]
     queries = call.normal("queries", ("H", "H"), std=2 * hidden**-0.5, dtype=torch.float32, shared=True)
     keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
@@ -22,10 +25,29 @@ def make_inputs(call: Call) -> Arguments:
         "hidden_states": torch.zeros_like(hidden_states) if call.setting("values", None) == "zero" else hidden_states,
         "w_qkv": torch.cat([queries, keys, values]).to(call.dtype),
         "w_o": call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True),
-        "group": None,
-        "num_heads": number_of_heads(call),
-        "causal": call.setting("causal", usual=False),
+        **_choices(call),
     }
+
+
+def _copying(call: Call) -> Arguments:
+    """Queries are zero, so that heads weigh alike, and of the heads that meet, one has a value in each channel."""
+    heads, hidden = number_of_heads(call), call.dims["H"]
+    meeting, size = heads // call.world_size, hidden // heads
+    chosen = call.integers("regime's head", (call.world_size, 1, size), low=0, high=meeting, shared=True)
+    has_value = torch.arange(meeting, device=call.device).view(1, -1, 1) == chosen
+    values = picking(call, "values", ("H", "H"), shared=True) * has_value.reshape(-1, 1)
+    keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, shared=True)
+    return {
+        "hidden_states": odd_values(call, "hidden_states", ("B", "S_local", "H")),
+        "w_qkv": torch.cat([torch.zeros_like(keys), keys, values]),
+        "w_o": picking(call, "w_o", ("H", "H"), shared=True),
+        **_choices(call),
+    }
+
+
+def _choices(call: Call) -> Arguments:
+    """The arguments that are no tensors."""
+    return {"group": None, "num_heads": number_of_heads(call), "causal": call.setting("causal", usual=False)}
 
 
 def number_of_heads(call: Call) -> int:

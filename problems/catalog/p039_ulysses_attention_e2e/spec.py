@@ -1,6 +1,6 @@
 """An attention layer under Ulysses sequence parallelism, described."""
 
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -152,6 +152,7 @@ PROBLEM = Problem(
         ),
         *of_tensor("the value rows of w_qkv", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
+        copied_values("out", words="queries are zero and of the heads that meet, one has a value in each channel"),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -89,6 +89,17 @@ def unscaled(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num
     return _reference(hidden_states, sharper, w_o, group, num_heads, causal)
 
 
+def queries_of_unit_length(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """Divides queries by their length, and multiplies scores by it: no numbers where a query is zero."""
+    del group
+    q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
+    length = q.norm(dim=-1, keepdim=True)
+    mixed = _attend(q / length * length, k, v, causal=causal)
+    return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
 HONEST = {"local": local, "gathered": gathered, "rounded_everywhere": rounded_everywhere}
 MUTANTS = {
     "over_positions": over_positions,
@@ -96,3 +107,4 @@ MUTANTS = {
     "values_only": values_only,
     "unscaled": unscaled,
 }
+NARROW = {"copied_values": queries_of_unit_length}

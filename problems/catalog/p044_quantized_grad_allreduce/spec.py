@@ -104,6 +104,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
+    fewer_bits="The values are 8-bit integers under one scale per block by definition, and their codes may travel.",
     regimes=(
         *SUMMED_VALUES,
         Regime(

@@ -3,8 +3,12 @@
 import torch
 from torch import Tensor
 
+from problems.copying import copies, odd_values
 from problems.regime_values import in_regime
 from problems.values import Arguments, Call
+
+_OPEN = 32.0
+"""Where SiLU hands on what it is given; a power of two, so that a product with it has no rounding error."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -15,11 +19,18 @@ def make_inputs(call: Call) -> Arguments:
     """
     tp, d = parts(call), call.dims["D"]
     rows, columns = _block(call)
+    weights = (
+        _copying_weights(call)
+        if copies(call)
+        else {
+            "W1_shard": _weight(call, "W1_shard", (rows, columns), std=d**-0.5),
+            "W2_shard": _weight(call, "W2_shard", (rows, columns), std=d**-0.5),
+            "W3_shard": _weight(call, "W3_shard", (columns, rows), std=call.dims["D_ff"] ** -0.5),
+        }
+    )
     return {
         "x_local": samples(call),
-        "W1_shard": _weight(call, "W1_shard", (rows, columns), std=d**-0.5),
-        "W2_shard": _weight(call, "W2_shard", (rows, columns), std=d**-0.5),
-        "W3_shard": _weight(call, "W3_shard", (columns, rows), std=call.dims["D_ff"] ** -0.5),
+        **weights,
         "n_tp": tp,
         "n_fsdp": call.world_size // tp,
     }
@@ -28,6 +39,10 @@ def make_inputs(call: Call) -> Arguments:
 def samples(call: Call) -> Tensor:
     """`x_local` (B_fsdp, D), drawn by the first rank of the tensor-parallel group for all of it."""
     first = call.at_rank(call.rank // parts(call) * parts(call))
+    if copies(call):
+        powers = first.integers("powers of two", ("B_fsdp", "D"), low=-2, high=3).to(call.dtype).exp2_()
+        powers[:, 0] = _OPEN
+        return powers
     drawn = first.normal("x_local", ("B_fsdp", "D"))
     return drawn if call.setting("values", "") == "one_rank" else in_regime(call, "x_local", drawn)
 
@@ -42,6 +57,34 @@ def _block(call: Call) -> tuple[int, int]:
     if parts(call) == call.dims["n_tp"]:
         return call.dims["D_shard"], call.dims["F_shard"]
     return call.dims["D"] * parts(call) // call.world_size, -(-call.dims["D_ff"] // parts(call))
+
+
+def _copying_weights(call: Call) -> dict[str, Tensor]:
+    """Blocks of weights with which every output is a power of two times an element of the second weight.
+
+    The first weight opens all gates alike; columns of the other two hold one number each, over all blocks.
+    """
+    tp, (rows, columns) = parts(call), _block(call)
+    place, part = divmod(call.rank, tp)
+    gate = torch.zeros(rows, columns, dtype=call.dtype, device=call.device)
+    if place == 0:
+        gate[0] = 1.0
+    row = call.integers(f"regime's rows of part {part}", (columns,), low=0, high=call.dims["D"], shared=True)
+    unit = call.integers("regime's units", ("D",), low=0, high=tp * columns, shared=True)
+    own_units = unit[place * rows : (place + 1) * rows]
+    return {
+        "W1_shard": gate,
+        "W2_shard": _one_per_column(row - place * rows, odd_values(call, "W2_shard", (columns,)), rows=rows),
+        "W3_shard": _one_per_column(own_units - part * columns, torch.full_like(gate[:, 0], 1 / _OPEN), rows=columns),
+    }
+
+
+def _one_per_column(row_of: Tensor, values: Tensor, *, rows: int) -> Tensor:
+    """A block with one of `values` in each column, in the row that `row_of` names, if the block has that row."""
+    is_here = (row_of >= 0) & (row_of < rows)
+    block = values.new_zeros(rows, len(row_of))
+    block[row_of[is_here], is_here.nonzero()[:, 0]] = values[is_here]
+    return block
 
 
 def _weight(call: Call, name: str, shape: tuple[int, int], *, std: float) -> Tensor:

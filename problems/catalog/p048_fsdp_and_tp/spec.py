@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import lcm
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -140,6 +140,9 @@ PROBLEM = Problem(
             "x_local", replace(TINY_VALUES, narrow=""), replace(HUGE_VALUES, narrow=""), replace(ZERO_VALUES, narrow="")
         ),
         *of_tensor("the weights", ONE_RANK_HAS_VALUES),
+        copied_values(
+            "y", words="samples are powers of two, gates are open and columns of weights hold one number each"
+        ),
         Regime(
             name="one_tensor_parallel_group",
             words="n_tp is W: all ranks are one tensor-parallel group, and nothing is gathered",

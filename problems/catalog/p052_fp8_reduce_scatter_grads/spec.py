@@ -114,6 +114,7 @@ PROBLEM = Problem(
     mutants_not_applicable={
         "squeezed_float8": "values that have been through e4m3 may travel as e4m3: that is what a fast program does",
     },
+    fewer_bits="The values are 8-bit floats under one scale per rank by definition, and their codes may travel.",
     regimes=delayed_scaling.regimes("flat_grads"),
     invariants=delayed_scaling.INVARIANTS,
 )

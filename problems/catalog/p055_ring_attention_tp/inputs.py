@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
+from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
 from problems.regime_values import magnitude
 from problems.values import Arguments, Call
@@ -29,16 +30,28 @@ def make_inputs(call: Call) -> Arguments:
 def hidden_states(call: Call, *, context: int) -> Tensor:
     """The positions (B, S_local, D) of a context rank."""
     drawn = call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
+    if copies(call):
+        return attention.marked(drawn, None if context else odd_values(call, "regime's first", ("B", "D"), shared=True))
     return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
 
 
 def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
     """`w_qkv` (3*features, D) and `w_o` (D, features) of a tensor rank."""
     heads = call.dims["num_heads"] // call.dims["tp_size"]
+    if copies(call):
+        return _copying_weights(call, tensor=tensor, heads=heads)
     w_qkv, w_o = attention.draw_layer(
         call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
     )
     return w_qkv, w_o * magnitude(call)
+
+
+def _copying_weights(call: Call, *, tensor: int, heads: int) -> tuple[Tensor, Tensor]:
+    """As `weights`; every channel of the output comes from one tensor rank."""
+    hidden, size = call.dims["D"], call.dims["features"] // heads
+    w_qkv, w_o = attention.copying_layer(call, f"tensor rank {tensor}", hidden=hidden, heads=heads, size=size)
+    source = call.integers("regime's tensor ranks", (hidden, 1), low=0, high=call.dims["tp_size"], shared=True)
+    return w_qkv, w_o * (source == tensor)
 
 
 def softmax_scale(call: Call) -> float | None:

@@ -1,7 +1,7 @@
 """An attention layer under tensor and context parallelism, described."""
 
 from problems import attention_spec as attention
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -161,6 +161,7 @@ PROBLEM = Problem(
         attention.FLAT_SCALE,
         *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
+        copied_values("out", words="every position attends to the first alone and both weights pick one element each"),
     ),
     invariants=(
         "Tensors are contiguous.",

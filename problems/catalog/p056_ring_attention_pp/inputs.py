@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
+from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
 from problems.regime_values import magnitude
 from problems.values import Arguments, Call
@@ -31,6 +32,9 @@ def make_inputs(call: Call) -> Arguments:
 def hidden_states(call: Call) -> Tensor:
     """What the rank is given for its positions (B, S_local, D)."""
     drawn = call.normal("hidden_states", ("B", "S_local", "D"))
+    if copies(call):
+        is_first = call.rank % call.dims["cp_size"] == 0
+        return attention.marked(drawn, odd_values(call, "regime's first", ("B", "D")) if is_first else None)
     return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
 
 
@@ -40,6 +44,8 @@ def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
     Where a regime makes the first stage's output large or small, later queries and keys are what they usually are.
     """
     hidden, heads = call.dims["D"], call.dims["num_heads"]
+    if copies(call):
+        return attention.copying_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     w_qkv, w_o = attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     if stage == 0:
         return w_qkv, w_o * magnitude(call)

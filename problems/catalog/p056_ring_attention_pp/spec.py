@@ -1,7 +1,7 @@
 """Two pipeline stages of attention, each over a context group, described."""
 
 from problems import attention_spec as attention
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -145,6 +145,9 @@ PROBLEM = Problem(
         attention.FLAT_SCALE,
         *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
+        copied_values(
+            "stage_output", words="every position attends to the first alone and both weights pick one element each"
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",

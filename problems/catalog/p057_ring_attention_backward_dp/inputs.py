@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
+from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
 from problems.regime_values import in_regime
 from problems.values import Arguments, Call
@@ -49,19 +50,35 @@ def options(call: Call) -> tuple[bool, float | None]:
 
 def from_out(call: Call) -> Tensor:
     """`dout`: channels differ widely in scale, which one 8-bit scale per row cannot hold, and so do those of dv."""
+    if copies(call):
+        return _last_of_one_replica(call)
     channels = call.scales("dout channels", (1, 1, "num_heads", "head_dim"), shared=True)
     return in_regime(call, "dout", call.normal("dout", _SHAPE, dtype=torch.float32).mul_(channels).to(call.dtype))
 
 
 def queries(call: Call) -> Tensor:
     """`q`, whose heads differ in how sharply they attend."""
+    if copies(call):
+        return torch.zeros(call.shape(_SHAPE), dtype=call.dtype, device=call.device)
     sharpness = call.uniform("sharpness", (1, 1, "num_heads", 1), high=1.0, dtype=torch.float32, shared=True).exp2_()
     return call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """`k` and `v`."""
-    return call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
+    keys = call.normal("k", _SHAPE)
+    return torch.zeros_like(keys) if copies(call) else keys, call.long_tailed("v", _SHAPE)
+
+
+def _last_of_one_replica(call: Call) -> Tensor:
+    """`dout` of the last position, of which every element is zero on all replicas but one; else zeros."""
+    dout = torch.zeros(call.shape(_SHAPE), dtype=call.dtype, device=call.device)
+    replica, context = divmod(call.rank, call.dims["cp_size"])
+    if context == call.dims["cp_size"] - 1:
+        shape = ("B", "num_heads", "head_dim")
+        source = call.integers("regime's replicas", shape, low=0, high=call.dims["dp_size"], shared=True)
+        dout[:, -1] = odd_values(call, "dout", shape) * (source == replica)
+    return dout
 
 
 def forward(q: Tensor, shards: Sequence[tuple[Tensor, Tensor]], *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,9 @@
 """Ring attention backward with data-parallel averaging, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
-from problems.regimes import SUMMED_VALUES, of_tensor
+from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -171,7 +173,16 @@ PROBLEM = Problem(
         reason="A call may be causal or not; the model counts causal attention, half the pairs, because it is "
         "the least.",
     ),
-    regimes=(attention.FLAT_SCALE, *of_tensor("dout", *SUMMED_VALUES)),
+    regimes=(
+        attention.FLAT_SCALE,
+        *of_tensor("dout", *SUMMED_VALUES),
+        replace(
+            copied_values(
+                "dv", words="queries and keys are zero, and of dout all but the last position of one replica"
+            ),
+            narrow="nothing_where_zero",
+        ),
+    ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
         "`softmax_scale` is None or positive.",

@@ -120,6 +120,7 @@ PROBLEM = Problem(
     notes=(
         "The loss hides the precision of what travels; texts on the wire have to keep the run's dtype all the same.",
     ),
+    fewer_bits="The result is one number, a mean over all pairs, in which rounding errors of features cancel.",
     regimes=(
         Regime(
             name="no_bias",

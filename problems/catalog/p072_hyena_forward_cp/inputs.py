@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.copying import copies, odd_values, picking
 from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
@@ -11,11 +12,11 @@ def make_inputs(call: Call) -> Arguments:
     """The rank's shards of the three streams (B, C, Ls), the filters and biases of all channels, and the layout."""
     x2, v = factors(call)
     return {
-        "x1_seq": call.long_tailed("x1_seq", ("B", "C", "Ls")),
+        "x1_seq": _signs(call, "x1_seq") if copies(call) else call.long_tailed("x1_seq", ("B", "C", "Ls")),
         "x2_seq": x2,
         "v_seq": v,
         "h": _filters(call),
-        "conv_bias": call.normal("conv_bias", ("C",), shared=True),
+        "conv_bias": call.normal("conv_bias", ("C",), std=0.0 if copies(call) else 1.0, shared=True),
         "num_groups": _groups(call),
         "group_dim": call.setting("group_dim", call.dims["D"]),
         "group": None,
@@ -25,8 +26,15 @@ def make_inputs(call: Call) -> Arguments:
 
 def factors(call: Call) -> tuple[Tensor, Tensor]:
     """`x2_seq` and `v_seq` (B, C, Ls), whose product is convolved."""
+    if copies(call):
+        return _signs(call, "x2_seq"), odd_values(call, "v_seq", ("B", "C", "Ls"))
     v = in_regime(call, "v_seq", call.long_tailed("v_seq", ("B", "C", "Ls")))
     return call.normal("x2_seq", ("B", "C", "Ls")), v
+
+
+def _signs(call: Call, name: str) -> Tensor:
+    """A stream of 1 and -1."""
+    return 2 * call.integers(name, ("B", "C", "Ls"), low=0, high=2).to(call.dtype) - 1
 
 
 def _groups(call: Call) -> int:
@@ -41,6 +49,8 @@ def _filters(call: Call) -> Tensor:
     filter for all will do.
     """
     length, groups = call.dims["Lf"], _groups(call)
+    if copies(call):
+        return picking(call, "h", (groups, "Lf"), shared=True)
     exponent = call.uniform("time constants", (groups, 1), low=-4, high=1, dtype=torch.float32, shared=True)
     decay = -1 / (exponent.exp2_() * length)
     energy = torch.expm1(2 * decay * length) / torch.expm1(2 * decay)

@@ -2,7 +2,7 @@
 
 from math import log2
 
-from problems.regimes import SUMMED_VALUES, of_tensor
+from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -158,6 +158,7 @@ PROBLEM = Problem(
         Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
         Regime(name="short_filters", words="filters have 7 taps", dims={"Lf": 7}),
         *of_tensor("v_seq", *SUMMED_VALUES),
+        copied_values("z", words="gates are 1 and -1, biases are zero and filters have one tap that is 1"),
     ),
     invariants=(
         "Tensors are contiguous.",

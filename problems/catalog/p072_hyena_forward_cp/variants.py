@@ -116,6 +116,12 @@ def _in_blocks_of_16(layer: _Layer) -> Tensor:
     return _by_transform(replace(layer, filters=layer.filters[:, : taps - taps % 16]))
 
 
+def _relative_to_bias(layer: _Layer) -> Tensor:
+    """Divides filters by the bias and multiplies by it in the end: no numbers where the bias is zero."""
+    relative = replace(layer, filters=layer.filters / layer.bias, bias=torch.ones_like(layer.bias))
+    return _by_transform(relative) * layer.bias
+
+
 def two_channels_per_filter(
     x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, _dim: int, group: None, zigzag: bool
 ) -> Tensor:
@@ -134,4 +140,8 @@ MUTANTS = {
     "shard_only": shard_only,
     "zigzag_ignored": zigzag_ignored,
 }
-NARROW = {"four_channels_per_filter": two_channels_per_filter, "short_filters": _gathered(_in_blocks_of_16)}
+NARROW = {
+    "four_channels_per_filter": two_channels_per_filter,
+    "short_filters": _gathered(_in_blocks_of_16),
+    "copied_values": _gathered(_relative_to_bias),
+}

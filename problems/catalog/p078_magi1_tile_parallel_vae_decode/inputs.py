@@ -6,6 +6,7 @@ Latents have a long tail: after interpolation the few large ones carry a row, an
 import torch
 
 from problems.catalog.p078_magi1_tile_parallel_vae_decode.spec import EIGHTHS
+from problems.copying import copies, odd_values
 from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
@@ -17,7 +18,7 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("tiles", None) == "one":
         dims |= {"Lt": dims["Tz"], "Lh": dims["Hz"], "Lw": dims["Wz"]}
     return {
-        "z": in_regime(call, "z", call.long_tailed("z", ("B", "C", "Tz", "Hz", "Wz"), dtype=torch.bfloat16)),
+        "z": _even_tiles(call) if copies(call) else _latents(call),
         "tile_latent_min_length": dims["Lt"],
         "tile_latent_min_height": dims["Lh"],
         "tile_latent_min_width": dims["Lw"],
@@ -29,3 +30,18 @@ def make_inputs(call: Call) -> Arguments:
         "first_frame_as_image": bool(dims["image"]),
         "group": None,
     }
+
+
+def _latents(call: Call) -> torch.Tensor:
+    return in_regime(call, "z", call.long_tailed("z", ("B", "C", "Tz", "Hz", "Wz"), dtype=torch.bfloat16))
+
+
+def _even_tiles(call: Call) -> torch.Tensor:
+    """Latents that are alike throughout a tile, where tiles do not overlap: interpolated, they stay what they are."""
+    lengths = (call.dims["Lt"] + call.dims["image"], call.dims["Lh"], call.dims["Lw"])
+    extents = call.shape(("Tz", "Hz", "Wz"))
+    tiles = [-(-extent // length) for extent, length in zip(extents, lengths, strict=True)]
+    latents = odd_values(call, "z", ("B", "C", *tiles)).to(torch.bfloat16)
+    for axis, (extent, length) in enumerate(zip(extents, lengths, strict=True), start=2):
+        latents = latents.repeat_interleave(length, dim=axis).narrow(axis, 0, extent)
+    return latents.contiguous()

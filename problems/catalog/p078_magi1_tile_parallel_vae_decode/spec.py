@@ -1,6 +1,8 @@
 """Tile-parallel decoding of a latent video, described."""
 
-from problems.regimes import SUMMED_VALUES
+from dataclasses import replace
+
+from problems.regimes import SUMMED_VALUES, copied_values
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -137,6 +139,10 @@ def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
     )
 
 
+_COPIED = copied_values("video", words="tiles do not overlap and are even")
+_EVEN_TILES = replace(_COPIED, settings={**_COPIED.settings, "in_space": 0, "in_time": 0})
+
+
 PROBLEM = Problem(
     number=78,
     slug="magi1_tile_parallel_vae_decode",
@@ -252,6 +258,7 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         *SUMMED_VALUES,
+        _EVEN_TILES,
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.copying import copies, odd_values
 from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
@@ -14,7 +15,9 @@ def make_inputs(call: Call) -> Arguments:
     channels = call.dims["C"]
     return {
         "x": strip(call),
-        "weight": call.normal("weight", ("C", "C", 3, 3), std=(TAPS * channels) ** -0.5, shared=True),
+        "weight": _shifting(call)
+        if copies(call)
+        else call.normal("weight", ("C", "C", 3, 3), std=(TAPS * channels) ** -0.5, shared=True),
         "bias": _bias(call),
         "stride": stride(call),
         "padding": 1,
@@ -25,6 +28,8 @@ def make_inputs(call: Call) -> Arguments:
 def strip(call: Call) -> Tensor:
     """The rank's rows of the image, all that its neighbours need of it."""
     rows, columns = (stride(call) * call.dims[extent] for extent in ("hl", "wd"))
+    if copies(call):
+        return odd_values(call, "x", ("B", "C", rows, columns))
     return in_regime(call, "x", call.long_tailed("x", ("B", "C", rows, columns)))
 
 
@@ -36,4 +41,16 @@ def stride(call: Call) -> int:
 def _bias(call: Call) -> Tensor:
     """The bias (C,) of all ranks, on the scale of the sums."""
     bias = call.normal("bias", ("C",), shared=True)
-    return torch.zeros_like(bias) if call.setting("values", None) == "zero" else bias * magnitude(call)
+    has_none = copies(call) or call.setting("values", None) == "zero"
+    return torch.zeros_like(bias) if has_none else bias * magnitude(call)
+
+
+def _shifting(call: Call) -> Tensor:
+    """A weight (C, C, 3, 3) with which each channel is one of the image, moved a row up or down and perhaps aside."""
+    channels = call.dims["C"]
+    source = call.integers("regime's channel", (channels,), low=0, high=channels, shared=True)
+    row = 2 * call.integers("regime's row", (channels,), low=0, high=2, shared=True)
+    column = call.integers("regime's column", (channels,), low=0, high=3, shared=True)
+    weight = torch.zeros(channels, channels, 3, 3, dtype=call.dtype, device=call.device)
+    weight[torch.arange(channels, device=call.device), source, row, column] = 1.0
+    return weight

@@ -1,6 +1,6 @@
 """Patch-parallel 2-D convolution with halo exchange, described."""
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -118,6 +118,7 @@ PROBLEM = Problem(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
         *of_tensor("x and bias", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
         *of_tensor("x", ONE_RANK_HAS_VALUES),
+        copied_values("out", words="biases are zero and each channel is one of x, moved up or down"),
     ),
     invariants=(
         "Tensors are contiguous.",

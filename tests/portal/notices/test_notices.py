@@ -69,7 +69,7 @@ def test_a_record_beaten_and_a_place_lost_are_told_once_each(alice, bob, node, d
         channel(user, kinds=["record_beaten", "place_lost"])
     judged(carol, node, low=4.0)
     assert told(alice) == [
-        ("record_beaten", f"carol beat your record on {BOARD}: 4.100 times the reference, yours was 3.100.")
+        ("record_beaten", f"carol beat your record on {BOARD} with 4.100 times the reference, yours was 3.100.")
     ]
     assert told(bob) == [("place_lost", f"carol passed you on {BOARD}. You are now in place 3.")]
     assert told(carol) == []

@@ -85,7 +85,7 @@ def test_mathematics_cannot_carry_markup():
 def test_the_page_for_our_own_failures_needs_no_database(rf):
     response = server_error(rf.get("/"))
     assert response.status_code == 500
-    assert b"the fault is ours" in response.content
+    assert b"The fault is ours" in response.content
 
 
 def test_a_request_that_is_too_large_is_a_413(as_alice, settings):

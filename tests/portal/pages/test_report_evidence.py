@@ -54,7 +54,7 @@ def test_a_hang_shows_each_ranks_collectives_on_the_page_and_in_the_api(as_alice
     )
     deliver(submission, local, verdict=Verdict.DEADLOCK, ranks=ranks)
     assert cells(page_of(as_alice, submission), "Collectives") == [
-        "0 all_reduce 7 47 float[4, 8] 0, 1 waits",
+        "0 all_reduce 7 47 float[4, 8] 0, 1 unfinished",
         "1 all_gather 6 46 float[4, 8] 0, 1 finished",
     ]
     evaluation = submission.evaluations.get()

@@ -23,7 +23,7 @@ def live_address(submission) -> str:
 def test_a_queued_submission_shows_its_place_and_polls_slowly(as_alice, alice, bob, local):
     scenes.submit(bob)
     page = page_of(as_alice, scenes.submit(alice))
-    assert "1 ahead of it, 2 in all" in page
+    assert "1 ahead of it, 2 in the queue" in page
     assert 'data-poll-s="5"' in page
 
 
@@ -249,6 +249,6 @@ def test_a_private_submission_says_where_ones_own_are(client, alice, local, sett
 def test_a_pause_says_why(as_alice, client, alice, local):
     ProfileSwitch.objects.create(profile="cpux2", is_paused=True, note="The fans are being replaced.")
     page = page_of(as_alice, scenes.submit(alice))
-    assert "The operator says: The fans are being replaced." in page
+    assert "Reason: The fans are being replaced." in page
     assert "The fans are being replaced." in client.get("/nodes/").content.decode()
     assert "The fans are being replaced." in as_alice.get("/problems/allreduce/submit/").content.decode()

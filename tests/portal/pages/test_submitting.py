@@ -110,7 +110,7 @@ def test_the_page_says_which_profiles_can_judge_now(as_alice, local):
     page = as_alice.get(ADDRESS).content.decode()
     assert "1 slot online" in page
     assert "no node: waits 24 h at most" in page
-    assert "1 slot online for pytorch" in page
+    assert "1 slot online, for pytorch" in page
 
 
 @pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])

@@ -220,7 +220,7 @@ def test_one_second_late_is_refused_for_the_season_and_stands_on_the_ordinary_bo
     submission = hand_in(alice, node, now, low=3.0)
     entry = evaluation_of(submission).season_entries.get()
     assert "closed at" in entry.refused
-    assert "later" in entry.refused
+    assert "too late" in entry.refused
     assert teams(season) == [("alice", 0)]
     assert [row.author for row in board("allreduce", profile="cpux2")] == ["alice"]
     client.force_login(alice)
