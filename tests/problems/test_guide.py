@@ -72,7 +72,7 @@ def test_problem_88_is_one_folder_and_what_one_command_writes(project: Path):
         project, write_docs
     )
     assert " passed" in run(project, f"{problem_tests} {WITHOUT_RANKS}")
-    assert "PASSED: right on 2 ranks" in run(project, judge)
+    assert "PASSED: correct on 2 ranks" in run(project, judge)
     pages = "tests/portal/pages/test_reading.py tests/portal/api/test_catalog.py -k ragged_sum"
     assert " passed" in run(project, f".venv/bin/python -m pytest {pages}")
     changed = {name for name, digest in contents(project).items() if before.get(name) != digest}
