@@ -59,8 +59,8 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  
     def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> User:
         """A new user with at most a proposed name."""
         given = sociallogin.account.extra_data
-        data = {**given.get("id_token", {}), **given.get("userinfo", {}), **given}
-        names = [str(data[key]) for key in _NAMES if data.get(key)]
+        merged = {**given.get("id_token", {}), **given.get("userinfo", {}), **given}
+        names = [str(merged[key]) for key in _NAMES if merged.get(key)]
         sociallogin.account.extra_data = {"name": names[0][:100]} if names else {}
         sociallogin.email_addresses = []
         user: User = super().populate_user(request, sociallogin, {"username": data.get("username") or ""})

@@ -100,7 +100,7 @@ def test_new_accounts_have_less_and_are_told_until_when(alice, settings):
     submit(alice)
     refusal = refused(alice)
     assert refusal.status == 429
-    assert f"from {alice.date_joined + timedelta(days=7):%Y-%m-%d} on" in refusal.remedy
+    assert f"From {alice.date_joined + timedelta(days=7):%Y-%m-%d} on" in refusal.remedy
     alice.date_joined -= timedelta(days=8)
     alice.save()
     assert submit(alice)
@@ -155,7 +155,7 @@ def test_a_forecast_says_it_before_anything_is_spent(alice, node):
     assert gpu.judgements == 20
     assert practice.remaining_gpu_s is None
     assert "uses no GPU time" in practice.words
-    assert "19,920 left of this day" in gpu.words
+    assert "19,920 left today" in gpu.words
     assert GpuUse.objects.count() == 1
 
 
