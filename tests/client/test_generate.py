@@ -138,7 +138,7 @@ def test_a_refusing_endpoint_fails_the_sample_and_says_how_to_go_on(command, tmp
     assert "Run the same command to resume from refused.jsonl." in done.err
     other = command(*AGENT, "--steps", "5", "--journal", "refused.jsonl", OPENAI_BASE_URL=server.base_url)
     assert other.status == 2
-    assert "was begun with plan" in other.err
+    assert "was created with plan" in other.err
 
 
 def test_without_a_run_programs_are_ones_own_and_the_budget_holds(command, alice, tmp_path):

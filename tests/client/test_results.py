@@ -93,7 +93,7 @@ def test_a_judges_report_is_read_whole():
     [
         "submission 80.0 us, reference 80.0 us, speedup 1.250 (1.210 to 1.290)",
         "less 64.0 and 61.0 us of an empty call",
-        "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; ranks nothing",
+        "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; does not affect the ranking",
     ],
 )
 def test_times_are_told_with_what_was_taken_off(words):
@@ -130,13 +130,13 @@ def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
         Figures,
     )
     said = ", ".join(f"{number} {ending}" for ending, number in endings(figures).items())
-    assert said == "1 PASSED, 2 pending, 84 never made"
+    assert said == "1 PASSED, 2 pending, 84 missing"
 
 
 def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
     (tmp_path / "attempts.jsonl").write_text('{"problem": "allreduce", "sample": "first"}\n')
     with pytest.raises(
-        UsageError, match=r"line 1 is no attempt.*A line is a JSON object with problem and source"
+        UsageError, match=r"line 1 is not an attempt.*A line is a JSON object with problem and source"
     ) as told:
         list(read_attempts(tmp_path / "attempts.jsonl"))
     assert "docs/" not in str(told.value)

@@ -80,7 +80,7 @@ def test_a_line_that_is_no_attempt_is_found_before_anything_is_sent(command, ali
         lines.write('{"source": "no problem"}\n')
     done = command("run", "upload", run.id, "attempts.jsonl")
     assert (done.status, done.out) == (2, "")
-    assert "attempts.jsonl, line 3 is no attempt: Object missing required field `problem`" in done.err
+    assert "attempts.jsonl, line 3 is not an attempt: Object missing required field `problem`" in done.err
     assert alice.runs.get(run.id).attempts == 0
 
 
