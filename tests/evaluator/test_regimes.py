@@ -9,7 +9,7 @@ from evaluator.contract import Backend, CallKind, ContractError, EvaluationReque
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.measure.call_checks import CallPolicy
-from evaluator.host.measure.schedule import timed_calls
+from evaluator.host.measure.schedule import check_calls, timed_calls
 from problems import registry
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -77,9 +77,9 @@ def test_a_request_for_one_regime_is_no_ranked_one():
         EvaluationRequest.from_json(asked.replace(b'"regime":""', b'"regime":"tiny_values"'))
 
 
-def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
-    regimes = registry.get("allreduce").regimes
-    policy = CallPolicy(
+@pytest.fixture
+def policy():
+    return CallPolicy(
         timing_policy=profiles.get("cpux2").timing_policy,
         settings=JudgeSettings(profile="cpux2"),
         backend=Backend.PYTORCH,
@@ -87,6 +87,20 @@ def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first():
         deadline=0.0,
         cancelled=lambda: False,
     )
+
+
+def test_a_near_call_never_follows_one_in_a_regime(policy):
+    """After a call whose values are all equal it would change nothing, and what a cache returns would be correct."""
+    regimes = registry.get("allreduce").regimes
+    for _ in range(200):
+        calls = check_calls(5, regimes=regimes, policy=policy)
+        assert sorted(regime.name for _, regime in calls if regime) == sorted(REGIMES)
+        [near] = [index for index, (kind, _) in enumerate(calls) if kind is CallKind.NEAR]
+        assert calls[near - 1][1] is None
+
+
+def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first(policy):
+    regimes = registry.get("allreduce").regimes
     indices: Counter[int] = Counter()
     for _ in range(100):
         calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, policy=policy, regimes=regimes)

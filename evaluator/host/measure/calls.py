@@ -162,8 +162,10 @@ class Caller:
         if not self._policy.does(Check.FRESH_INPUTS):
             return Draw(index=0, regime=regime)
         index = next(self._draws)
-        if kind is CallKind.NEAR and self._earlier and self._earlier[-1].near is None:
-            return Draw(index=index, near=self._earlier[-1].index, regime=self._earlier[-1].regime)
+        if kind is CallKind.NEAR:
+            usual = [earlier for earlier in self._earlier if earlier.near is None and earlier.regime is None]
+            if usual:
+                return Draw(index=index, near=usual[-1].index)
         return Draw(index=index, regime=regime)
 
     def _check_whether_to_go_on(self) -> None:

@@ -1,5 +1,6 @@
 """How many calls an evaluation makes, of which kinds and where: fixed counts in a secret order."""
 
+import itertools
 import math
 import secrets
 from collections.abc import Iterator, Sequence
@@ -28,11 +29,20 @@ def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
 
 
 def check_calls(count: int, *, regimes: Sequence[Regime], policy: CallPolicy) -> list[tuple[CallKind, Regime | None]]:
-    """The calls of a size without timing: `count` as `check_kinds` gives them, and one in every regime."""
+    """The calls of a size without timing: `count` as `check_kinds` gives them, and one in every regime.
+
+    A near call never follows one in a regime: where a regime makes all values equal, a near call would change nothing,
+    and stale output would be correct.
+    """
     first, *rest = [(kind, None) for kind in check_kinds(count, policy=policy)]
     mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
-    secrets.SystemRandom().shuffle(mixed)
-    return [first, *mixed]
+    while True:
+        secrets.SystemRandom().shuffle(mixed)
+        planned = [first, *mixed]
+        if not any(
+            kind is CallKind.NEAR and before is not None for (_, before), (kind, _) in itertools.pairwise(planned)
+        ):
+            return planned
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -296,9 +296,10 @@ class SizeRun:
 
         def time_candidate() -> CallRecord:
             call = next(upcoming)
-            self._call_in(call.regimes)
+            # Before the regimes: a near call changes a few elements of the usual call that was made last.
             if call.special is not None:
                 self._caller.call(verify=True, kind=call.special)
+            self._call_in(call.regimes)
             return self._caller.call(verify=call.is_checked)
 
         return time_candidate
