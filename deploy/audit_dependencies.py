@@ -47,7 +47,7 @@ def ask(requirements: Path) -> list[dict] | None:  # type: ignore[type-arg]  # a
 
 def unasked(why: str) -> int:
     """Say that nothing was audited."""
-    sys.stderr.write(f"dependencies: NOT AUDITED, {why}; run `make check` with a package index that serves advisories\n")
+    sys.stderr.write(f"dependencies: NOT AUDITED, {why}; run `make check` with an index that has advisories\n")
     return int(os.environ.get("PKB_AUDIT_REQUIRED") == "1")
 
 
