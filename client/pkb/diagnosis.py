@@ -69,6 +69,8 @@ def _whereabouts(evaluation: Evaluation) -> str:
         return f"{text}; judging of this problem is paused"
     if not place.has_node:
         return f"{text}; no node is online for {evaluation.profile}"
+    if place.unable_since:
+        return f"{text}; no online node has the backend, problem revision and sandbox that it needs"
     return text if place.expected_wait_s is None else f"{text}, about {place.expected_wait_s:.0f} s expected wait"
 
 

@@ -251,6 +251,7 @@ class QueuePosition(Result, frozen=True, kw_only=True):
     expected_wait_s: float | None
     is_paused: bool
     has_node: bool
+    unable_since: str | None = None
 
 
 class RankSplit(Result, frozen=True, kw_only=True):

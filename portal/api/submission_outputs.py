@@ -75,6 +75,9 @@ class PlaceOutput(serializers.Serializer[Any]):
     is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem or the queue.")
     pause_reason = serializers.CharField(allow_blank=True, help_text="The operator's reason.")
     has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
+    unable_since = serializers.DateTimeField(
+        allow_null=True, help_text="Since when no online node has its backend, revision and sandbox; null if one has."
+    )
 
 
 class VerdictFactsOutput(serializers.Serializer[Any]):

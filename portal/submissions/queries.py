@@ -239,8 +239,9 @@ def paused_profiles() -> dict[str, str]:
 class QueuePosition:
     """The position of a queued evaluation: how many are ahead, how many wait in all, and the expected wait.
 
-    `expected_wait_s` is None where no slot is online or nothing was judged on the profile yet. `pause_reason` is what
-    the operator says of a pause, which may be nothing.
+    `expected_wait_s` is None where no slot is online, none can judge it or nothing was judged on the profile yet.
+    `unable_since` is the time since which no online node can judge it, None where one can. `pause_reason` is what the
+    operator says of a pause, which may be nothing.
     """
 
     ahead: int
@@ -248,6 +249,7 @@ class QueuePosition:
     expected_wait_s: float | None
     is_paused: bool
     has_node: bool
+    unable_since: datetime | None = None
     pause_reason: str = ""
 
 
@@ -270,12 +272,14 @@ def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     is_paused = not counted["itself"]
     ahead = counted["total" if is_paused else "ahead"]
     slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
+    will_not_move = is_paused or evaluation.unable_since is not None
     return QueuePosition(
         ahead=ahead,
         total=counted["total"],
-        expected_wait_s=None if is_paused else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
+        expected_wait_s=None if will_not_move else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,
+        unable_since=evaluation.unable_since,
         pause_reason=_pause_reason(evaluation) if is_paused else "",
     )
 
@@ -320,7 +324,6 @@ def live_view(evaluation: Evaluation) -> LiveView:
         evaluation.stage_detail,
         evaluation.stage_fraction,
         evaluation.verdict,
-        evaluation.unable_since,
         place,
     )
     return LiveView(

@@ -58,6 +58,9 @@ def test_what_the_nodes_of_its_profile_cannot_judge_ends_too(alice, node, day_la
     look_at_nodes(node.seen_at)
     client.force_login(alice)
     assert "No node that is online for cpux2 can judge it" in text_of(client, evaluation)
+    answer = client.get(reverse("api:submission", args=[evaluation.submission_id])).json()
+    assert answer["evaluation"]["queue"]["unable_since"]
+    assert answer["evaluation"]["queue"]["expected_wait_s"] is None
     assert end_unserved(day_later()) == 1
     evaluation.refresh_from_db()
     assert "no node of cpux2 could judge a ranked submission in the backend pytorch" in evaluation.message
