@@ -161,6 +161,7 @@ class Batch:
         waiting: at most so many are compiled and wait for the slot.
         ends_at: the time, by `time.monotonic`, at which every process has ended.
         say: takes each line that a person may want to read.
+        renews: whether a request for another revision of its problem is judged by the one that is installed here.
     """
 
     settings: JudgeSettings
@@ -169,6 +170,7 @@ class Batch:
     ends_at: float
     results: Results
     say: Callable[[str], None]
+    renews: bool = False
 
     def __post_init__(self) -> None:
         self._stopped = threading.Event()
@@ -222,11 +224,12 @@ class Batch:
     def _known(self, requests: Sequence[EvaluationRequest]) -> Iterator[EvaluationRequest]:
         """What this machine can judge of what has no verdict yet; the rest is named and left."""
         for request in self.results.outstanding(requests):
-            reason = _refusal(request, self.settings.profile)
+            wanted = _renewed(request) if self.renews else request
+            reason = _refusal(wanted, self.settings.profile)
             if reason:
                 self.say(f"left out: {request.problem} ({request.evaluation_id}): {reason}")
             else:
-                yield request
+                yield wanted
 
     @property
     def _is_over(self) -> bool:
@@ -306,6 +309,14 @@ class _Builders:
 
     def __exit__(self, *_: object) -> None:
         self._builders.close()
+
+
+def _renewed(request: EvaluationRequest) -> EvaluationRequest:
+    """The request for the revision that is installed here, where the problem is."""
+    try:
+        return msgspec.structs.replace(request, revision=registry.revision(request.problem))
+    except registry.UnknownProblem:
+        return request
 
 
 def _refusal(request: EvaluationRequest, profile: str) -> str:

@@ -158,6 +158,9 @@ def _add_batch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     batch.add_argument(
         "--waiting", type=int, default=8, metavar="N", help="at most so many wait compiled (default: %(default)s)"
     )
+    batch.add_argument(
+        "--renew", action="store_true", help="judge by the problems' revisions here, whatever the requests name"
+    )
     batch.add_argument("--work-dir", type=Path, metavar="FOLDER", help="for the judge's files and the cache of builds")
     batch.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none is possible")
     batch.set_defaults(command=judge_batch)
@@ -178,6 +181,7 @@ def judge_batch(options: argparse.Namespace) -> int:
         ends_at=ends_at,
         results=results,
         say=_say_line,
+        renews=options.renew,
     )
     signal.signal(signal.SIGTERM, lambda *_: batch.stop())
     quarantine = batch.run(requests)
