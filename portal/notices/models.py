@@ -28,8 +28,8 @@ class Form(models.TextChoices):
 class Channel(models.Model):
     """A channel for a person's notices. `kinds` are those that are switched on.
 
-    `free_at` is when it may be served again: later than now while a process serves it, for a while after every message,
-    and after it has failed `failures` times in a row.
+    `free_at` is when it may be served again. That is later than now while a process serves it, for a while after every
+    message, and after it has failed `failures` times in a row.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="channels")

@@ -74,8 +74,8 @@ at every step or once.
 - *Calls*: those that refuse the narrow wire. They are drawn like the timed ones, or in a regime.
 - *Bound*: limits the root mean square of the error as a multiple of the output's; `-` is no such bound.
 - *Honest*: the largest error of honest programs. *Wire*: the smallest of the narrow wire.
-- *Parts*: the largest part of any bound that honest programs used, and the smallest that the narrow wire used. Above 1 a
-  call is refused.
+- *Parts*: the largest part of any bound that honest programs used, and the smallest that the narrow wire used. Above 1
+  a call is refused.
 - *Refused honest*: calls of honest programs that were refused.
 
 Measured by `python -m tests.problems.wires --record` on {machine}.
