@@ -542,7 +542,7 @@ class Evaluation:
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """The finding; one about memory also says how much GPU memory judge and submission held."""
+        """The finding; one about memory also says how much GPU memory judge and submission used."""
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding
