@@ -259,7 +259,7 @@ class Hop:
 class Regime:
     """One way in which legal calls differ from the timed ones.
 
-    Every regime is drawn in secret places among the checked calls, so that what passes is right for it too.
+    Every regime is drawn at secret indices among the checked calls, so that what passes is correct in it too.
 
     Attributes:
         name: by which it is asked for, as in `--regime NAME`.

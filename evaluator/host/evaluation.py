@@ -75,8 +75,8 @@ _BAD_ENDS = frozenset(
 
 
 _ALONE_FIRST, _ALONE_S, _ALONE_CALLS = 8, 0.2, 8
-"""How often the reference is called at a size before the submission is revealed: at most so many first calls, no new
-one after so many seconds, and then those whose times are kept."""
+"""How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
+and no new one after so many seconds. Then come those whose times are kept."""
 
 logger = logging.getLogger(__name__)
 

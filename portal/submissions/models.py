@@ -276,8 +276,8 @@ class GpuUse(models.Model):
     """The cost of one evaluation: reserved while it waits, charged when it ends.
 
     `organisation` is whose run it is of, None for a person's own submission. `account` is whose allowance it counts
-    against: the author's, or that of the organisation's sponsor at that time; None where an operator had granted the
-    organisation an allowance of its own. `at` is when it was reserved, and from the settling on when it ended.
+    against: the author's, or that of the organisation's sponsor at that time. It is None where an operator had granted
+    the organisation an allowance of its own. `at` is when it was reserved, and from the settling on when it ended.
     """
 
     organisation = models.ForeignKey(

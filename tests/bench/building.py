@@ -4,7 +4,7 @@
 longest CUDA string is taken; without one it is tests/evaluator/submissions/gpu_allgather.py. Each step of nvcc is run
 and timed by itself, so that ratios within one run compare.
 
-Precompiled headers are not among the ways. nvcc 13.0 offers none; its front ends (cudafe++, cicc) know the options, but
+Precompiled headers are not among the ways. nvcc 13.0 offers none. Its front ends (cudafe++, cicc) know the options, but
 with them they crash even on a header of three lines (tried on 22 November 2026, without address randomisation).
 """
 

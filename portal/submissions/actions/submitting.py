@@ -148,7 +148,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
     with transaction.atomic():
         # The row is locked, not the node that it may lack.
         current = Evaluation.objects.select_for_update(of=("self",)).select_related("node").get(pk=evaluation.pk)
-        # A report may arrive at this very moment: only a row that has not ended is moved, so exactly one of the two
+        # A report may arrive at this very moment. Only a row that has not ended is moved, so exactly one of the two
         # wins, and the loser sees that it changed nothing.
         moved = (
             Evaluation.objects.filter(pk=evaluation.pk)
