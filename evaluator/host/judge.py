@@ -27,7 +27,6 @@ from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -142,8 +141,8 @@ class Judge:
 
         Returns:
             The report. An error of the judge is a verdict, never an exception: JUDGE_FAILURE where the node proved to
-            be faulty, JUDGE_ERROR where a submission was being handled and the node works. `error_log` then holds
-            the error.
+            be faulty, JUDGE_ERROR where a submission was being handled and the node works, and UNSUPPORTED where the
+            judge lacks memory beside the submission alone. `error_log` then holds the error.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
@@ -177,7 +176,7 @@ class Judge:
                 evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
-            except (NodeTrouble, OutOfDeviceMemory) as error:
+            except NodeTrouble as error:
                 self._note(evaluation, error, is_nodes=True)
                 self._trusted.drop()
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
