@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +49,7 @@ from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
@@ -129,6 +129,7 @@ class Evaluation:
         helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
+        hold: Hold,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> None:
@@ -145,7 +146,7 @@ class Evaluation:
         self._evidence = Evidence()
         self._afterwards: list[Finding] = []
         self._is_in_play = False
-        self._deadline = time.monotonic() + plan.settings.evaluation_s
+        self._hold = hold
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
@@ -174,7 +175,7 @@ class Evaluation:
             settings=plan.settings,
             backend=request.backend,
             mode=request.mode,
-            deadline=self._deadline,
+            hold=hold,
             cancelled=cancelled,
         )
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
@@ -285,7 +286,7 @@ class Evaluation:
         with contextlib.ExitStack() as stack:
             for group in held:
                 if group is not None:
-                    stack.callback(group.close)
+                    stack.callback(group.close, within=self._hold.killing)
 
     # ---- stages -----------------------------------------------------------------------------------------------
 
@@ -349,7 +350,7 @@ class Evaluation:
                 # If none was waiting, it starts while the first worker group imports and is verified.
                 self._second = waiting.take()
                 self._second.start_ranks()
-            self._group.wait_until_ready(cancelled=self._cancelled)
+            self._group.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
             if self._request.mode.is_timed:
                 # No process may start during a measurement.
                 waiting.wait_until_ready()
@@ -471,7 +472,7 @@ class Evaluation:
                 run.verify()
                 if self._request.mode.is_timed:
                     if self._second is not None:
-                        self._second.wait_until_ready(cancelled=self._cancelled)
+                        self._second.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
                     run.warm_up()
                     run.time()
                     if rig.group_number == 1:
@@ -559,7 +560,7 @@ class Evaluation:
         self._group = second
         self._key = hashlib.sha256(self._key + b"second worker group").digest()
         # It has waited while the first group was timed.
-        second.wait_until_ready(cancelled=self._cancelled)
+        second.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
         try:
             self._run_sizes(self._import(), group_number=2, share=self._second_share)
         except Ended:

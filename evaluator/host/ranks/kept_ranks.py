@@ -27,6 +27,7 @@ class KeptRanks:
         self._start = start
         self._ranks: TrustedRanks | None = None
         self._uses = 0
+        self._within: Callable[[float], float] | None = None
         self.canaries: list[Canary] = []
         self.wrong = ""
 
@@ -35,9 +36,16 @@ class KeptRanks:
         """Their processes, where there are any."""
         return self._ranks.processes if self._ranks is not None else []
 
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every answer, of these and of those that are started later; None: do not."""
+        self._within = within
+        if self._ranks is not None:
+            self._ranks.limit(within)
+
     def start(self) -> TrustedRanks:
         """Start new ones in the background; raises EvaluatorError."""
         self._ranks = self._start()
+        self._ranks.limit(self._within)
         self._uses = 0
         return self._ranks
 
