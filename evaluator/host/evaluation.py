@@ -293,8 +293,10 @@ class Evaluation:
     @contextmanager
     def _stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:
         self._progress(stage, detail, fraction)
+        begun = time.monotonic()
         with self._evidence.stage(stage):
             yield
+        logger.debug("evaluation %s: %s, %s: %.2f s", self.evaluation_id, stage, detail, time.monotonic() - begun)
 
     def _check_request(self) -> None:
         """Check that this slot can judge the request. Reads nothing of the submission."""

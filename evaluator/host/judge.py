@@ -295,16 +295,21 @@ class Judge:
         return 2 if is_second else 1
 
     def _prepare_next(self) -> None:
-        """Let the next evaluation's groups import, on processors that the present one does not use."""
+        """Let the next evaluation's groups import, on processors that the present one does not use.
+
+        On GPUs also the trusted ranks that replace those which a recorder has worn.
+        """
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
+            if self.profile.device == "cuda":
+                self._keep_waiting(self._trusted.prepare)
 
     def _keep_waiting(self, step: Callable[[], object]) -> None:
         """A failure here does not change the present verdict; the next evaluation raises it if it fails again."""
         try:
             step()
         except EvaluatorError as error:
-            logger.warning("no worker group could be started for the next evaluation: %s", error)
+            logger.warning("ranks for the next evaluation could not be started: %s", error)
 
     @contextlib.contextmanager
     def _limited(self, hold: Hold) -> Iterator[None]:

@@ -57,17 +57,19 @@ class TrustedRanks:
         work_dir: Path,
         clock: GateClock | None = None,
     ) -> None:
-        """Start them; they get ready in the background. On GPUs `clock` times the reference."""
+        """Let them import, in the background. On GPUs `clock` times the reference."""
         self._profile = profile
         self._settings = settings
         self._shares = cpu_sets.shares_for(profile)
         self._private = Path(tempfile.mkdtemp(prefix="trusted-", dir=work_dir))
         self._log = os.memfd_create("trusted", os.MFD_CLOEXEC)
         self._clock_page = ClockPage()
-        inherited: list[int] = []
+        start, self._start_word = os.pipe2(os.O_CLOEXEC)
+        self._has_ranks = False
+        inherited = [start]
         oracle, oracle_ranks = self._open("oracle", self._shares.oracle, inherited)
         reference, reference_ranks = self._open("reference", self._shares.sandbox, inherited)
-        self._start([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
+        self._start_process([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
         self._lines = (oracle, reference)
         self.oracle = OracleGroup(oracle, clock=clock)
         self.reference = ReferenceGroup(reference, clock=clock, page=self._clock_page, limit_s=settings.oracle_s)
@@ -101,7 +103,7 @@ class TrustedRanks:
         )
         return line, described
 
-    def _start(
+    def _start_process(
         self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
     ) -> None:
         """Start the process that forks them; descriptors in `inherited` go to the child and are closed here."""
@@ -113,6 +115,8 @@ class TrustedRanks:
             shared.append(clock.ends)
         orders = {
             "ranks": ranks,
+            "start": inherited[0],
+            "import_cores": list(self._shares.sandbox[-1][-2:]) if self._shares.sandbox else [],
             "world_size": profile.world_size,
             "device": profile.device,
             "process_group": profile.process_group,
@@ -141,8 +145,16 @@ class TrustedRanks:
         for line in self._lines:
             line.limit(within)
 
+    def start_ranks(self) -> None:
+        """Let the ranks start, which uses the GPUs. In the background, and only once."""
+        if not self._has_ranks:
+            self._has_ranks = True
+            with contextlib.suppress(BrokenPipeError):  # whoever waits for the ranks says that their process has ended
+                os.write(self._start_word, b"s")
+
     def wait_until_ready(self) -> None:
         """Return once every rank has joined its process group; raises EvaluatorError."""
+        self.start_ranks()
         for line in self._lines:
             line.wait_until_ready(self._settings.start_s)
 
@@ -184,6 +196,7 @@ class TrustedRanks:
                 f"the trusted ranks' process {self._process.pid} was killed and still exists"
             ) from error
         finally:
+            os.close(self._start_word)
             os.close(self._log)
             self._clock_page.close()
             shutil.rmtree(self._private, ignore_errors=True)
