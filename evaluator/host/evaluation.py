@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import logging
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
