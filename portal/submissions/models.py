@@ -160,6 +160,9 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    has_alarms = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Whether its report names something to look into."
+    )
     node_owner = models.ForeignKey(
         Organisation,
         null=True,
@@ -200,6 +203,7 @@ class Evaluation(models.Model):
             models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
             models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
+            models.Index(fields=("-queued_at",), condition=models.Q(has_alarms=True), name="evaluations_with_alarms"),
             models.Index(
                 fields=("problem_revision", "profile", "finished_at"),
                 condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
