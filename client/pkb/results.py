@@ -292,6 +292,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     url: str
     profile: str
     mode: str
+    size: str = ""
     state: str
     verdict: str | None
     message: str

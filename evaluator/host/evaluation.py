@@ -417,6 +417,8 @@ class Evaluation:
                     run.time()
                     if rig.group_number == 1:
                         run.loop()
+                elif self._request.mode is Mode.PROFILE:
+                    run.warm_up()
                 if rig.group_number == 1 and self._settings.records_work:
                     run.count_links()
                     if size == self._sizes[-1]:
@@ -435,7 +437,7 @@ class Evaluation:
 
         It comes after everything that is timed, because a profiler may slow what its ranks run later.
         """
-        if self._timeline is None or not self._request.mode.is_timed:
+        if self._timeline is None or not self._request.mode.records_reference:
             return
         size = self._timeline.size
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):

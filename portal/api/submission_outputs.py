@@ -26,6 +26,9 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     url = serializers.SerializerMethodField()
     profile = serializers.CharField()
     mode = serializers.ChoiceField(choices=values_of(Mode))
+    size = serializers.CharField(
+        allow_blank=True, help_text="The one size that mode profile was asked for; empty for the mode's sizes."
+    )
     state = serializers.ChoiceField(choices=values_of(State))
     verdict = VerdictField(help_text="Null until it has ended.")
     message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")

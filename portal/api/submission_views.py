@@ -38,7 +38,7 @@ _IF_NONE_MATCH = OpenApiParameter(
 )
 _IDEMPOTENCY_KEY = idempotency_key(
     "A repeated call with the same key returns the same submission. The same key with "
-    "another problem, backend, profile, mode, visibility or source is refused with 409, which names what differs."
+    "another problem, backend, profile, mode, size, visibility or source is refused with 409, which names what differs."
 )
 _EXAMPLE = OpenApiExample(
     "One file",
@@ -120,7 +120,7 @@ class Submissions(Endpoint):
                 idempotency_key=key,
                 **{
                     name: values[name]
-                    for name in ("problem", "backend", "profile", "mode", "visibility", "note", "node_owner")
+                    for name in ("problem", "backend", "profile", "mode", "size", "visibility", "note", "node_owner")
                 },
             )
         body = _detail(request, submission)

@@ -77,6 +77,9 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
 
 
 _ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with the reference and enters the board."
+_ADVICE_PROFILED = (
+    "Read below where the time of one call went. Submit it in ranked mode to have it timed and to enter the board."
+)
 _ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
@@ -89,6 +92,8 @@ def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None
         return facts
     if evaluation.mode == Mode.CHECK:
         return replace(facts, advice=_ADVICE_CHECKED)
+    if evaluation.mode == Mode.PROFILE:
+        return replace(facts, advice=_ADVICE_PROFILED)
     sizes = report.timing.sizes if report is not None and report.timing is not None else ()
     has_floor = any(size.floor_us is not None for size in sizes)
     return facts if has_floor else replace(facts, advice=_ADVICE_WITHOUT_FLOOR)

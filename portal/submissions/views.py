@@ -172,7 +172,8 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "own_flag": (own_flag := queries.last_flag(request.user, submission)),
         "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
         "form": EvaluateForm(
-            profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
+            profiles=judging_profiles(problem),
+            initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
         ),
         "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
     }
@@ -385,7 +386,10 @@ def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = queries.get_submission(request.user, submission_id)
     _own(signed_in(request), submission)
     evaluation = actions.queue_evaluation(
-        submission, profile=request.POST.get("profile", ""), mode=request.POST.get("mode", "")
+        submission,
+        profile=request.POST.get("profile", ""),
+        mode=request.POST.get("mode", ""),
+        size=request.POST.get("size", ""),
     )
     return redirect(f"{reverse('submissions:detail', args=[submission.pk])}?evaluation={evaluation.pk}")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -345,6 +346,22 @@ def test_a_judgement_has_the_timelines_of_submission_and_reference(judge):
         found = split(called)
         assert sum(rank.wire_us for rank in found.ranks) > 0
     assert EvaluationReport.from_json(report.to_json()) == report
+
+
+def test_mode_profile_records_both_programs_and_times_neither(judge):
+    asked = msgspec.structs.replace(request_for("correct", mode=Mode.PROFILE), sizes=("base",))
+    report = judge.evaluate(asked)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.timing is None
+    assert [size.size for size in report.sizes] == [report.timeline.size] == ["base"]
+    assert report.timeline.reference is not None
+    assert not any(size.blocks for size in report.record.sizes)
+    assert EvaluationReport.from_json(report.to_json()) == report
+
+
+def test_mode_profile_still_finds_what_is_wrong(judge):
+    report = judge.evaluate(request_for("wrong_on_rank_one", mode=Mode.PROFILE))
+    assert report.verdict is Verdict.WRONG_RESULT
 
 
 def test_the_reference_is_recorded_once_per_problem_and_size(judge):
