@@ -21,6 +21,7 @@ from evaluator.contract import (
     EvaluationReport,
     EvaluationRequest,
     Finding,
+    MachineCode,
     Mode,
     Record,
     RecordedWork,
@@ -49,7 +50,7 @@ from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import recorded_work, reference_drift, source_rules, timing, verdicts
+from evaluator.judging import kernel_code, recorded_work, reference_drift, source_rules, timing, verdicts
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
@@ -620,6 +621,7 @@ class Evaluation:
             primitives=self._primitives,
             recorded_work=self._recorded_work,
             timeline=self._timeline,
+            machine_code=self._machine_code(),
             alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,
@@ -630,6 +632,14 @@ class Evaluation:
             started_at=started_at,
             finished_at=finished_at,
         )
+
+    def _machine_code(self) -> MachineCode | None:
+        """The kernels of the build with source lines, those of the recorded call first."""
+        code = self._built.code if self._built is not None else None
+        if code is None:
+            return None
+        recorded = self._timeline.submission.names if self._timeline is not None else ()
+        return kernel_code.reported(code, frozenset(name.name for name in recorded))
 
     def _decided(self) -> Finding:
         """The finding that decides; JUDGE_ERROR without any."""
