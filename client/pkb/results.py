@@ -273,6 +273,7 @@ class Split(Result, frozen=True, kw_only=True):
     advice: str
     largest_gap: str
     gaps_us: dict[str, float] = {}
+    usual_us: float | None = None
     ranks: tuple[RankSplit, ...] = ()
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -30,6 +31,11 @@ MODE_LABELS = {
     Mode.CHECK: "Check: verified only, quickest",
 }
 SIZE_LABELS = [("", "As the mode has it"), *((size.value, size.value) for size in SizeName)]
+
+
+def profiled_size(data: Mapping[str, str]) -> str:
+    """The chosen size of a form; "" in every mode but profile, where the field is hidden."""
+    return data.get("size", "") if data.get("mode") == Mode.PROFILE else ""
 
 
 class EvaluateForm(forms.Form):
@@ -87,7 +93,7 @@ class SubmissionForm(EvaluateForm):
                 note=self.cleaned_data["note"],
                 idempotency_key=self._idempotency_key(files),
                 node_owner=self.cleaned_data["node_owner"],
-                size=self.cleaned_data["size"],
+                size=profiled_size(self.cleaned_data),
             )
         except Refusal as refusal:
             self.refuse(refusal)

@@ -30,7 +30,7 @@ from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
-from portal.submissions import timelines
+from portal.submissions import machine_code, timelines
 from portal.submissions.error_maps import error_maps
 from portal.submissions.failing_lines import FailingLine, failing_lines, marks_for_scripts
 from portal.submissions.models import Evaluation, State, Visibility
@@ -232,12 +232,18 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
 def _timeline(report: EvaluationReport) -> dict[str, Any]:
     """The recorded call: its picture, where its time went, and its kernels."""
     calls = timelines.recorded_calls(report)
+    rows = timelines.kernel_rows(calls[-1]) if calls else []
+    kernels = {
+        "kernel_views": machine_code.kernel_views(report, rows),
+        "unavailable": machine_code.unavailable(report),
+    }
     if not calls:
-        return {"recorded_calls": []}
+        return {"recorded_calls": [], **kernels}
     return {
         "recorded_calls": calls,
         "timeline_picture": timelines.picture(calls),
-        "kernel_rows": timelines.kernel_rows(calls[-1]),
+        "kernel_rows": rows,
+        **kernels,
     }
 
 
