@@ -119,6 +119,14 @@ class Evaluation(models.Model):
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40, db_index=True)
     mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
+    size = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="The one size that mode profile was asked for; empty for the sizes of its profile.",
+    )
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     payer = models.CharField(
