@@ -405,7 +405,7 @@ def _stored(files: SourceBundle) -> Source:
         ],
         update_conflicts=True,
         unique_fields=["digest"],
-        update_fields=["size_bytes"],
+        update_fields=["bundle", "size_bytes"],
     )
     return source
 
