@@ -33,7 +33,7 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of a folder of reports: recorded now, known before, of no evaluation here, and why others were refused."""
+    """What became of a folder of reports: recorded now, known before, on no evaluation here, refused and why."""
 
     recorded: int
     known: int

@@ -45,18 +45,26 @@ def cells(run: Run, figures: RunFigures) -> list[Cell]:
     found = {slug: (attempts, pending) for slug, attempts, pending in rows}
     best = best_scores(figures.samples)
     return [
-        _cell(problem, *found.get(problem.slug, (0, 0)), figures.samples.get(problem.slug, ()), best.get(problem.slug))
+        _cell(
+            problem,
+            *found.get(problem.slug, (0, 0)),
+            figures.samples.get(problem.slug, ()),
+            best.get(problem.slug),
+            waiting="not judged yet" if run.recorded else "pending",
+        )
         for problem in registry.problems()
     ]
 
 
-def _cell(problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None) -> Cell:
+def _cell(
+    problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None, *, waiting: str
+) -> Cell:
     passed = sum(sample.is_correct for sample in samples)
     failed = Counter(sample.verdict for sample in samples if sample.verdict)
     if passed:
         tone, word = "good", "passed"
     elif pending:
-        tone, word = "busy", "pending"
+        tone, word = "busy", waiting
     elif failed:
         tone, word = "bad", failed.most_common(1)[0][0].replace("_", " ").lower()
     else:
