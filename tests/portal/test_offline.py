@@ -1,4 +1,4 @@
-"""Evaluations that are judged on a machine without a network: the file that goes out, and the reports that come back."""
+"""Evaluations judged on a machine without a network: the file that goes out, and the reports that come back."""
 
 import gzip
 import json
