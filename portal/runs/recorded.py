@@ -175,8 +175,8 @@ def _without_marks(report: EvaluationReport) -> Any:
 
 
 def _without_quotes(value: Any, *, source: str) -> Any:
-    """`value`, as JSON has it, where no text holds a whole line of `source`: compilers and tracebacks quote them."""
-    if isinstance(value, str):
+    """`value`, as JSON has it, where no text of several lines holds one of `source`: logs and tracebacks quote them."""
+    if isinstance(value, str) and "\n" in value:
         return "\n".join(_QUOTE if _is_quote(line, source) else line for line in value.split("\n"))
     if isinstance(value, list):
         return [_without_quotes(each, source=source) for each in value]
@@ -365,7 +365,7 @@ def remove() -> int:
     Report.objects.filter(evaluation__submission__in=submissions).delete()
     Evaluation.objects.filter(submission__in=submissions).delete()
     Submission.objects.filter(pk__in=submissions).delete()
-    Source.objects.filter(size_bytes=0, submissions__isnull=True).delete()
+    Source.objects.filter(size_bytes=0, bundle__files=[], submissions__isnull=True).delete()
     organisation = Organisation.objects.filter(slug=ORGANISATION)
     for model in [model for one in organisation for model in one.models.filter(runs__isnull=True)]:
         model.delete()

@@ -187,6 +187,7 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
+        "looped": pages.looped_speedup(run),
         "published": [result for result in published.RESULTS if result.model == run.model.name],
         "published_total": published.PROBLEMS,
         "published_setting": published.SETTING,

@@ -24,7 +24,7 @@ from tests.portal.test_offline import stored
 
 pytestmark = pytest.mark.django_db
 WHO = "Published by its vendor at example.org in June 2026, Apache License 2.0."
-DOUBLES = "def solution(tensor):\n    doubled = tensor.clone() * 2\n    return doubled\n"
+DOUBLES = "# the verdict is COMPILE_ERROR\ndef solution(tensor):\n    doubled = tensor.clone() * 2\n    return doubled"
 
 
 def judged_run(alice, folder):
@@ -55,7 +55,7 @@ def timed(attempt):
 
 def broken(attempt):
     entry = attempt.submission.source.files.entry
-    log = f"solution.py(2): error: nothing works\n  3 | {entry.splitlines()[2]}\n"
+    log = f"solution.py(2): error: nothing works\n  3 | {entry.splitlines()[3]}\n"
     build = BuildResult(succeeded=False, seconds=1.0, cached=False, log=log)
     report = report_on(attempt.evaluation, verdict=Verdict.COMPILE_ERROR)
     return msgspec.structs.replace(report, build=build, **facts(attempt))
@@ -117,6 +117,7 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
     report = EvaluationReport.from_json(json.dumps(attempt.evaluation.reports.get().content))
     assert (attempt.score, report.timing.score) == (attempt.evaluation.score, attempt.score)
     assert report.source_digest == attempt.source_digest
+    assert run.attempts.get(problem="allgather").message == "the verdict is COMPILE_ERROR"
 
 
 def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(shipped, client):
