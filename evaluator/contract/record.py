@@ -129,7 +129,8 @@ class SizeRecord(Message, frozen=True, kw_only=True):
             processes used in it.
         gpus: read before the first block and after the last one.
         processes: how many the sandbox then had.
-        is_primed: the reference met all inputs once before it was timed on them.
+        is_primed: the reference met all inputs once before it was timed on them; only in reports of before 23 November
+            2026 (decision 0052).
         links: None where the links' counters were not read.
     """
 
@@ -198,7 +199,7 @@ class Baseline(Message, frozen=True, kw_only=True):
 
     `low_us` and `high_us` enclose the true median with 95 % probability. `utilisation` is floor over median; both it
     and the floor are None where the profile has no datasheet peaks. Where `is_primed`, the reference met all
-    inputs once before it was timed on them.
+    inputs once before it was timed on them, as it did until 23 November 2026.
     """
 
     revision: str

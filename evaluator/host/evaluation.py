@@ -74,8 +74,9 @@ _BAD_ENDS = frozenset(
 )
 
 
-_ALONE_PAIRS, _ALONE_S, _ALONE_CALLS = 4, 0.2, 8
-"""How often the reference is called at a size before the submission is revealed. The last calls are kept."""
+_ALONE_FIRST, _ALONE_S, _ALONE_CALLS = 8, 0.2, 8
+"""How often the reference is called at a size before the submission is revealed: at most so many first calls, no new
+one after so many seconds, and then those whose times are kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class Evaluation:
             opened = trusted.open_size(
                 problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
             )
-            ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
+            ReferenceClock(trusted, opened, itertools.count()).open(calls=2, seconds=0.0)
 
     def close(self) -> None:
         """End the worker groups; raises EvaluatorError where a part of one is left."""
@@ -330,7 +331,7 @@ class Evaluation:
                 )
                 clock = ReferenceClock(trusted, opened, itertools.count())
                 trusted.oracle.warm_up()
-                clock.open(pairs=_ALONE_PAIRS, seconds=_ALONE_S)
+                clock.open(calls=_ALONE_FIRST, seconds=_ALONE_S)
                 self._alone[size] = tuple(clock.time().time.longest_ns for _ in range(_ALONE_CALLS))
 
     def _import(self) -> Bare:

@@ -97,7 +97,6 @@ class Series:
             busy_ns=self.busy_ns,
             gpus=self.gpus,
             processes=self.processes,
-            is_primed=self.speed.is_primed,
             links=links,
         )
 

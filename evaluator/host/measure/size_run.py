@@ -38,8 +38,8 @@ from problems.schema import Problem, Regime
 _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
 
-_OPENING_PAIRS, _OPENING_S = 15, 0.3
-"""Pairs of calls of the reference where speed is ranked: with fewer pairs libraries are still slower. No new pair
+_STEADY_CALLS, _STEADY_S = 30, 0.3
+"""Calls of the reference before its first leg where speed is ranked: with fewer libraries are still slower. No new call
 begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
@@ -263,8 +263,8 @@ class SizeRun:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
         if self._rig.plan.profile.is_ranked_by_speed and self._rig.policy.mode.is_timed:
-            return self._clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
-        return self._clock.open(pairs=1, seconds=0.0)
+            return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
+        return self._clock.open(calls=2, seconds=0.0)
 
     def _legs(self) -> Legs:
         rig, settings = self._rig, self._rig.plan.settings
