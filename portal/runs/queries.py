@@ -1,7 +1,7 @@
 """Shared reads of models and runs: who may see what, and what boards and pages show of them."""
 
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -155,7 +155,7 @@ def run_figures(run: Run) -> RunFigures:
 
 
 def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
-    """The figures of several runs, in at most four queries.
+    """The figures of several runs, in at most three queries.
 
     Published runs change only when something is judged again, which is an event: what was worked out for them is kept
     under the number of their newest event.
@@ -208,8 +208,7 @@ def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
 def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
     if not chosen:
         return {}
-    outcomes = _outcomes(chosen)
-    answered = _answered(chosen)
+    outcomes, written = _outcomes(chosen)
     sums: dict[uuid.UUID, Mapping[str, Any]] = {
         row["run"]: row
         for row in Attempt.objects.filter(run__in=chosen)
@@ -218,26 +217,28 @@ def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
         .order_by()
     }
     return {
-        pk: replace(_figures(run, outcomes.get(pk, {}), sums.get(pk, {})), answered=answered.get(pk, ""))
+        pk: replace(
+            _figures(run, outcomes.get(pk, {}), sums.get(pk, {})),
+            answered=_answered(run.backend, written.get(pk, Counter())),
+        )
         for pk, run in chosen.items()
     }
 
 
-def _answered(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, str]:
-    """What the attempts of each run are written in, where some are not in what its model was asked for."""
-    rows = Attempt.objects.filter(run__in=runs).order_by().values_list("run", "backend").annotate(number=Count("id"))
-    counted: dict[uuid.UUID, dict[str, int]] = {}
-    for run, backend, number in rows:
-        counted.setdefault(run, {})[backend] = number
-    return {
-        pk: ", ".join(f"{number} {name}" for name, number in sorted(found.items(), key=lambda pair: -pair[1]))
-        for pk, found in counted.items()
-        if set(found) != {runs[pk].backend}
-    }
+def _answered(asked: str, counted: Mapping[str, int]) -> str:
+    """What a run's attempts are written in, where some are not in what its model was asked for."""
+    if set(counted) <= {asked}:
+        return ""
+    return ", ".join(f"{number} {backend}" for backend, number in sorted(counted.items(), key=lambda pair: -pair[1]))
 
 
-def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[Sample, ...]]]:
-    """The outcome of every sample of every problem: its last ranked attempt; a sample without one has no result."""
+def _outcomes(
+    runs: Mapping[uuid.UUID, Run],
+) -> tuple[dict[uuid.UUID, dict[str, tuple[Sample, ...]]], dict[uuid.UUID, Counter[str]]]:
+    """The outcome of every sample of every problem, and how many attempts are written in what.
+
+    The outcome is that of the last ranked attempt; a sample without one has no result.
+    """
     rows = (
         Attempt.objects.filter(run__in=runs)
         .order_by("run", "problem", "sample", "step")
@@ -252,22 +253,26 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
             "score_low",
             "evaluation__primitives",
             "evaluation__score_rule",
+            "backend",
         )
     )
+    written: dict[uuid.UUID, Counter[str]] = {}
     found: dict[uuid.UUID, dict[str, tuple[Sample, ...]]] = {}
-    for (run, problem, _), steps in groupby(rows, key=lambda row: row[:3]):
+    for (run, problem, _), grouped in groupby(rows, key=lambda row: row[:3]):
+        steps = list(grouped)
+        written.setdefault(run, Counter()).update(step[-1] for step in steps)
         ranked = [step for step in steps if step[3] == Mode.RANKED.value]
         last = ranked[-1] if ranked else None
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            verdict, score, low, primitives, rule = last[5:]
+            verdict, score, low, primitives, rule = last[5:-1]
             sample = Sample(
                 verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), rule=rule or SCORE_RULE
             )
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
-    return found
+    return found, written
 
 
 def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:
