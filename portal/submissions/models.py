@@ -18,7 +18,10 @@ from portal.nodes.models import Node
 
 
 class Source(models.Model):
-    """The files of a submission, stored once per content."""
+    """The files of a submission, stored once per content.
+
+    A source that others published and this site does not keep has no file in its bundle, and its digest all the same.
+    """
 
     digest = models.CharField(max_length=64, unique=True)
     bundle = models.JSONField(help_text="evaluator.contract.SourceBundle")
@@ -62,6 +65,13 @@ class Submission(models.Model):
     )
     opened_by = models.CharField(
         max_length=120, blank=True, default="", editable=False, help_text="What made its source public for good."
+    )
+    published_by = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Who published its source, and where, if this site may judge it but does not show it.",
     )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 

@@ -86,7 +86,7 @@ def create_submission(
             return earlier
         _check_open(problem)
         require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
-        source = Source.objects.defer("bundle").filter(digest=files.digest).first()
+        source = Source.objects.defer("bundle").filter(digest=files.digest, size_bytes__gt=0).first()
         if source is None:
             source = _stored(files)
         else:
@@ -442,7 +442,7 @@ def _stored(files: SourceBundle) -> Source:
         ],
         update_conflicts=True,
         unique_fields=["digest"],
-        update_fields=["size_bytes"],
+        update_fields=["bundle", "size_bytes"],
     )
     return source
 
