@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
+from problems.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -87,6 +88,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.operators_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
+    "portal.pages.middleware.DatabaseAwayMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
@@ -288,6 +290,7 @@ SPECTACULAR_SETTINGS = {
         "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled", "unserved"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
+        "SizeName": [member.value for member in SizeName],
         "RunMode": ["single_shot", "best_of_k", "agentic"],
         "EventKind": ["attempt.ended", "run.completed", "run.published"],
         "Visibility": ["private", "public"],

@@ -8,6 +8,7 @@ import msgspec
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, RecordedWork
+from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
@@ -131,6 +132,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         record: every call.
         recorded_work: the work in the recorded call, summed by name.
         timeline: the same call on every rank.
+        machine_code: the submission's kernels with source lines, in mode profile.
         canaries: the last one before the evaluation, those of new oracle ranks, and the one after it.
         driver_faults: None where the node cannot know.
         alarms: sentences for a person to check; they do not change the verdict.
@@ -164,6 +166,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     primitives: tuple[Detection, ...] = ()
     recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
     timeline: Timeline | None = None
+    machine_code: MachineCode | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None
     alarms: tuple[str, ...] = ()

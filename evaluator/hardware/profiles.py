@@ -104,7 +104,7 @@ class Profile:
     """One board: a kind of machine at one world size.
 
     Attributes:
-        sizes: the sizes that each mode judges.
+        sizes: the sizes that each mode judges, the smallest first.
         is_ranked_by_speed: False for practice boards, which rank by correctness; times are indicative there.
         sandbox: the level that ranked public work requires.
         multicast: whether NVLink multicast may be used.
@@ -128,6 +128,11 @@ class Profile:
     timing_policy: TimingPolicy
     peaks: Peaks | None
     other_world_size: str = ""
+
+    @property
+    def known_sizes(self) -> tuple[str, ...]:
+        """Every size that some mode judges, the smallest first: what an author may choose in mode profile."""
+        return tuple(dict.fromkeys(size for mode in Mode for size in self.sizes[mode]))
 
     def timing_rules(self) -> TimingRules:
         """How times become a score here, and when they count."""
@@ -192,7 +197,7 @@ def _practice(world_size: int) -> Profile:
         world_size=world_size,
         process_group="gloo",
         backends=(Backend.PYTORCH,),
-        sizes={Mode.CHECK: ("tiny",), Mode.BENCHMARK: ("tiny",), Mode.RANKED: ("tiny",)},
+        sizes=dict.fromkeys(Mode, ("tiny",)),
         is_ranked_by_speed=False,
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
@@ -213,7 +218,12 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         world_size=world_size,
         process_group="nccl",
         backends=tuple(Backend),
-        sizes={Mode.CHECK: ("tiny", "base"), Mode.BENCHMARK: ("base", "large"), Mode.RANKED: ("base", "large")},
+        sizes={
+            Mode.CHECK: ("tiny", "base"),
+            Mode.PROFILE: ("tiny", "base"),
+            Mode.BENCHMARK: ("base", "large"),
+            Mode.RANKED: ("base", "large"),
+        },
         is_ranked_by_speed=True,
         sandbox=SandboxLevel.FULL,
         multicast=multicast,

@@ -141,6 +141,7 @@ def request_of(evaluation: Evaluation) -> EvaluationRequest:
         backend=Backend(submission.backend),
         profile=evaluation.profile,
         mode=Mode(evaluation.mode),
+        sizes=(evaluation.size,) if evaluation.size else (),
         attempt=evaluation.attempt,
         earlier=queries.earlier_tries(evaluation),
     )

@@ -260,12 +260,25 @@ class EvaluationAdmin(ReadOnly, LargeList):
     change_list_template = "admin/evaluations.html"
     actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
-    list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    list_display = (
+        "short",
+        "author",
+        "problem",
+        "profile",
+        "mode",
+        "state",
+        "verdict",
+        "has_alarms",
+        "attempt",
+        "node",
+        "queued_at",
+    )
     ordering = ("-queued_at", "-id")
     list_filter = (
         Period,
         "state",
         "verdict",
+        "has_alarms",
         ProfileFilter,
         "mode",
         "submission__backend",

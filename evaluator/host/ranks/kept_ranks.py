@@ -32,6 +32,7 @@ class KeptRanks:
         self._ranks: TrustedRanks | None = None
         self._next: TrustedRanks | None = None
         self._uses = 0
+        self._within: Callable[[float], float] | None = None
         self.canaries: list[Canary] = []
         self.wrong = ""
 
@@ -45,6 +46,12 @@ class KeptRanks:
         if self._next is None:
             self._next = self._start()
 
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every answer, of these and of those that are started later; None: do not."""
+        self._within = within
+        if self._ranks is not None:
+            self._ranks.limit(within)
+
     def start(self) -> TrustedRanks:
         """Start new ones in the background; raises EvaluatorError."""
         ranks, self._next = self._next, None
@@ -52,6 +59,7 @@ class KeptRanks:
             ranks.close()
             ranks = None
         self._ranks = ranks or self._start()
+        self._ranks.limit(self._within)
         self._ranks.start_ranks()
         self._uses = 0
         return self._ranks
@@ -91,9 +99,10 @@ class KeptRanks:
         """End them and their replacement for good."""
         with contextlib.suppress(EvaluatorError):
             self.drop()
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+        following, self._next = self._next, None
+        if following is not None:
+            with contextlib.suppress(EvaluatorError):
+                following.close()
 
     def _try_out(self, ranks: TrustedRanks, *, is_full: bool) -> None:
         failures = ranks.oracle.try_out(is_full=is_full)

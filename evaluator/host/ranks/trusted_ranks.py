@@ -6,13 +6,15 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
+from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
@@ -26,6 +28,8 @@ from evaluator.host.settings import JudgeSettings
 
 _ROOT = Path(__file__).parents[3]
 _LOG_BYTES = 8192
+_END_S = 10.0
+"""How long the killed process may take to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +140,11 @@ class TrustedRanks:
         """Whether the ranks still run."""
         return self._process.poll() is None
 
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every reply by `within`; None: do not."""
+        for line in self._lines:
+            line.limit(within)
+
     def start_ranks(self) -> None:
         """Let the ranks start, which uses the GPUs. In the background, and only once."""
         if not self._has_ranks:
@@ -174,17 +183,23 @@ class TrustedRanks:
         return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """End the ranks and free what the host held."""
+        """End the ranks and free what the host held; raises EvaluatorError where they do not end."""
         for line in self._lines:
             line.close()
         # Ranks and launcher share a session that no process of a submission can join.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=30)
-        os.close(self._start_word)
-        os.close(self._log)
-        self._clock_page.close()
-        shutil.rmtree(self._private, ignore_errors=True)
+        try:
+            self._process.wait(timeout=_END_S)
+        except subprocess.TimeoutExpired as error:
+            raise EvaluatorError(
+                f"the trusted ranks' process {self._process.pid} was killed and still exists"
+            ) from error
+        finally:
+            os.close(self._start_word)
+            os.close(self._log)
+            self._clock_page.close()
+            shutil.rmtree(self._private, ignore_errors=True)
 
 
 def _environment(profile: Profile) -> dict[str, str]:
