@@ -53,7 +53,7 @@ from evaluator.contract.report import (
     StageTime,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, tells
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
@@ -127,4 +127,5 @@ __all__ = [
     "WorkTotal",
     "is_faster",
     "node_queue",
+    "tells",
 ]
