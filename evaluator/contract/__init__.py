@@ -6,6 +6,7 @@ imports no other part of the evaluator, so the site can read it without torch.
 
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
+from evaluator.contract.machine_code import Instruction, KernelCode, MachineCode
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
@@ -89,7 +90,10 @@ __all__ = [
     "EvidenceSource",
     "Finding",
     "GpuReading",
+    "Instruction",
+    "KernelCode",
     "LinkTraffic",
+    "MachineCode",
     "Message",
     "Mode",
     "NodeStatus",

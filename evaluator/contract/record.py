@@ -37,12 +37,12 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 
     `draw` numbers what was drawn for the call; with `near` only a few elements differ from the inputs of that draw.
     `is_reused` says that they were written to the addresses of the call before. `done_ns` is each rank's time on the
-    host's clock (`ClockKind` says from where to where); `head_ns` is how long before that the ranks could queue work
-    behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` are times
-    that the ranks report themselves, only a cross-check. `marks` are the fingerprints that arrived
-    with the end of the call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error`
-    likewise, relative to the reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256
-    over the first MiB of each in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
+    host's clock (`ClockKind` says from where to where). `head_ns` is how long before that the ranks could queue work
+    behind the closed gate. `has_queued` says whether all of them had queued everything by then. `claimed_ns` are times
+    that the ranks report themselves, only a cross-check. `marks` are the fingerprints that arrived with the end of the
+    call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error` likewise, relative to the
+    reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first MiB of each
+    in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
     """
 
     number: int

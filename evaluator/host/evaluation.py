@@ -25,6 +25,7 @@ from evaluator.contract import (
     EvaluationRequest,
     Finding,
     GpuReading,
+    MachineCode,
     Mode,
     Record,
     RecordedWork,
@@ -57,7 +58,15 @@ from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import recorded_work, reference_drift, source_rules, throttling, timing, verdicts
+from evaluator.judging import (
+    kernel_code,
+    recorded_work,
+    reference_drift,
+    source_rules,
+    throttling,
+    timing,
+    verdicts,
+)
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
@@ -83,8 +92,8 @@ _BAD_ENDS = frozenset(
 
 
 _ALONE_FIRST, _ALONE_S, _ALONE_CALLS = 8, 0.2, 8
-"""How often the reference is called at a size before the submission is revealed: at most so many first calls, no new
-one after so many seconds, and then those whose times are kept."""
+"""How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
+and no new one after so many seconds. Then come those whose times are kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -488,6 +497,8 @@ class Evaluation:
                     run.time()
                     if rig.group_number == 1:
                         run.loop()
+                elif self._request.mode is Mode.PROFILE:
+                    run.warm_up()
                 if rig.group_number == 1 and self._settings.records_work:
                     run.count_links()
                     if size == self._sizes[-1]:
@@ -513,7 +524,7 @@ class Evaluation:
 
         It comes after everything that is timed, because a profiler may slow what its ranks run later.
         """
-        if self._timeline is None or not self._request.mode.is_timed:
+        if self._timeline is None or not self._request.mode.records_reference:
             return
         size = self._timeline.size
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
@@ -696,6 +707,7 @@ class Evaluation:
             primitives=self._primitives,
             recorded_work=self._recorded_work,
             timeline=self._timeline,
+            machine_code=self._machine_code(),
             alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,
@@ -706,6 +718,14 @@ class Evaluation:
             started_at=started_at,
             finished_at=finished_at,
         )
+
+    def _machine_code(self) -> MachineCode | None:
+        """The kernels of the build with source lines, those of the recorded call first."""
+        code = self._built.code if self._built is not None else None
+        if code is None:
+            return None
+        recorded = self._timeline.submission.names if self._timeline is not None else ()
+        return kernel_code.reported(code, frozenset(name.name for name in recorded))
 
     def _decided(self) -> Finding:
         """The finding that decides; JUDGE_ERROR without any."""

@@ -17,8 +17,8 @@ _CLEAN_S, _MOST_S = 30.0, 300.0
 class SandboxProcesses:
     """What descends from `first`, the process that started the sandbox.
 
-    Its members are found by the control group where there is one, and by `marker`, a variable `NAME=value` in the
-    environment of a sandbox without namespaces, else by the sandbox's PID namespace.
+    Its members are found by the control group where there is one. Else they are found by `marker`, a variable
+    `NAME=value` in the environment of a sandbox without namespaces, or by the sandbox's PID namespace.
     """
 
     def __init__(self, first: subprocess.Popen[bytes], *, group: Group | None, marker: bytes | None) -> None:

@@ -1,7 +1,9 @@
+from typing import Any
+
 from django.db import migrations, models
 
 
-def mark_what_is_there(apps, schema_editor):
+def mark_what_is_there(apps: Any, schema_editor: Any) -> None:
     """Reports have named alarms before the column did."""
     evaluations = apps.get_model("submissions", "Evaluation")
     evaluations.objects.filter(reports__content__alarms__0__isnull=False).update(has_alarms=True)
@@ -9,7 +11,7 @@ def mark_what_is_there(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("submissions", "0017_unable_since"),
+        ("submissions", "0019_recorded_runs"),
     ]
 
     operations = [
