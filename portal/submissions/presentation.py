@@ -205,8 +205,8 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
 
 def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
     """The speedup of every block, of all sizes together and of each, as words."""
-    columns = [(timing, timing.blocks), *((size, size.ratios) for size in timing.sizes)]
-    return list(zip_longest(*(_in_words(of, ratios) for of, ratios in columns), fillvalue=""))
+    every = _in_words(timing, timing.blocks)
+    return list(zip_longest(every, *(_in_words(size, size.ratios) for size in timing.sizes), fillvalue=""))
 
 
 def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:

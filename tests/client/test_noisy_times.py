@@ -1,8 +1,8 @@
 """The client says of the same times as the site that they are too noisy."""
 
-import pkb.results
 import pytest
 
+import pkb.results
 from evaluator import contract
 
 
