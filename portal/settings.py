@@ -88,6 +88,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.operators_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
+    "portal.pages.middleware.DatabaseAwayMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
@@ -343,7 +344,7 @@ RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
 # What an account, a new account and the runs of an organisation may use in any 24 hours (GPU-seconds: seconds times
-# GPUs) and have in the queue; rows under "Allowance limits" in the admin go before these. The users of an embedded
+# GPUs) and have in the queue. Rows under "Allowance limits" in the admin go before these. The users of an embedded
 # installation own it, so that nobody is new there.
 GPU_SECONDS_PER_DAY = env.float("PKB_GPU_SECONDS_PER_DAY", default=20_000.0)
 ORGANISATION_GPU_SECONDS_PER_DAY = env.float("PKB_ORGANISATION_GPU_SECONDS_PER_DAY", default=250_000.0)

@@ -494,6 +494,8 @@ class RunBrief(Result, frozen=True, kw_only=True):
     pending: int
     created_at: datetime
     published_at: datetime | None
+    recorded_on: str | None = None
+    recorded_where: str = ""
     sampling: dict[str, object] = {}
 
 

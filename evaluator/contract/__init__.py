@@ -24,6 +24,9 @@ from evaluator.contract.node_messages import (
     node_queue,
 )
 from evaluator.contract.record import (
+    MOMENT_ALONE,
+    MOMENT_LEG,
+    MOMENT_REVEALING,
     SCORE_RULE,
     Baseline,
     BaselineTable,
@@ -55,6 +58,9 @@ from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
+    "MOMENT_ALONE",
+    "MOMENT_LEG",
+    "MOMENT_REVEALING",
     "PORTAL_QUEUE",
     "SCHEMA_VERSION",
     "SCORE_RULE",

@@ -61,8 +61,8 @@ class BufferKind(StrEnum):
 class Collective(Message, frozen=True, kw_only=True):
     """A collective (or send, or receive) as torch's flight recorder reported it on one rank; untrusted.
 
-    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten),
-    `sequence` all since the start; `ranks` are the group's and `tensors` what went in ("float[4, 8]").
+    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten).
+    `sequence` counts all since the start. `ranks` are the group's, and `tensors` are what went in ("float[4, 8]").
     """
 
     operation: str
@@ -76,10 +76,10 @@ class Collective(Message, frozen=True, kw_only=True):
 class RankState(Message, frozen=True, kw_only=True):
     """Where one sandbox rank was when the evaluation ended.
 
-    `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
-    "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
-    rank printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the
-    oldest first, then the last finished one.
+    `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"). `exit` is "running", "exit 0",
+    "signal SIGSEGV", ... `stack` is a Python traceback or stack dump. `log` is the head and tail of what the rank
+    printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the oldest
+    first, then the last finished one.
     """
 
     rank: int

@@ -85,9 +85,10 @@ _ANSWERED = Clock(
     waiting_share=0.05,
     judges_throttling=False,
 )
-# References judged as submissions on 2 H200 (22 November 2026, torch 2.11.0+cu130, shared hosts): two sets of ranks
-# differed by 1.8 us at `base` (root mean square of 10 judgements, programs that queue all their work), by 0.4 % at
-# `large` (13 of them), and by 15 % for programs that wait for the device (6). Each side has its part: less by root two.
+# References judged as submissions on 2 H200 (22 November 2026, torch 2.11.0+cu130, shared hosts). Two sets of ranks
+# differed by 1.8 us at `base` (root mean square of 10 judgements, programs that queue all their work) and by 0.4 % at
+# `large` (13 of them). They differed by 15 % for programs that wait for the device (6). Each side has its part: less by
+# root two.
 _GATED = Clock(
     kind=ClockKind.GATE,
     resolution_us=2.0,

@@ -50,8 +50,8 @@ def split(
 ) -> Split | None:
     """Where the time of `call` went; None where no rank left a span.
 
-    On GPUs the call lasts from the first work on any device to the last, for launches wait behind a gate until then;
-    on CPU ranks from the first rank's entry to the last one's return.
+    On GPUs the call lasts from the first work on any device to the last, for launches wait behind a gate until then. On
+    CPU ranks it lasts from the first rank's entry to the last one's return.
 
     Args:
         call: what ran when on every rank.

@@ -148,8 +148,8 @@ def request_of(evaluation: Evaluation) -> EvaluationRequest:
 
 
 def _give_back(evaluation: Evaluation, slot: Slot, lease: str) -> None:
-    # The message may have got through although sending failed, and progress may have moved the row: then the lease
-    # is in use, and only a row still waiting under this very lease goes back.
+    # The message may have got through although sending failed, and progress may have moved the row. Then the lease is
+    # in use. Only a row still waiting under this very lease goes back.
     returned = Evaluation.objects.filter(pk=evaluation.pk, state=State.LEASED, lease=lease).update(
         state=evaluation.state,
         node=evaluation.node,

@@ -40,7 +40,10 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
             )
             for digest, bundle in wanted.items()
         ),
-        ignore_conflicts=True,
+        # A recorded run may have left the row without its files.
+        update_conflicts=True,
+        unique_fields=["digest"],
+        update_fields=["bundle", "size_bytes"],
     )
     return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
 
@@ -90,13 +93,14 @@ def publish_sources(submission_ids: Iterable[object]) -> None:
 def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """Queue each submission once more at the problem's current revision, after all other work.
 
-    One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
-    found before stays, and `reason` is shown with the new evaluation.
+    One that already waits in the same mode on the same profile, one whose problem is gone, and one whose files this
+    site does not keep are left out. What was found before stays, and `reason` is shown with the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
     chosen: dict[tuple[object, str, str, str, int | None], Evaluation] = {}
     for evaluation in evaluations:
-        if evaluation.submission.problem in known:
+        # What this site does not keep cannot be judged again.
+        if evaluation.submission.problem in known and not evaluation.submission.published_by:
             chosen[_what(evaluation)] = evaluation
     with transaction.atomic():
         waiting = {_what(evaluation) for evaluation in Evaluation.objects.filter(state__in=State.unfinished())}

@@ -86,7 +86,7 @@ def create_submission(
             return earlier
         _check_open(problem)
         require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
-        source = Source.objects.defer("bundle").filter(digest=files.digest).first()
+        source = Source.objects.defer("bundle").filter(digest=files.digest, size_bytes__gt=0).first()
         if source is None:
             source = _stored(files)
         else:
@@ -161,7 +161,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
     with transaction.atomic():
         # The row is locked, not the node that it may lack.
         current = Evaluation.objects.select_for_update(of=("self",)).select_related("node").get(pk=evaluation.pk)
-        # A report may arrive at this very moment: only a row that has not ended is moved, so exactly one of the two
+        # A report may arrive at this very moment. Only a row that has not ended is moved, so exactly one of the two
         # wins, and the loser sees that it changed nothing.
         moved = (
             Evaluation.objects.filter(pk=evaluation.pk)
@@ -442,7 +442,7 @@ def _stored(files: SourceBundle) -> Source:
         ],
         update_conflicts=True,
         unique_fields=["digest"],
-        update_fields=["size_bytes"],
+        update_fields=["bundle", "size_bytes"],
     )
     return source
 
