@@ -97,18 +97,13 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
     site does not keep are left out. What was found before stays, and `reason` is shown with the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
-    chosen: dict[tuple[object, str, str, int | None], Evaluation] = {}
+    chosen: dict[tuple[object, str, str, str, int | None], Evaluation] = {}
     for evaluation in evaluations:
         # What this site does not keep cannot be judged again.
         if evaluation.submission.problem in known and not evaluation.submission.published_by:
-            key = (evaluation.submission_id, evaluation.profile, evaluation.mode, evaluation.node_owner_id)
-            chosen[key] = evaluation
+            chosen[_what(evaluation)] = evaluation
     with transaction.atomic():
-        waiting = set(
-            Evaluation.objects.filter(state__in=State.unfinished()).values_list(
-                "submission_id", "profile", "mode", "node_owner_id"
-            )
-        )
+        waiting = {_what(evaluation) for evaluation in Evaluation.objects.filter(state__in=State.unfinished())}
         turns: dict[tuple[str, str], int] = {}
         return Evaluation.objects.bulk_create(
             Evaluation(
@@ -116,6 +111,7 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
                 problem_revision=registry.revision(evaluation.submission.problem),
                 profile=evaluation.profile,
                 mode=evaluation.mode,
+                size=evaluation.size,
                 node_owner=evaluation.node_owner,
                 priority=REJUDGE_PRIORITY,
                 request_id=logs.current("request_id"),
@@ -126,6 +122,17 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
             for key, evaluation in chosen.items()
             if key not in waiting
         )
+
+
+def _what(evaluation: Evaluation) -> tuple[object, str, str, str, int | None]:
+    """What is judged where and how: one of a kind waits at a time."""
+    return (
+        evaluation.submission_id,
+        evaluation.profile,
+        evaluation.mode,
+        evaluation.size,
+        evaluation.node_owner_id,
+    )
 
 
 def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int:
