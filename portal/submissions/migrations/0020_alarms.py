@@ -9,7 +9,7 @@ def mark_what_is_there(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("submissions", "0017_unable_since"),
+        ("submissions", "0019_recorded_runs"),
     ]
 
     operations = [

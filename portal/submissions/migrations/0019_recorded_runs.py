@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("submissions", "0017_unable_since"),
+        ("submissions", "0018_profile_mode"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0008_gpu_use_moves_out"),
+        ("runs", "0009_profile_mode"),
     ]
 
     operations = [
