@@ -5,7 +5,7 @@ longest CUDA string is taken; without one it is tests/evaluator/submissions/gpu_
 and timed by itself, so that ratios within one run compare. `--whole` compiles and links whole extensions as a builder
 does, and says which of them the short headers sufficed for. `--at-once N` has N sources in work at the same time.
 
-Precompiled headers are not among the ways. nvcc 13.0 offers none; its front ends (cudafe++, cicc) know the options, but
+Precompiled headers are not among the ways. nvcc 13.0 offers none. Its front ends (cudafe++, cicc) know the options, but
 with them they crash even on a header of three lines (tried on 22 November 2026, without address randomisation).
 """
 
