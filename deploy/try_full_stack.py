@@ -5,7 +5,7 @@
         --submission tests/evaluator/submissions/gpu_allgather.py --report full_stack.json
 
 PostgreSQL, Redis, gunicorn, worker and dispatcher run in production mode, each on a free port of the loopback
-interface, with one user of the broker for the site and one for the node, as docs/deploy.md says; there is no proxy, so
+interface. The broker has one user for the site and one for the node, as docs/deploy.md says. There is no proxy, so
 requests carry the headers that it would set. A node judges for the profile. A new account makes a token, sends the
 submission through the API, follows it until it has ended, and looks for it on its page and on the board. Everything
 lies in a folder that is removed.

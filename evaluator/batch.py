@@ -262,7 +262,8 @@ class Batch:
             if not ready:
                 continue
             self._began = self._began or time.monotonic()
-            built = min(ready, key=lambda each: each.order)
+            # What a compiler has decided needs no slot and frees its room for another build.
+            built = min(ready, key=lambda each: (each.report is None, each.order))
             ready.remove(built)
             if built.report is None and time.monotonic() > self.ends_at - CLOSING_S - BEGIN_S:
                 break

@@ -273,6 +273,7 @@ class Split(Result, frozen=True, kw_only=True):
     advice: str
     largest_gap: str
     gaps_us: dict[str, float] = {}
+    usual_us: float | None = None
     ranks: tuple[RankSplit, ...] = ()
 
 
@@ -292,6 +293,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     url: str
     profile: str
     mode: str
+    size: str = ""
     state: str
     verdict: str | None
     message: str
@@ -492,6 +494,8 @@ class RunBrief(Result, frozen=True, kw_only=True):
     pending: int
     created_at: datetime
     published_at: datetime | None
+    recorded_on: str | None = None
+    recorded_where: str = ""
     sampling: dict[str, object] = {}
 
 

@@ -125,8 +125,8 @@ def patiently(
 ) -> httpx.Response:
     """Call until there is an answer below 400, as long as trying again is right and `patience_s` is not used up.
 
-    `retried` are the statuses after which the same call may be made again, a broken connection too unless it is empty;
-    429 always is one, and so is 503 with Retry-After, because nothing was done.
+    `retried` are the statuses after which the same call may be made again. A broken connection is one too unless
+    `retried` is empty. 429 always is one, because nothing was done.
 
     Raises:
         Refused: the other side answered with an error.
@@ -210,9 +210,11 @@ def backoff_s(tries: int) -> float:
 
 def _wait_after(failure: Refused, *, tries: int, retried: frozenset[int]) -> float | None:
     """Seconds to wait before the next try; None where an error is final."""
-    if failure.status == 429 or (failure.status == 503 and failure.retry_after_s is not None):
-        return failure.retry_after_s if failure.retry_after_s is not None else backoff_s(tries)
-    return backoff_s(tries) if failure.status in retried else None
+    # After 503 a write may be stored: the connection to the database may break in the middle of its COMMIT.
+    if failure.status != 429 and failure.status not in retried:
+        return None
+    is_told = failure.status in {429, 503} and failure.retry_after_s is not None
+    return failure.retry_after_s if is_told else backoff_s(tries)
 
 
 def _unanswered(site: str, error: Exception) -> str:

@@ -59,8 +59,8 @@ class CollectiveUse:
 def find(trees: Mapping[str, ast.Module], entry: _Function | None) -> list[CollectiveUse]:
     """Every library collective in `entry` itself, and those that get its data in functions it calls.
 
-    What data flow into is one graph over all names of all functions that are reached, gone through once: the work grows
-    with the source alone, however its functions call each other.
+    What data flow into is one graph over all names of all functions that are reached, gone through once. So the work
+    grows with the source alone, however its functions call each other.
 
     Args:
         trees: the submission's Python files by path.

@@ -162,7 +162,7 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BASELINE_UNSTABLE: Facts(
         title="Baseline unstable",
-        explanation="The outputs were correct, but heat or a power limit slowed a GPU during timing.",
+        explanation="Heat or a power limit slowed a GPU before the submission ran. It was not run.",
         advice="Nothing to do: the site has it judged again, at no cost to you.",
         fault=Fault.NOBODY,
         is_charged=False,

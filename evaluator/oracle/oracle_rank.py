@@ -298,7 +298,7 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
 
     Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
     of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
-    because ranks exchange it: the room is for the whole sum, or for four times a rank's part, and at least for twice
+    because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
     its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
     room = _expected_bytes(problem, examiner, call)

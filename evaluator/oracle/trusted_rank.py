@@ -1,5 +1,6 @@
 """The base of all trusted ranks: they join a process group and answer the host's commands until it has gone."""
 
+import errno
 import os
 import socket
 import time
@@ -98,5 +99,12 @@ class TrustedRank:
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether torch or the driver reports that the device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or "CUDA_ERROR_OUT_OF_MEMORY" in str(error)
+    """Whether torch, Python or the driver reports that the device, or the host, has no memory left."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error) for words in _WITHOUT_MEMORY
+    )
+
+
+_WITHOUT_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "DefaultCPUAllocator: can't allocate memory")

@@ -25,10 +25,11 @@ class OperatorsLogMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer, then note."""
         response = self._get_response(request)
-        # REST framework puts the owner of a token onto the same request.
-        user = getattr(request, "user", None)
-        if request.method not in _READING and isinstance(user, User) and user.is_staff and response.status_code < 400:
-            _note(request, user)
+        if request.method not in _READING and response.status_code < 400:
+            # REST framework puts the owner of a token onto the same request.
+            user = getattr(request, "user", None)
+            if isinstance(user, User) and user.is_staff:
+                _note(request, user)
         return response
 
 

@@ -127,15 +127,13 @@ class RunExport(_Exports):
 class PublicData(_Exports):
     """All that is public, as files."""
 
-    @operation(
-        "exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery, refuses=(503,)
-    )
+    @operation("exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery)
     def table(self, _request: Request, table: str) -> HttpResponseBase:
         """Leaderboards, models, runs, attempts or evaluations, only public ones; about 10 minutes old."""
         format_name = self.query()["format"]
         return _kept_file(f"{tables.get_table(table).name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
-    @operation("exportDataset", "Export all public data", Files(_ZIP), refuses=(503,))
+    @operation("exportDataset", "Export all public data", Files(_ZIP))
     def dataset(self, _request: Request) -> HttpResponseBase:
         """Every table as Parquet and JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
         return _kept_file(files.DATASET, media_type=_ZIP)

@@ -1,8 +1,8 @@
 """Every error of the API as application/problem+json (RFC 9457), from one exception handler.
 
 A body has `type`, `title`, `status`, `detail`, `request_id` (by which an operator finds the request in the logs) and
-`errors`: one entry per input at fault, with its field, the value that came, what is wrong with it and what to do
-instead.
+`errors`. The latter has one entry per input at fault, with its field, the value that came, what is wrong with it and
+what to do instead.
 """
 
 import logging
@@ -21,6 +21,7 @@ from rest_framework.views import set_rollback
 
 from evaluator import logs
 from portal.api.faults import ScopeMissing, TokenRefused
+from portal.database_away import RETRY_AFTER_S, is_database_away
 from portal.refusals import Refusal
 
 MEDIA_TYPE = "application/problem+json"
@@ -121,7 +122,10 @@ KINDS = {
             status=503,
             slug="unavailable",
             title="Unavailable",
-            meaning="The site cannot do this now. Try again shortly.",
+            meaning=(
+                "The site cannot do this now. Its database does not respond, or a file is not made yet. "
+                "`Retry-After` gives seconds. Repeat a write with the same `Idempotency-Key`."
+            ),
         ),
     )
 }
@@ -164,7 +168,9 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
     """The response that says what went wrong; REST framework calls it for every exception in a view."""
     set_rollback()
     request = context.get("request")
-    if not isinstance(error, (Refusal, exceptions.APIException, Http404, PermissionDenied, SuspiciousOperation)):
+    if is_database_away(error):
+        _log.warning("the database does not respond: %s", str(error).partition("\n")[0])
+    elif not isinstance(error, (Refusal, exceptions.APIException, Http404, PermissionDenied, SuspiciousOperation)):
         _log.exception("unhandled error in the API", exc_info=error)
         got_request_exception.send(sender=None, request=request)
     problem = describe(error, request)
@@ -182,9 +188,18 @@ def _headers_of(error: Exception) -> dict[str, str]:
     return headers
 
 
+DATABASE_AWAY = (
+    "The site's database does not respond at the moment. Repeat the call after the seconds in Retry-After, "
+    "a write with the same Idempotency-Key."
+)
+
+
 @singledispatch
-def describe(_error: Exception, _request: Any) -> ProblemDetails:
+def describe(error: Exception, _request: Any) -> ProblemDetails:
     """The error as problem+json. An unexpected one is our fault, and its response reveals no internals."""
+    if is_database_away(error):
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        return ProblemDetails(status=503, detail=DATABASE_AWAY, headers=headers)
     return ProblemDetails(status=500, detail="The site failed. The failure was logged. Try again later.")
 
 

@@ -14,7 +14,7 @@ from rest_framework import serializers
 
 from evaluator.contract import EvaluationReport
 from evaluator.hardware import profiles
-from portal.api.problem_details import KINDS, MEDIA_TYPE, Kind
+from portal.api.problem_details import DATABASE_AWAY, KINDS, MEDIA_TYPE, Kind
 
 _REFERENCES = "#/components/schemas/{name}"
 
@@ -78,7 +78,7 @@ _EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
         ("profile", "h900x8", "There is no such profile.", "Choose one of cpux2, cpux4, h200x8."),
     ),
     429: ("Too many requests without a token. Try again in 12 seconds, or use a token.", None),
-    503: ("The files of public data are being made for the first time. Try again in a minute.", None),
+    503: (DATABASE_AWAY, None),
     500: ("The site failed. The failure was logged. Try again later.", None),
 }
 
@@ -99,8 +99,8 @@ def _example(kind: Kind) -> OpenApiExample:
     )
 
 
-# Any call may meet a bad token, a used-up rate, a wrong method or a failure of ours.
-_ALWAYS = (401, 429, 500)
+# Any call may meet a bad token, a used-up rate, a wrong method, a failure of ours or a database that is away.
+_ALWAYS = (401, 429, 500, 503)
 
 
 def refusals(found: Iterable[int]) -> dict[Any, Any]:

@@ -33,10 +33,11 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of a folder of reports: recorded now, known before, and why others were refused."""
+    """What became of a folder of reports: recorded now, known before, on no evaluation here, refused and why."""
 
     recorded: int
     known: int
+    foreign: int
     refused: tuple[str, ...]
 
 
@@ -60,16 +61,21 @@ def take_reports(paths: Sequence[Path], *, node: Node) -> Taken:
     Score, interval and verdict on the times are computed again first; a report that disagrees with its own calls is
     refused. A report is recorded whole or not at all.
     """
-    recorded, known, refused = 0, 0, []
+    recorded, known, foreign, refused = 0, 0, 0, []
     for path in sorted(paths):
         try:
-            if _take(_read(path), node=node):
-                recorded += 1
-            else:
+            report = _read(path)
+            evaluation = _evaluation(report)
+            if evaluation is None:
+                foreign += 1
+            elif evaluation.has_ended:
                 known += 1
+            else:
+                _take(report, evaluation, node=node)
+                recorded += 1
         except NotTaken as reason:
             refused.append(f"{path}: {reason}")
-    return Taken(recorded=recorded, known=known, refused=tuple(refused))
+    return Taken(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
 
 
 def _number(slug: str) -> int:
@@ -86,11 +92,8 @@ def _read(path: Path) -> EvaluationReport:
         raise NotTaken(f"it is no report: {error}") from error
 
 
-def _take(report: EvaluationReport, *, node: Node) -> bool:
-    """Record one report; False where its evaluation has ended already. Raises NotTaken."""
-    evaluation = _evaluation(report)
-    if evaluation.has_ended:
-        return False
+def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
+    """Record the report on `evaluation`; raises NotTaken."""
     if differences := recompute(report).differences:
         raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
     ended = datetime.fromisoformat(report.finished_at)
@@ -102,7 +105,7 @@ def _take(report: EvaluationReport, *, node: Node) -> bool:
             lease=lease,
             node=node,
             slot_index=None,
-            attempt=report_attempt(report),
+            attempt=_attempt_of(report),
             started_at=datetime.fromisoformat(report.started_at) if report.started_at else ended,
             unable_since=None,
         )
@@ -111,23 +114,19 @@ def _take(report: EvaluationReport, *, node: Node) -> bool:
         if not record_delivery(Delivery(lease=lease, node=node.name, report=report), ended):
             # Leaving the block by an exception takes the lease back.
             raise NotTaken("it is about another source, problem revision, backend, profile or mode than its evaluation")
-    return True
 
 
-def report_attempt(report: EvaluationReport) -> int:
+def _attempt_of(report: EvaluationReport) -> int:
     """The number of the try that a report is of: one more than the tries before it."""
     return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
 
 
-def _evaluation(report: EvaluationReport) -> Evaluation:
+def _evaluation(report: EvaluationReport) -> Evaluation | None:
+    """The evaluation that a report is on; None where this site has none of its number."""
     try:
-        key = uuid.UUID(report.evaluation_id)
-    except ValueError as error:
-        raise NotTaken(f"{report.evaluation_id!r} is not the number of an evaluation") from error
-    found = Evaluation.objects.filter(pk=key).first()
-    if found is None:
-        raise NotTaken(f"there is no evaluation {key} here")
-    return found
+        return Evaluation.objects.filter(pk=uuid.UUID(report.evaluation_id)).first()
+    except ValueError:
+        return None
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:

@@ -34,7 +34,7 @@ _ATTEMPT_COLUMNS = (
     column("problem", Kind.TEXT, "slug of the problem"),
     column("sample", Kind.INTEGER, "which sample of the problem, from 0"),
     column("step", Kind.INTEGER, "which step of the sample, from 0"),
-    column("mode", Kind.TEXT, "check, benchmark or ranked"),
+    column("mode", Kind.TEXT, "check, profile, benchmark or ranked"),
     column("backend", Kind.TEXT, "what it is judged as, which may differ from the run's backend"),
     column("state", Kind.TEXT, "pending or ended"),
     column("verdict", Kind.TEXT, "one-word outcome", lambda attempt: attempt.verdict or None),
@@ -106,6 +106,7 @@ def _runs() -> Iterator[_RunEntry]:
 
 def _leaderboards() -> Iterator[Standing]:
     chosen = Standing.objects.filter(author__is_active=True).select_related("author", "evaluation__submission")
+    chosen = chosen.only(*_READ_OF_STANDINGS)
     return _in_chunks(
         chosen.order_by("problem", "profile", "backend", "-score_rule", "-score_low", "submitted_at", "id")
     )
@@ -117,10 +118,23 @@ def _evaluations() -> Iterator[Evaluation]:
     chosen = Evaluation.objects.filter(public | published, state=State.FINISHED)
     reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
     chosen = chosen.annotate(quarantine_reason=Subquery(reason[:1]))
-    ordered = chosen.select_related(
+    related = chosen.select_related(
         "submission__author", "submission__source", "submission__attempt", "node", "node_owner"
     )
-    return _in_chunks(ordered.order_by("finished_at", "id"))
+    # What no column shows is not read: a chunk of sources alone could have a gigabyte.
+    return _in_chunks(related.only(*_READ_OF_EVALUATIONS).order_by("finished_at", "id"))
+
+
+_READ_OF_STANDINGS = (
+    "problem", "problem_revision", "profile", "backend", "score", "score_low", "score_high", "score_rule",
+    "submitted_at", "author__username", "evaluation__recorded_on", "evaluation__submission__visibility",
+)  # fmt: skip
+_READ_OF_EVALUATIONS = (
+    "problem_revision", "profile", "mode", "verdict", "score", "score_low", "score_high", "score_rule", "message",
+    "recorded_on", "queued_at", "started_at", "finished_at", "node__name", "node_owner__slug",
+    "submission__problem", "submission__backend", "submission__is_attempt", "submission__author__username",
+    "submission__source__digest", "submission__attempt__run",
+)  # fmt: skip
 
 
 def _date(day: date | None) -> str | None:
@@ -203,12 +217,18 @@ TABLES = {
                 column("model", Kind.TEXT, "short name of the model", "run.model.slug"),
                 column("organisation", Kind.TEXT, "short name of the organisation", "run.model.organisation.slug"),
                 column("mode", Kind.TEXT, "single_shot, best_of_k or agentic", "run.mode"),
-                column("backend", Kind.TEXT, "what its attempts are written in", "run.backend"),
+                column("backend", Kind.TEXT, "what the model was asked for", "run.backend"),
                 column("profile", Kind.TEXT, "where they were judged", "run.profile"),
                 column("k", Kind.INTEGER, "declared samples per problem", "run.k"),
                 column("prompt_version", Kind.TEXT, "as declared", "run.prompt_version"),
                 column("verification", Kind.TEXT, "self_reported, re_run or audited", "run.verification"),
                 column("published_at", Kind.MOMENT, "when it was published", "run.published_at"),
+                column(
+                    "recorded_on",
+                    Kind.TEXT,
+                    "the last date, if it was judged elsewhere; null if this site judged it",
+                    lambda entry: _date(entry.run.recorded_on),
+                ),
                 column("problems", Kind.INTEGER, "number of problems in the figures", "figures.problems"),
                 column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
                 column("supported", Kind.INTEGER, "problems that the profile can judge", "figures.supported"),
@@ -250,7 +270,7 @@ TABLES = {
                 column("problem_revision", Kind.TEXT, "hash over everything that affects an evaluation"),
                 column("backend", Kind.TEXT, "what it is written in", "submission.backend"),
                 column("profile", Kind.TEXT, "where it was judged"),
-                column("mode", Kind.TEXT, "check, benchmark or ranked"),
+                column("mode", Kind.TEXT, "check, profile, benchmark or ranked"),
                 column("verdict", Kind.TEXT, "one-word outcome"),
                 *_SCORE,
                 column("score_rule", Kind.INTEGER, _RULE),

@@ -3,7 +3,7 @@
 import json
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from allauth.account.models import EmailAddress
@@ -17,6 +17,9 @@ from portal.runs.models import Run
 from portal.submissions.models import Evaluation, Report, Submission
 
 IN_MEMORY_BYTES = 4 * 1024 * 1024
+_ROWS_AT_ONCE = 2000
+_SOURCES_AT_ONCE = 8
+"""A source has up to 512 KB, a report more: what is held at once does not grow with the account."""
 _EVALUATION = (
     "id", "submission_id", "problem_revision", "profile", "mode", "state", "queued_at", "started_at", "finished_at",
     "verdict", "message", "score", "score_low", "score_high", "recorded_on",
@@ -31,13 +34,15 @@ def archive_of(user: User) -> IO[bytes]:
     file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - whoever sends it closes it
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "account.json", _account(user))
-        _write(archive, "submissions.json", list(_submissions(user)))
-        _write(archive, "evaluations.json", list(_evaluations(user)))
-        _write(archive, "runs.json", list(_runs(user)))
-        for submission in Submission.objects.filter(author=user).select_related("source").iterator(chunk_size=200):
+        _write_rows(archive, "submissions.json", _submissions(user))
+        _write_rows(archive, "evaluations.json", _evaluations(user))
+        _write_rows(archive, "runs.json", _runs(user))
+        submissions = Submission.objects.filter(author=user).select_related("source")
+        for submission in submissions.iterator(chunk_size=_SOURCES_AT_ONCE):
             for source in submission.source.files.files:
                 archive.writestr(f"sources/{submission.pk}/{source.path}", source.text)
-        for report in Report.objects.filter(evaluation__submission__author=user).iterator(chunk_size=200):
+        reports = Report.objects.filter(evaluation__submission__author=user)
+        for report in reports.iterator(chunk_size=_SOURCES_AT_ONCE):
             _write(archive, f"reports/{report.evaluation_id}-{report.attempt}.json", report.content)
     file.seek(0)
     return file
@@ -45,6 +50,16 @@ def archive_of(user: User) -> IO[bytes]:
 
 def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
     archive.writestr(name, json.dumps(content, cls=DjangoJSONEncoder, indent=1))
+
+
+def _write_rows(archive: zipfile.ZipFile, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A list as JSON, row by row."""
+    with archive.open(name, "w") as file:
+        before = "[\n"
+        for row in rows:
+            file.write(f"{before}{json.dumps(row, cls=DjangoJSONEncoder)}".encode())
+            before = ",\n"
+        file.write(b"[]\n" if before == "[\n" else b"\n]\n")
 
 
 def _account(user: User) -> dict[str, Any]:
@@ -69,13 +84,16 @@ def _account(user: User) -> dict[str, Any]:
 
 def _submissions(user: User) -> Iterator[dict[str, Any]]:
     fields = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
-    return iter(Submission.objects.filter(author=user).order_by("created_at").values(*fields))
+    chosen = Submission.objects.filter(author=user).order_by("created_at")
+    yield from chosen.values(*fields).iterator(_ROWS_AT_ONCE)
 
 
 def _evaluations(user: User) -> Iterator[dict[str, Any]]:
-    return iter(Evaluation.objects.filter(submission__author=user).order_by("queued_at").values(*_EVALUATION))
+    chosen = Evaluation.objects.filter(submission__author=user).order_by("queued_at")
+    yield from chosen.values(*_EVALUATION).iterator(_ROWS_AT_ONCE)
 
 
 def _runs(user: User) -> Iterator[dict[str, Any]]:
     fields = ("id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes")
-    return iter(Run.objects.filter(created_by=user).values(*fields, "state", "created_at", "published_at"))
+    chosen = Run.objects.filter(created_by=user).values(*fields, "state", "created_at", "published_at")
+    yield from chosen.iterator(_ROWS_AT_ONCE)

@@ -1,13 +1,17 @@
 """The error pages: what happened in a sentence, what to do next, and never a traceback."""
 
+import sys
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from django.core.exceptions import RequestDataTooBig, TooManyFilesSent
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from evaluator import logs
+from portal.database_away import RETRY_AFTER_S, is_database_away
 from portal.refusals import Refusal
 
 
@@ -22,7 +26,12 @@ def _page(
         "retry_after_s": retry_after_s,
         "request_id": logs.current("request_id"),
     }
-    response = render(request, "errors/error.html", context, status=status)
+    try:
+        response = render(request, "errors/error.html", context, status=status)
+    except DatabaseError as error:  # the page names who is signed in
+        if not is_database_away(error):
+            raise
+        return database_away_page(request)
     if retry_after_s is not None:
         response["Retry-After"] = str(retry_after_s)
     return response
@@ -94,8 +103,28 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
     )
 
 
-def server_error(_request: HttpRequest) -> HttpResponse:
-    """500, from a template that reads nothing from the database, which may be what has failed."""
-    # Rendered without the request: context processors would ask the database who is signed in.
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500, or 503 while the database is away. Django calls this while it handles the exception."""
+    if is_database_away(sys.exc_info()[1]):
+        return database_away_page(request)
     context = {"title": "Something failed on our side", "request_id": logs.current("request_id")}
-    return HttpResponse(render_to_string("errors/500.html", context), status=500)
+    return _page_without_database("errors/500.html", context, status=500)
+
+
+def database_away_page(request: HttpRequest) -> HttpResponse:
+    """503 with Retry-After."""
+    context = {
+        "title": "Back in a moment",
+        "request_id": logs.current("request_id"),
+        "retry_after_s": RETRY_AFTER_S,
+        "address": request.get_full_path() if request.method == "GET" else "",
+    }
+    response = _page_without_database("errors/503.html", context, status=503)
+    response["Retry-After"] = str(RETRY_AFTER_S)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _page_without_database(template: str, context: Mapping[str, object], *, status: int) -> HttpResponse:
+    # Rendered without the request: context processors would ask the database who is signed in.
+    return HttpResponse(render_to_string(template, dict(context)), status=status)

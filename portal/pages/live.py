@@ -23,6 +23,7 @@ from django.db import close_old_connections, connections
 from django.db.models import Count, Max, Q
 
 from portal import streams
+from portal.database_away import is_database_away
 from portal.runs.models import Attempt, AttemptState
 from portal.streams import Kind, Subject
 from portal.submissions.models import Evaluation, State
@@ -137,6 +138,7 @@ class _Watch:
         self._due: dict[Urgency, dict[_Follower, None]] = {urgency: {} for urgency in Urgency}
         self._followers: dict[Subject, set[_Follower]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._is_away = False
 
     def follower(self, subject: Subject) -> _Follower:
         """A stream of `subject`, which follows while it is entered."""
@@ -167,12 +169,21 @@ class _Watch:
             while self._followers:
                 try:
                     found = await loop.run_in_executor(thread, read_versions, list(self._followers))
-                except Exception:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
-                    _log.exception("live pages cannot be updated for the moment")
+                except Exception as error:  # noqa: BLE001 - whatever it is, it must not silence the streams for good
+                    self._note(error)
                 else:
+                    self._is_away = False
                     self._notify(found)
                 await asyncio.sleep(ASK_EVERY_S)
             await loop.run_in_executor(thread, connections.close_all)
+
+    def _note(self, error: Exception) -> None:
+        """One line when the database goes away, for it is asked several times a second."""
+        if not is_database_away(error):
+            _log.error("live pages cannot be updated for the moment", exc_info=error)
+        elif not self._is_away:
+            _log.warning("live pages wait for the database: %s", str(error).partition("\n")[0])
+        self._is_away = is_database_away(error)
 
     def _notify(self, found: dict[Subject, Version]) -> None:
         for subject, version in found.items():

@@ -1,14 +1,18 @@
-"""Refusals that views let through become pages; static files go out in one piece."""
+"""What views let through becomes pages: refusals, a database that is away. Static files go out in one piece."""
 
 import io
+import logging
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
-from portal.pages.errors import refusal_page
+from portal.database_away import is_database_away
+from portal.pages.errors import database_away_page, refusal_page
 from portal.refusals import Refusal
+
+_log = logging.getLogger(__name__)
 
 
 class StaticFileMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
@@ -63,3 +67,21 @@ class RefusalMiddleware:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """The page for a refusal; None leaves any other exception to Django."""
         return refusal_page(request, exception) if isinstance(exception, Refusal) else None
+
+
+class DatabaseAwayMiddleware:
+    """Shows a page with 503 and Retry-After while the database is away, and logs a line in place of a traceback."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Pass the request on."""
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """The page while the database is away; None leaves any other exception to Django."""
+        if not is_database_away(exception):
+            return None
+        _log.warning("the database does not respond: %s", str(exception).partition("\n")[0])
+        return database_away_page(request)

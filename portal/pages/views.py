@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
@@ -18,6 +18,7 @@ from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
 from portal.catalog.measurements import baselines, best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
+from portal.database_away import RETRY_AFTER_S
 from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
@@ -138,6 +139,7 @@ def readyz(_request: HttpRequest) -> HttpResponse:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    except DatabaseError:
-        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503)
+    except Error:
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503, headers=headers)
     return HttpResponse("ready\n", content_type="text/plain")

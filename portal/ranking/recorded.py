@@ -273,7 +273,7 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
     ended = datetime.fromisoformat(report.finished_at)
     with transaction.atomic():
         submission = _submission(report, source, created_at=ended)
-        evaluation = Evaluation.objects.create(pk=pk, submission=submission, **_of_report(report, ended=ended))
+        evaluation = Evaluation.objects.create(pk=pk, submission=submission, **columns_of(report, ended=ended))
         content = {**json.loads(report.to_json()), "evaluation_id": str(evaluation.pk)}
         Report.objects.create(
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
@@ -282,10 +282,9 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
     return evaluation
 
 
-def _of_report(report: EvaluationReport, *, ended: datetime) -> dict[str, object]:
-    """The columns of an evaluation that a report fills."""
+def columns_of(report: EvaluationReport, *, ended: datetime) -> dict[str, object]:
+    """The columns of an evaluation that a report from elsewhere fills."""
     profile, timing = profiles.get(report.profile), report.timing
-    assert timing is not None  # checked before
     began = datetime.fromisoformat(report.started_at) if report.started_at else ended
     return {
         "problem_revision": report.revision,
@@ -297,10 +296,10 @@ def _of_report(report: EvaluationReport, *, ended: datetime) -> dict[str, object
         "finished_at": ended,
         "verdict": report.verdict.value,
         "message": report.message,
-        "score": timing.score,
-        "score_low": timing.low,
-        "score_high": timing.high,
-        "score_rule": timing.rule,
+        "score": timing.score if timing else None,
+        "score_low": timing.low if timing else None,
+        "score_high": timing.high if timing else None,
+        "score_rule": timing.rule if timing else None,
         "primitives": [found.value for found in primitives.names(report.primitives)],
         "recorded_on": ended.date(),
         "recorded_where": f"{profile.world_size} {profile.gpu or 'CPU ranks'}",
@@ -332,7 +331,7 @@ def remove() -> int:
 
     What this site judged stays, also of the same sources.
     """
-    recorded = Evaluation.objects.filter(recorded_on__isnull=False)
+    recorded = Evaluation.objects.filter(recorded_on__isnull=False, submission__is_attempt=False)
     pks = list(recorded.values_list("pk", flat=True))
     submissions = list(recorded.values_list("submission", flat=True).distinct())
     forget(recorded)

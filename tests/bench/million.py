@@ -31,6 +31,7 @@ import psycopg2
 from evaluator.contract import Backend, Mode, Primitive, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.statistics import quantile
+from portal.tabular.formats import MEDIA_TYPES
 from problems import registry
 from tests.bench.boards import ROOT, boards_in, manage, postmaster, wait_until_ready
 from tests.bench.intake import Load, processor_seconds
@@ -59,6 +60,7 @@ _, token = actions.create_token(busiest, name="bench", scopes=["read", "submit",
 print(busiest.username, session(busiest), session(operator), token)
 """
 INTAKE_MS = 10.0
+TABLES = ("leaderboards", "models", "runs", "attempts", "evaluations")
 _WARM_UP = 40
 _MAKE_SENDERS = """
 from portal.accounts import actions
@@ -517,7 +519,7 @@ def intake(url: str, environment: Mapping[str, str], folder: Path, *, submission
 
 
 def exports(environment: Mapping[str, str], folder: Path) -> None:
-    """The peak of memory while all public data are written, and how much that was."""
+    """The peak of memory while all public data are written, then for each table and format by itself."""
     place = folder / "exports"
     began = time.monotonic()
     command = [sys.executable, str(ROOT / "manage.py"), "make_exports"]
@@ -531,6 +533,24 @@ def exports(environment: Mapping[str, str], folder: Path) -> None:
         f"status {child.returncode}",
         flush=True,
     )
+    _exports_apart(environment)
+
+
+def _exports_apart(environment: Mapping[str, str]) -> None:
+    """A line for each table and format: memory before the first row, after a tenth of the rows and at the end."""
+    print(f"{'MiB of memory':24} {'rows':>8} {'before':>7} {'tenth':>7} {'end':>7} {'written':>8}   processor")
+    for table in TABLES:
+        rows = 0
+        for form in MEDIA_TYPES:
+            command = [sys.executable, "-m", "tests.bench.export_memory", table, form, "--rows", str(rows)]
+            done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            found = json.loads(done.stdout)
+            rows = found["rows"]  # known from the second format on
+            print(
+                f"{table + ', ' + form:24} {rows:8} {found['start']:7.0f} {found['tenth']:7.0f} {found['end']:7.0f} "
+                f"{found['bytes'] / 2**20:8.1f}   {found['processor_s']:.1f} s",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -222,17 +222,21 @@ def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
     assert found == []
 
 
+@pytest.mark.parametrize(("status", "words"), [(500, "The fault is ours"), (503, "database does not respond")])
 @pytest.mark.parametrize(("width", "scheme"), ONE_LOOK)
-def test_the_page_of_a_failure_of_ours_fits_and_is_accessible(visit: Visit, width: int, scheme: str) -> None:
+def test_the_page_of_a_failure_of_ours_fits_and_is_accessible(
+    visit: Visit, width: int, scheme: str, status: int, words: str
+) -> None:
     page = visit(width=width, scheme=scheme).page
     # Nothing on the site fails on demand: its page is put in the place of another one. Its static files go by their
     # plain names, because only the site's own process knows the hashed ones; the site answers both.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}):
-        failed = render_to_string("errors/500.html", {"title": "Something failed on our side"})
+        context = {"title": "Something failed on our side", "retry_after_s": 10, "address": "/docs/"}
+        failed = render_to_string(f"errors/{status}.html", context)
     page.route("**/docs/", lambda route: _answer(route, failed))
-    assert problems_of(page, "/docs/", picture=f"failure-{width}-{scheme}") == []
-    expect(page.get_by_role("main")).to_contain_text("The fault is ours")
+    assert problems_of(page, "/docs/", picture=f"failure-{status}-{width}-{scheme}") == []
+    expect(page.get_by_role("main")).to_contain_text(words)
 
 
 def _answer(route: Route, html: str) -> None:

@@ -19,6 +19,7 @@ from evaluator.contract import (
     Stage,
     TaskName,
     Timing,
+    Upload,
     Verdict,
 )
 from evaluator.node.outbox import Outbox
@@ -38,13 +39,13 @@ _KEPT = 200
 class LyingOutbox(Outbox):
     """Sends lies about every report before and after it, and sometimes keeps the report itself back."""
 
-    def __init__(self, app: Celery, folder: Path, *, randomness: str) -> None:
-        super().__init__(app, folder)
+    def __init__(self, app: Celery, folder: Path, *, key: str, randomness: str) -> None:
+        super().__init__(app, folder, key=key)
         self._draw = random.Random(randomness)
         self._old: list[Delivery] = []
         self._seen: list[str] = []
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
         """Forged reports under leases that are not good for them, then the true one, mostly."""
         forged = _forged(delivery.report)
         self._seen = [*self._seen[-_KEPT:], delivery.report.evaluation_id]
@@ -68,7 +69,7 @@ class LyingOutbox(Outbox):
         # What the holder of a good lease says of its own work is believed, also when a broker that died lost the report
         # before: it lies once the lease is gone for certain, used up or taken back at the deadline.
         if self._draw.random() >= WITHHELD:
-            super().deliver(delivery)
+            super().deliver(delivery, upload=upload)
         timer = threading.Timer(LEASE_ENDS_S, self._lie_again, (delivery,))
         timer.daemon = True
         timer.start()

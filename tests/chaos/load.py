@@ -84,6 +84,9 @@ class Client:
                 if status < 500:
                     return status, answer
                 self._count(f"answers {status}")
+                if status != 503:  # while the database is away, 503 is right; nothing else excuses a failure of ours
+                    with self._book.lock:
+                        self._book.wrong.append(f"POST {path} was answered with {status}: {answer}")
             give_up.wait(0.3)
         return None
 

@@ -7,6 +7,7 @@ where it is not empty, that it lies, and is the beginning of its randomness.
 import logging
 import os
 import sys
+from functools import partial
 
 from celery.signals import worker_init, worker_shutting_down
 
@@ -27,7 +28,8 @@ def main() -> int:
     app = make_app(settings)
     remove_leftovers(settings.work_dir)
     lies = os.environ.get("PKB_CHAOS_LIES", "")
-    outbox = LyingOutbox(app, settings.spool_dir, randomness=lies) if lies else Outbox(app, settings.spool_dir)
+    make = partial(LyingOutbox, randomness=lies) if lies else Outbox
+    outbox = make(app, settings.spool_dir, key=settings.key)
     builders = Builders(int(os.environ.get("PKB_CHAOS_BUILDERS", "0")), make=PreparedBuilds)
     node = Node(settings, outbox, make_judge=lambda _profile: PreparedJudge(), builders=builders)
     add_tasks(app, node)

@@ -39,8 +39,8 @@ class SteadySpeed:
 class ReferenceClock:
     """Calls of the reference, each on inputs that it has not met before, as a submission's calls are.
 
-    Libraries look for a kernel when they meet a shape for the first time: a matrix product takes 104 us on an H200 then
-    and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
+    Libraries look for a kernel when they meet a shape for the first time. A matrix product takes 104 us on an H200
+    then, and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
     inputs, as in a mixture of experts, that search is part of the time of both sides.
     """
 

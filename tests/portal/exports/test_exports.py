@@ -9,15 +9,19 @@ import pyarrow.parquet
 import pytest
 from django.core.cache import cache
 from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluator.contract import SCORE_RULE
 from portal.api import export_views
 from portal.exports import files, tables
 from portal.runs import actions
+from portal.submissions.models import Submission
 from problems import registry
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, line, make_run
+from tests.portal.test_boards import enter
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/exports/runs/?format=jsonl"
@@ -167,3 +171,20 @@ def test_every_table_with_scores_says_by_which_rule(anonymous, alice, published,
     for name in ("runs", "attempts", "evaluations"):
         (row,) = rows_of(anonymous, f"/api/v1/exports/{name}/?format=jsonl")
         assert row["score_rule"] == SCORE_RULE, name
+
+
+def test_a_table_is_read_in_one_query_without_what_no_column_shows(alice, published, node, now):
+    def statements(name):
+        with CaptureQueriesContext(connection) as asked:
+            rows = list(tables.TABLES[name].rows())
+        return len(rows), [each["sql"] for each in asked]
+
+    for number in range(3):
+        enter(alice, node, now, low=1.0 + number)
+        Submission.objects.update(visibility="public")
+        for name in ("leaderboards", "attempts", "evaluations"):
+            rows, asked = statements(name)
+            assert rows, name
+            assert len(asked) == 1, (name, asked)
+            # 2000 sources of half a megabyte each are a gigabyte.
+            assert "bundle" not in asked[0], name

@@ -216,3 +216,4 @@ def test_what_a_person_should_look_at_is_on_the_page(as_alice, alice, local):
     page = page_of(as_alice, submission)
     assert "For an operator to review" in page
     assert "the reference ran 1.3 times as long beside this submission" in page
+    assert "An alarm changes neither verdict nor score" in page

@@ -59,7 +59,8 @@ class Command(BaseCommand):
         for refusal in taken.refused:
             self.stderr.write(f"refused: {refusal}")
         self.stdout.write(
-            f"{taken.recorded} reports recorded, {taken.known} were known, {len(taken.refused)} are refused"
+            f"{taken.recorded} reports recorded, {taken.known} were known, {taken.foreign} are on no evaluation here, "
+            f"{len(taken.refused)} are refused"
         )
         if taken.refused:
             raise CommandError("some reports were refused")

@@ -1,0 +1,56 @@
+"""What the client repeats after 503, against a listener that is away for one call."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from pkb.errors import Refused
+from pkb.transport import Transport
+
+
+@pytest.fixture
+def away_once() -> Iterator[HTTPServer]:
+    """Answers 503 with Retry-After to the first call, and 200 to those after it; `asked` holds their methods."""
+
+    class Listener(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.server.asked.append(self.command)
+            self.send_response(503 if len(self.server.asked) == 1 else 200)
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_GET = do_POST = _answer  # noqa: N815 - http.server's names
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Listener)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def site(away_once) -> Transport:
+    return Transport(f"http://127.0.0.1:{away_once.server_port}", patience_s=30)
+
+
+@pytest.mark.parametrize(("method", "headers"), [("GET", {}), ("POST", {"Idempotency-Key": "k"})])
+def test_what_is_safe_to_repeat_is_repeated_after_503(site, away_once, method, headers):
+    assert site.request(method, "submissions/", json={}, headers=headers).status_code == 200
+    assert away_once.asked == [method, method]
+
+
+def test_a_write_without_a_key_is_not_repeated_after_503(site, away_once):
+    # Its row may be there: the site's connection to the database may have broken in the middle of the COMMIT.
+    with pytest.raises(Refused) as refused:
+        site.request("POST", "submissions/", json={})
+    assert (refused.value.status, refused.value.retry_after_s) == (503, 0)
+    assert away_once.asked == ["POST"]
