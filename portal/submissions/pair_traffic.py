@@ -16,8 +16,9 @@ NO_PAIRS = "UNAVAILABLE: the links count bytes per GPU, and NCCL's kernels and s
 class PairTraffic:
     """From one rank to another: `bytes` in a usual call, by the links' counters, or `why` they are not known.
 
-    `copied_bytes` is what the sender's or receiver's copies moved between the two in the recorded call: the profiler
-    names no direction. `least_bytes` is the cost model's least for the busiest rank.
+    `copied_bytes` is what copies that the sender started moved between the two in the recorded call. They may write to
+    the receiver or read from it: the profiler names no direction. `least_bytes` is the cost model's least for the
+    busiest rank.
     """
 
     sender: int
@@ -50,18 +51,19 @@ def _pairs(world_size: int, links: LinkTraffic | None, recorded: Recorded) -> It
                 receiver=receiver,
                 bytes=links.sent_bytes[sender] if links is not None and is_known else None,
                 why="" if is_known else NO_PAIRS if is_read else NO_COUNTERS,
-                copied_bytes=_copied(recorded) if world_size == 2 else None,
+                copied_bytes=_copied(recorded, sender) if world_size == 2 else None,
                 least_bytes=links.least_bytes if links is not None else 0.0,
             )
 
 
-def _copied(recorded: Recorded) -> int:
-    """The bytes of copies between GPUs, of all ranks."""
+def _copied(recorded: Recorded, number: int) -> int:
+    """The bytes of one rank's copies between GPUs."""
     names = recorded.call.names
     return sum(
         span.bytes
         for rank in recorded.call.ranks
         for span in rank.spans
-        if span.kind is SpanKind.COPY
+        if rank.rank == number
+        and span.kind is SpanKind.COPY
         and call_parts.part(span.kind, names[span.name].name, primitives=recorded.primitives) is Part.WIRE
     )
