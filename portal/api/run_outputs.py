@@ -93,7 +93,8 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
     pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
     unranked = serializers.IntegerField(
-        source="without_verdict.unranked", help_text="Samples whose attempts were all in modes without times or cancelled."
+        source="without_verdict.unranked",
+        help_text="Samples whose attempts were all in modes check and profile, or cancelled.",
     )
     missing = serializers.IntegerField(
         source="without_verdict.missing",
