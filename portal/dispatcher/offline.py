@@ -114,7 +114,6 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
         if not record_delivery(Delivery(lease=lease, node=node.name, report=report), ended):
             # Leaving the block by an exception takes the lease back.
             raise NotTaken("it is about another source, problem revision, backend, profile or mode than its evaluation")
-    return True
 
 
 def _attempt_of(report: EvaluationReport) -> int:

@@ -239,7 +239,7 @@ class Taken:
 
 
 def add(folder: Path | None = None) -> Taken:
-    """Put every report that ships in `folder` (the problems' own unless told) on its board, once."""
+    """Put every report that ships in `folder` (the problems' own unless given) on its board, once."""
     folder = folder or FOLDER
     present = set(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", flat=True))
     added, older, kept, refused = 0, 0, 0, []

@@ -1,7 +1,9 @@
+from typing import Any
+
 from django.db import migrations, models
 
 
-def mark_what_is_there(apps, schema_editor):
+def mark_what_is_there(apps: Any, schema_editor: Any) -> None:
     """Reports have named alarms before the column did."""
     evaluations = apps.get_model("submissions", "Evaluation")
     evaluations.objects.filter(reports__content__alarms__0__isnull=False).update(has_alarms=True)

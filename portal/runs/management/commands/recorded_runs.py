@@ -6,6 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from portal.ranking.recorded import NotRecorded
+from portal.ranking.recorded import NotRecorded
 from portal.refusals import Refusal
 from portal.runs import recorded
 from portal.runs.models import Run
@@ -42,7 +44,7 @@ class Command(BaseCommand):
                 self._add(options["folder"])
             elif wanted is not None and (removed := recorded.remove()):
                 self.stdout.write(f"{removed} recorded runs removed")
-        except (recorded.NotRecorded, Refusal) as reason:
+        except (NotRecorded, Refusal) as reason:
             if options["wanted"] is not None or options["export"]:
                 raise CommandError(str(reason)) from reason
             # Asked for by the setting alone, as when the site starts: it can do without.
