@@ -7,7 +7,6 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal.ranking.recorded import NotRecorded
-from portal.ranking.recorded import NotRecorded
 from portal.refusals import Refusal
 from portal.runs import recorded
 from portal.runs.models import Run
