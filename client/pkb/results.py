@@ -169,6 +169,14 @@ class SizeTiming(Result, frozen=True, kw_only=True):
     baseline_looped_us: float | None = None
 
 
+_WIDEST = 10.0
+
+
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
+    return low is None or high is None or high <= _WIDEST * low
+
+
 class Timing(Result, frozen=True, kw_only=True):
     """The speedup over the reference with its interval; scores of different rules are not comparable."""
 
