@@ -1,8 +1,8 @@
 """Set-up of the machine: the virtual environment, its packages, and the programs that come from Debian.
 
-Called by the Makefile before anything else exists, so it needs the standard library only:
-`python3 deploy/install.py site` for what `make run` needs, `... tests` for what `make test` and `make check` need.
-What is already there is left alone: a stamp in `.venv` holds the hash of the requirements it was made from.
+Called by the Makefile before anything else exists, so it needs the standard library only. `python3 deploy/install.py
+site` installs what `make run` needs, `... tests` what `make test` and `make check` need. What is already there is left
+alone: a stamp in `.venv` holds the hash of the requirements it was made from.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal, at once."""
+    """Print a line for the person at the terminal, at once."""
     sys.stderr.write(f"setup: {text}\n")
     sys.stderr.flush()
 

@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal, at once."""
+    """Print a line for the person at the terminal, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -158,6 +158,7 @@ def prepare(data_dir: Path) -> None:
         collect_assets(data_dir)
         call_command("bootstrap")
         call_command("recorded")
+        call_command("recorded_runs")
         call_command("season", "example")
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error

@@ -1,11 +1,13 @@
-"""The judge's command line, without a site: `run`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
+"""The judge's command line, without a site: `run`, `batch`, `recompute`, `problems`, `probe`, `doctor`, `baseline`."""
 
 import argparse
 import contextlib
 import dataclasses
 import json
+import signal
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from evaluator import presentation
+from evaluator.batch import Batch, BatchError, Results, read_requests
 from evaluator.contract import (
     SCORE_RULE,
     Backend,
@@ -29,12 +32,13 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import ceilings, profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
 from evaluator.host import Judge, JudgeSettings, SandboxChoice
+from evaluator.host.build_ahead import builders_here
 from evaluator.host.judge import no_progress
 from evaluator.host.machine import facts
 from evaluator.host.measure import ceiling_run
 from evaluator.host.measure.baselines import BaselineRun
 from evaluator.host.measure.baselines import table as baseline_table
-from evaluator.host.sandbox import bubblewrap, doctor
+from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.sources import SourceError, read_source
@@ -63,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except (UsageError, SourceError, UnknownProfile, registry.UnknownProblem) as error:
+    except (UsageError, BatchError, SourceError, UnknownProfile, registry.UnknownProblem) as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return 2
     except EvaluatorError as error:
@@ -78,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m evaluator", description="The judge of ParallelKernelBench.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
+    _add_batch(commands)
     listing = commands.add_parser("problems", help="list the problems")
     listing.add_argument("--json", action="store_true", help="as an array of objects")
     listing.set_defaults(command=list_problems)
@@ -137,6 +142,67 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("--call-limit", type=float, default=JudgeSettings.call_limit_s, metavar="SECONDS")
     run.add_argument("--json", action="store_true", help="the report on standard output")
     run.set_defaults(command=judge_one)
+
+
+def _add_batch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    batch = commands.add_parser(
+        "batch", help="judge a file of requests at this machine's full use; exit 0 once each has its verdict"
+    )
+    batch.add_argument("requests", type=Path, metavar="REQUESTS.jsonl[.gz]", help="one evaluation request per line")
+    batch.add_argument("--profile", required=True, help="the profile of the requests")
+    batch.add_argument(
+        "--output", type=Path, required=True, metavar="FOLDER", help="for results; a second call resumes"
+    )
+    batch.add_argument("--seconds", type=float, default=float("inf"), help="every process has ended before so many")
+    batch.add_argument("--builders", type=int, metavar="N", help="how many compile at once (default: as a node does)")
+    batch.add_argument(
+        "--waiting", type=int, default=8, metavar="N", help="at most so many wait compiled (default: %(default)s)"
+    )
+    batch.add_argument(
+        "--renew", action="store_true", help="judge by the problems' revisions here, whatever the requests name"
+    )
+    batch.add_argument("--work-dir", type=Path, metavar="FOLDER", help="for the judge's files and the cache of builds")
+    batch.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none is possible")
+    batch.set_defaults(command=judge_batch)
+
+
+def judge_batch(options: argparse.Namespace) -> int:
+    """`batch`: judge what has no verdict in the folder yet; exit 0 if nothing is left, 1 if something is."""
+    ends_at = time.monotonic() + options.seconds
+    profile = profiles.get(options.profile)
+    requests, results = read_requests(options.requests), Results(options.output)
+    cgroups.enter_leaf_group()
+    batch = Batch(
+        settings=JudgeSettings(
+            profile=profile.name, work_dir=_folder(options.work_dir), allow_unsandboxed=options.allow_unsandboxed
+        ),
+        builders=builders_here(profile) if options.builders is None else options.builders,
+        waiting=options.waiting,
+        ends_at=ends_at,
+        results=results,
+        say=_say_line,
+        renews=options.renew,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: batch.stop())
+    quarantine = batch.run(requests)
+    left = sum(1 for _ in results.outstanding(requests))
+    _say_line(batch.summary())
+    _say_line(f"{len(requests) - left} of {len(requests)} have their verdict, {left} are left")
+    if quarantine:
+        raise EvaluatorError(f"the slot is in quarantine: {quarantine}. Clean the machine, then call again")
+    return 1 if left else 0
+
+
+def _folder(path: Path | None) -> Path | None:
+    """`path` as a private folder that exists."""
+    if path is not None:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _say_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def judge_one(options: argparse.Namespace) -> int:

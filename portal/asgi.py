@@ -2,8 +2,8 @@
 
 A connection costs the server a socket until its request is complete, however slowly it comes. Only then does the
 request take one of `settings.WEB_REQUESTS` threads; so neither silent visitors nor many readers of event
-streams keep others waiting. Streams that stay open do not go through Django's handler, which would keep a thread and
-a database connection for each of them: `_BESIDE` names what answers below which path instead.
+streams keep others waiting. Streams that stay open do not go through Django's handler, which would keep a thread and a
+database connection for each of them. `_BESIDE` names what answers below which path instead.
 """
 
 import os

@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
+from problems.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -289,6 +290,7 @@ SPECTACULAR_SETTINGS = {
         "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled", "unserved"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
+        "SizeName": [member.value for member in SizeName],
         "RunMode": ["single_shot", "best_of_k", "agentic"],
         "EventKind": ["attempt.ended", "run.completed", "run.published"],
         "Visibility": ["private", "public"],
@@ -342,7 +344,7 @@ RECORDED = env.bool("PKB_RECORDED", default=True if IS_EMBEDDED else None)
 WEB_REQUESTS = env.int("PKB_WEB_REQUESTS", default=8)
 MAX_QUEUED_PER_AUTHOR = env.int("PKB_MAX_QUEUED_PER_AUTHOR", default=20)
 # What an account, a new account and the runs of an organisation may use in any 24 hours (GPU-seconds: seconds times
-# GPUs) and have in the queue; rows under "Allowance limits" in the admin go before these. The users of an embedded
+# GPUs) and have in the queue. Rows under "Allowance limits" in the admin go before these. The users of an embedded
 # installation own it, so that nobody is new there.
 GPU_SECONDS_PER_DAY = env.float("PKB_GPU_SECONDS_PER_DAY", default=20_000.0)
 ORGANISATION_GPU_SECONDS_PER_DAY = env.float("PKB_ORGANISATION_GPU_SECONDS_PER_DAY", default=250_000.0)

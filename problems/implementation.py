@@ -150,9 +150,9 @@ def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:
 
 
 def as_tensor(value: Any, output: Output) -> Any:
-    """The tensor that `value` counts as: a torch.Size as int64, the list that `output` is as its stack."""
-    if type(value) is torch.Size:
-        return torch.tensor(list(value))
+    """The tensor that `value` counts as: a list of ints as int64, the list that `output` is as its stack."""
+    if type(value) is torch.Size or (type(value) in (list, tuple) and value and all(type(x) is int for x in value)):
+        return torch.tensor(value, dtype=torch.int64)
     if not output.is_list or not isinstance(value, (list, tuple)):
         return value
     likenesses = {(tensor.shape, tensor.dtype) for tensor in value}

@@ -23,8 +23,8 @@ _ALWAYS_SHARED = "comparison"
 _COUNTED_AS_DATA = {"schema", "taxonomy", "regimes"}
 
 _REGIMES = """
-Timed calls are drawn as described above. In secret places among the checked calls there are others, of each of these
-regimes at least one in a ranked evaluation; a program has to be right in them too.
+Timed calls are drawn as described above. Some checked calls, at secret indices, are drawn in a regime instead. A ranked
+evaluation has at least one call of each regime below. A program has to be correct in them too.
 
 {regimes}
 `python -m evaluator run {slug} solution.py --regime NAME` judges calls of one regime alone.

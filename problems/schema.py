@@ -142,8 +142,8 @@ class Output:
     """One tensor that `solution` returns, or writes when `argument` names a mutable parameter.
 
     Where that parameter is a list of tensors, `element` is the tensor's place in it. With `on_host` the tensor lies on
-    the CPU whatever the run's device, and has to be complete when `solution` returns; a torch.Size counts as such a
-    tensor of int64.
+    the CPU whatever the run's device, and has to be complete when `solution` returns; a torch.Size and a list of
+    ints count as such a tensor of int64.
 
     With `is_list` the output is a list (or tuple) of tensors of one shape and dtype, and `shape` begins with their
     number; it is compared as one tensor, their stack. Where `argument` names a list, its entries after the call count:
@@ -259,7 +259,7 @@ class Hop:
 class Regime:
     """One way in which legal calls differ from the timed ones.
 
-    Every regime is drawn in secret places among the checked calls, so that what passes is right for it too.
+    Every regime is drawn at secret indices among the checked calls, so that what passes is correct in it too.
 
     Attributes:
         name: by which it is asked for, as in `--regime NAME`.

@@ -114,9 +114,13 @@ class Client:
         visibility: str = "private",
         note: str = "",
         node_owner: str = "",
+        size: str = "",
         key: str | None = None,
     ) -> Submission:
-        """Submit a .py file, a .zip or a folder by its path. The same `key` again gives the same submission."""
+        """Submit a .py file, a .zip or a folder by its path. The same `key` again gives the same submission.
+
+        `size` is the one size of mode profile.
+        """
         upload = upload_of(Path(source))
         return self._submit(
             upload,
@@ -128,7 +132,7 @@ class Client:
             visibility=visibility,
             note=note,
             # Left out where it says nothing: a site of an earlier version refuses fields that it does not know.
-            **({"node_owner": node_owner} if node_owner else {}),
+            **{name: value for name, value in (("node_owner", node_owner), ("size", size)) if value},
         )
 
     def submit_text(

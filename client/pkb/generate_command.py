@@ -71,8 +71,8 @@ _PATIENCE_S = 3600.0
 def generate_command(context: Context, **options: Any) -> ExitCode:
     """Let a model write programs for the problems SLUG... (default: all problems that the profile runs).
 
-    single_shot and best_of_k submit each answer in mode ranked. agentic submits each answer in mode check, shows the
-    model the same diagnosis as a person, and at the end submits the best program in mode ranked. The journal records
+    single_shot and best_of_k submit each answer in mode ranked. agentic submits each answer in mode check and shows the
+    model the same diagnosis as a person. At the end it submits the best program in mode ranked. The journal records
     every step: after an interruption the same command resumes and repeats no question.
     """
     chosen = Options(**options)

@@ -114,7 +114,7 @@ class OutputCheck(Result, frozen=True, kw_only=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether every compared element was right."""
+        """Whether every compared element was correct."""
         return not self.wrong_elements and self.max_error <= 1
 
 
@@ -167,6 +167,14 @@ class SizeTiming(Result, frozen=True, kw_only=True):
     forgeable_us: float | None = None
     looped_us: float | None = None
     baseline_looped_us: float | None = None
+
+
+_WIDEST = 10.0
+
+
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
+    return low is None or high is None or high <= _WIDEST * low
 
 
 class Timing(Result, frozen=True, kw_only=True):
@@ -273,6 +281,7 @@ class Split(Result, frozen=True, kw_only=True):
     advice: str
     largest_gap: str
     gaps_us: dict[str, float] = {}
+    usual_us: float | None = None
     ranks: tuple[RankSplit, ...] = ()
 
 
@@ -292,6 +301,7 @@ class EvaluationBrief(Result, frozen=True, kw_only=True):
     url: str
     profile: str
     mode: str
+    size: str = ""
     state: str
     verdict: str | None
     message: str
@@ -492,6 +502,8 @@ class RunBrief(Result, frozen=True, kw_only=True):
     pending: int
     created_at: datetime
     published_at: datetime | None
+    recorded_on: str | None = None
+    recorded_where: str = ""
     sampling: dict[str, object] = {}
 
 

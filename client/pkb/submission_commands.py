@@ -12,7 +12,8 @@ from .errors import ExitCode, UsageError
 from .results import Submission
 
 BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
-MODES = ("check", "benchmark", "ranked")
+MODES = ("check", "profile", "benchmark", "ranked")
+SIZES = ("tiny", "base", "large")
 profile_option = click.option(
     "--profile",
     envvar="PKB_PROFILE",
@@ -27,6 +28,7 @@ backend_option = click.option("--backend", type=click.Choice(BACKENDS), default=
 @profile_option
 @backend_option
 @click.option("--mode", type=click.Choice(MODES), default="ranked", show_default=True)
+@click.option("--size", type=click.Choice(SIZES), help="The one size to record (mode profile). Default: the mode's.")
 @click.option("--visibility", type=click.Choice(("private", "public")), default="private", show_default=True)
 @click.option("--note", default="", help="A note that only you see.")
 @click.option("--node-owner", default="", help="An organisation whose guest nodes judge it. It can read the source.")
@@ -41,6 +43,7 @@ def submit(
     profile: str | None,
     backend: str,
     mode: str,
+    size: str | None,
     visibility: str,
     note: str,
     node_owner: str,
@@ -58,6 +61,7 @@ def submit(
             visibility=visibility,
             note=note,
             node_owner=node_owner,
+            size=size or "",
             key=key,
         )
         if watch:

@@ -125,8 +125,8 @@ def patiently(
 ) -> httpx.Response:
     """Call until there is an answer below 400, as long as trying again is right and `patience_s` is not used up.
 
-    `retried` are the statuses after which the same call may be made again, a broken connection too unless it is empty;
-    429 always is one, because nothing was done.
+    `retried` are the statuses after which the same call may be made again. A broken connection is one too unless
+    `retried` is empty. 429 always is one, because nothing was done.
 
     Raises:
         Refused: the other side answered with an error.

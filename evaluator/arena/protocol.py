@@ -62,7 +62,7 @@ class Report:
 
     `claimed_ns` is the time of the call on the rank's own clock (stream order on a GPU): a cross-check.
     `detail` is a `Failure`, or for DONE the number of the first input that changed (-1: none; CPU ranks only).
-    `fingerprint` is taken of what was returned (CPU ranks; on GPUs it is on the clock's page); `moved` counts the
+    `fingerprint` is taken of what was returned (CPU ranks; on GPUs it is on the clock's page). `moved` counts the
     library collectives that moved tensors in a call in which they were counted.
     """
 
@@ -108,7 +108,7 @@ class Command:
 
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
-    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it; a last
+    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. A last
     descriptor takes the records of a recorded call. `reuse` asks a CPU rank to write the new inputs into the tensors of
     the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
     bare call, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
@@ -172,9 +172,9 @@ BARRIER_STRIDE = 64
 CLOCK_PAGE_BYTES = 8192
 """The pages through which the host times the calls of a rank group on GPUs; the driver maps them into each device.
 
-The host writes `OPEN_WORDS` (an 8-byte call number per rank) and the key at `KEY_START`. Ranks write `QUEUED_WORDS`,
-their devices `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank); the
-fingerprint of outputs in the host's memory stands at `HOST_MARK_WORDS` (16 bytes per rank).
+The host writes `OPEN_WORDS` (an 8-byte call number per rank) and the key at `KEY_START`. Ranks write `QUEUED_WORDS`;
+their devices write `ARRIVED_WORDS` and `DONE_WORDS` (call numbers likewise) and `MARK_WORDS` (16 bytes per rank). The
+fingerprint of outputs in the host's memory is at `HOST_MARK_WORDS` (16 bytes per rank).
 """
 OPEN_WORDS = 0
 KEY_START = 1024

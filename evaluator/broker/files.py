@@ -1,8 +1,8 @@
 """A broker that is a folder: every message one file, so that an installation on one machine needs no server.
 
-Kombu's own file transport writes a message under its final name and moves it away to be read in the shared temporary
-directory, so a reader can get half a message, and other users can read the node's key. Here one rename
-publishes a message and one rename takes it, within a folder that only its owner can enter.
+Kombu's own file transport writes a message under its final name, and moves it to the shared temporary directory to be
+read. So a reader can get half a message, and other users can read the node's key. Here one rename publishes a message
+and one rename takes it, within a folder that only its owner can enter.
 """
 
 import os

@@ -6,6 +6,7 @@ imports no other part of the evaluator, so the site can read it without torch.
 
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
+from evaluator.contract.machine_code import Instruction, KernelCode, MachineCode
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     PORTAL_QUEUE,
@@ -23,6 +24,9 @@ from evaluator.contract.node_messages import (
     node_queue,
 )
 from evaluator.contract.record import (
+    MOMENT_ALONE,
+    MOMENT_LEG,
+    MOMENT_REVEALING,
     SCORE_RULE,
     Baseline,
     BaselineTable,
@@ -50,10 +54,13 @@ from evaluator.contract.report import (
     StageTime,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, tells
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
+    "MOMENT_ALONE",
+    "MOMENT_LEG",
+    "MOMENT_REVEALING",
     "PORTAL_QUEUE",
     "SCHEMA_VERSION",
     "SCORE_RULE",
@@ -83,7 +90,10 @@ __all__ = [
     "EvidenceSource",
     "Finding",
     "GpuReading",
+    "Instruction",
+    "KernelCode",
     "LinkTraffic",
+    "MachineCode",
     "Message",
     "Mode",
     "NodeStatus",
@@ -121,4 +131,5 @@ __all__ = [
     "WorkTotal",
     "is_faster",
     "node_queue",
+    "tells",
 ]

@@ -52,7 +52,7 @@ class ErrorMap(Message, frozen=True, kw_only=True):
 
     `counts` is a grid of at most 32 by 32 over the last two dimensions of `shape`, counts over the others added up.
     `shards` counts them in as many equal parts along `shard_dimension` as there are ranks (empty where no dimension
-    divides so); `largest_at` is the index of the largest error, `sentence` the pattern in words.
+    divides so). `largest_at` is the index of the largest error, `sentence` the pattern in words.
     """
 
     shape: tuple[int, ...]
@@ -94,7 +94,7 @@ class OutputCheck(Message, frozen=True, kw_only=True):
 
 
 class SizeMemory(Message, frozen=True, kw_only=True):
-    """Memory of one GPU in bytes: all of it, and the most that judge and submission held."""
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission used."""
 
     total_bytes: int
     judge_bytes: int

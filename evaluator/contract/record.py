@@ -37,12 +37,12 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 
     `draw` numbers what was drawn for the call; with `near` only a few elements differ from the inputs of that draw.
     `is_reused` says that they were written to the addresses of the call before. `done_ns` is each rank's time on the
-    host's clock (`ClockKind` says from where to where); `head_ns` is how long before that the ranks could queue work
-    behind the closed gate, and `has_queued` whether all of them had queued everything by then. `claimed_ns` are times
-    that the ranks report themselves, only a cross-check. `marks` are the fingerprints that arrived
-    with the end of the call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error`
-    likewise, relative to the reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256
-    over the first MiB of each in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
+    host's clock (`ClockKind` says from where to where). `head_ns` is how long before that the ranks could queue work
+    behind the closed gate. `has_queued` says whether all of them had queued everything by then. `claimed_ns` are times
+    that the ranks report themselves, only a cross-check. `marks` are the fingerprints that arrived with the end of the
+    call. `max_error` is the worst of all ranks, in units of the tolerance, and `rms_error` likewise, relative to the
+    reference's rms. `digests` are of the outputs that were taken for a checked call: SHA-256 over the first MiB of each
+    in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
     """
 
     number: int
@@ -90,11 +90,24 @@ class LinkTraffic(Message, frozen=True, kw_only=True):
     note: str = ""
 
 
-class GpuReading(Message, frozen=True, kw_only=True):
-    """One GPU as the driver's management library describes it at a moment of a timed series.
+MOMENT_ALONE, MOMENT_REVEALING, MOMENT_LEG = "alone", "revealing", "block"
+"""Moments of a `GpuReading`. A leg of the reference adds the number of its block."""
 
-    `throttled_by` holds the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
-    "gpu_idle" are normal.
+
+class GpuReading(Message, frozen=True, kw_only=True):
+    """One GPU as the driver's management library describes it at a moment.
+
+    Attributes:
+        gpu: its minor number.
+        moment: "alone" (the reference before any rank could read the submission), "revealing" (just before that),
+            "before" and "after" the timed calls, or "block 3" (a leg of the reference in the third block).
+        sm_mhz, memory_mhz, watts, celsius: clocks, power and temperature.
+        throttled_by: the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
+            "gpu_idle" are normal.
+        used_bytes: memory in use; None where it was not read, as for the fields below.
+        processes: how many processes used the GPU, as far as the driver lists them.
+        memory_percent: in which share of the driver's last sample period device memory was read or written.
+        sent_bytes, received_bytes: payload on the GPU's links in a leg of the reference, per call.
     """
 
     gpu: int
@@ -104,6 +117,21 @@ class GpuReading(Message, frozen=True, kw_only=True):
     watts: float
     celsius: int
     throttled_by: tuple[str, ...] = ()
+    used_bytes: int | None = None
+    processes: int | None = None
+    memory_percent: int | None = None
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+
+    @property
+    def precedes_submission(self) -> bool:
+        """Whether no rank could read the submission yet."""
+        return self.moment in (MOMENT_ALONE, MOMENT_REVEALING)
+
+    @property
+    def is_of_leg(self) -> bool:
+        """Whether it was made in a leg of the reference in a timed series."""
+        return self.moment.startswith(MOMENT_LEG)
 
 
 class SizeRecord(Message, frozen=True, kw_only=True):
@@ -127,9 +155,10 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
         watched_ns, busy_ns: the observed time of the reference's legs, and the processor time that the submission's
             processes used in it.
-        gpus: read before the first block and after the last one.
+        gpus: read before the submission was revealed, in legs of the reference, and before and after the blocks.
         processes: how many the sandbox then had.
-        is_primed: the reference met all inputs once before it was timed on them.
+        is_primed: the reference met all inputs once before it was timed on them; only in reports of before 23 November
+            2026 (decision 0052).
         links: None where the links' counters were not read.
     """
 
@@ -174,7 +203,8 @@ class TimingRules(Message, frozen=True, kw_only=True):
             time.
         busy_cores: how many processors all ranks of a submission together may keep busy while the reference is timed;
             None: not judged.
-        judges_throttling: whether an evaluation returns to the queue where heat or power limits slowed a GPU.
+        judges_throttling: whether an evaluation returns to the queue where heat or power limits slowed a GPU before
+            the submission ran.
     """
 
     clock: ClockKind
@@ -198,7 +228,7 @@ class Baseline(Message, frozen=True, kw_only=True):
 
     `low_us` and `high_us` enclose the true median with 95 % probability. `utilisation` is floor over median; both it
     and the floor are None where the profile has no datasheet peaks. Where `is_primed`, the reference met all
-    inputs once before it was timed on them.
+    inputs once before it was timed on them, as it did until 23 November 2026.
     """
 
     revision: str

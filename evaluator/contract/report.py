@@ -8,6 +8,7 @@ import msgspec
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, RecordedWork
+from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, Mode
@@ -60,8 +61,8 @@ class BufferKind(StrEnum):
 class Collective(Message, frozen=True, kw_only=True):
     """A collective (or send, or receive) as torch's flight recorder reported it on one rank; untrusted.
 
-    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten),
-    `sequence` all since the start; `ranks` are the group's and `tensors` what went in ("float[4, 8]").
+    `number` counts those of its group in the call from 1 (0: begun before the call; None: the recorder has forgotten).
+    `sequence` counts all since the start. `ranks` are the group's, and `tensors` are what went in ("float[4, 8]").
     """
 
     operation: str
@@ -75,10 +76,10 @@ class Collective(Message, frozen=True, kw_only=True):
 class RankState(Message, frozen=True, kw_only=True):
     """Where one sandbox rank was when the evaluation ended.
 
-    `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"); `exit` is "running",
-    "exit 0", "signal SIGSEGV", ...; `stack` is a Python traceback or stack dump; `log` the head and tail of what the
-    rank printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the
-    oldest first, then the last finished one.
+    `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"). `exit` is "running", "exit 0",
+    "signal SIGSEGV", ... `stack` is a Python traceback or stack dump. `log` is the head and tail of what the rank
+    printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the oldest
+    first, then the last finished one.
     """
 
     rank: int
@@ -131,6 +132,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         record: every call.
         recorded_work: the work in the recorded call, summed by name.
         timeline: the same call on every rank.
+        machine_code: the submission's kernels with source lines, in mode profile.
         canaries: the last one before the evaluation, those of new oracle ranks, and the one after it.
         driver_faults: None where the node cannot know.
         alarms: sentences for a person to check; they do not change the verdict.
@@ -164,6 +166,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     primitives: tuple[Detection, ...] = ()
     recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
     timeline: Timeline | None = None
+    machine_code: MachineCode | None = None
     canaries: tuple[Canary, ...] = ()
     driver_faults: tuple[DriverFault, ...] | None = None
     alarms: tuple[str, ...] = ()

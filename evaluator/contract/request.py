@@ -19,16 +19,31 @@ class Backend(StrEnum):
 
 
 class Mode(StrEnum):
-    """How much of the judging an evaluation does, and whether it counts."""
+    """How much of the judging an evaluation does, and whether it counts.
+
+    `check` verifies, `profile` also records the reference and lists machine code, `benchmark` also times, and `ranked`
+    also counts.
+    """
 
     CHECK = "check"
+    PROFILE = "profile"
     BENCHMARK = "benchmark"
     RANKED = "ranked"
 
     @property
     def is_timed(self) -> bool:
         """Whether the submission is timed against the reference."""
+        return self in (Mode.BENCHMARK, Mode.RANKED)
+
+    @property
+    def records_reference(self) -> bool:
+        """Whether a call of the reference is recorded beside the submission's."""
         return self is not Mode.CHECK
+
+    @property
+    def lists_machine_code(self) -> bool:
+        """Whether the report has the machine code of kernels, with source lines."""
+        return self is Mode.PROFILE
 
 
 class SourceFile(Message, frozen=True, kw_only=True):

@@ -12,6 +12,19 @@ def is_faster(low: float | None, *, than: float = 1.0) -> bool:
     return low is not None and low > than
 
 
+_WIDEST = 10.0
+
+
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything: its ends are not more than tenfold apart.
+
+    Two equal programs can differ by as much where calls take hardly longer than empty ones, as on a busy practice
+    board. The record keeps such a score; pages, commands and messages say that the times were too noisy to tell. True
+    where no interval was kept.
+    """
+    return low is None or high is None or high <= _WIDEST * low
+
+
 class TimeSummary(Message, frozen=True, kw_only=True):
     """Times of a series of calls in microseconds; each is the maximum over ranks.
 
@@ -28,14 +41,14 @@ class TimeSummary(Message, frozen=True, kw_only=True):
 class SizeTiming(Message, frozen=True, kw_only=True):
     """Candidate and reference side by side at one size, in times less those of an empty call.
 
-    `ratios` holds one reference / candidate value per block A B B A; `score` is their trimmed mean (of logarithms)
-    and `low` to `high` its interval; no ratios where a record kept those of all sizes together alone. `floor_us` is
-    None where no floor applies. `rank_medians_us` is the candidate's median per rank. `empty_us` was taken off the
-    reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to
-    its end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a
-    program gain that does both inside its own kernels. `claimed_us` is the time that ranks report themselves, a
-    cross-check. `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published
-    harness times them; they rank nothing.
+    `ratios` holds one reference / candidate value per block A B B A. `score` is their trimmed mean (of logarithms) and
+    `low` to `high` its interval. There are no ratios where a record kept only those of all sizes together. `floor_us`
+    is None where no floor applies. `rank_medians_us` is the candidate's median per rank. `empty_us` was taken off the
+    reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to its
+    end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a program gain
+    that does both inside its own kernels. `claimed_us` is the time that ranks report themselves, a cross-check.
+    `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published harness times
+    them; they rank nothing.
     """
 
     size: str

@@ -8,7 +8,7 @@ from evaluator.contract.message import Message
 class SpanKind(StrEnum):
     """What a span is.
 
-    `kernel`, `copy` and `fill` are work on the device, `collective` is a call of torch.distributed, and `launch`,
+    `kernel`, `copy` and `fill` are work on the device, and `collective` is a call of torch.distributed. `launch`,
     `wait` and `operator` are what the host does: it starts work, waits for the device, runs an operator.
     """
 

@@ -8,11 +8,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from evaluator.contract import (
+    MOMENT_ALONE,
+    MOMENT_REVEALING,
     Backend,
     BufferKind,
     Canary,
@@ -21,21 +24,26 @@ from evaluator.contract import (
     EvaluationReport,
     EvaluationRequest,
     Finding,
+    GpuReading,
+    MachineCode,
     Mode,
     Record,
     RecordedWork,
     SandboxLevel,
+    SizeMemory,
     SizeRecord,
     Stage,
     Timeline,
     Timing,
     Verdict,
+    tells,
 )
 from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
+from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.evidence import Ended, Evidence, in_words
@@ -44,12 +52,21 @@ from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import RecordedReferences, ReferenceClock, new_opening
 from evaluator.host.measure.size_run import Bare, Known, Rig, SizeRun
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.judging import recorded_work, reference_drift, source_rules, timing, verdicts
+from evaluator.judging import (
+    kernel_code,
+    recorded_work,
+    reference_drift,
+    source_rules,
+    throttling,
+    timing,
+    verdicts,
+)
 from evaluator.judging.checks import Check
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from problems import registry
@@ -74,8 +91,9 @@ _BAD_ENDS = frozenset(
 )
 
 
-_ALONE_PAIRS, _ALONE_S, _ALONE_CALLS = 4, 0.2, 8
-"""How often the reference is called at a size before the submission is revealed. The last calls are kept."""
+_ALONE_FIRST, _ALONE_S, _ALONE_CALLS = 8, 0.2, 8
+"""How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
+and no new one after so many seconds. Then come those whose times are kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +101,13 @@ _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
 )
 _MESSAGE_CHARACTERS = 300
+
+
+def _speed(timing: Timing) -> str:
+    """The end of the message of a pass."""
+    if not tells(timing.low, timing.high):
+        return "; its times were too noisy to tell how fast it is"
+    return f"; {timing.score:.2f} times as fast as the reference"
 
 
 def _first_line(error: Exception) -> str:
@@ -102,6 +127,14 @@ def _without_the_submission() -> Iterator[None]:
         raise NodeTrouble(str(error)) from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class Alone:
+    """The reference at a size before any rank could read the submission: times of calls in ns, and the GPUs then."""
+
+    times_ns: tuple[int, ...] = ()
+    gpus: tuple[GpuReading, ...] = ()
+
+
 class Evaluation:
     """The state of one evaluation: its request, and the evidence so far."""
 
@@ -114,6 +147,7 @@ class Evaluation:
         helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
+        hold: Hold,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> None:
@@ -130,13 +164,15 @@ class Evaluation:
         self._evidence = Evidence()
         self._afterwards: list[Finding] = []
         self._is_in_play = False
-        self._deadline = time.monotonic() + plan.settings.evaluation_s
+        self._hold = hold
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
         self._group: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
         self._memory: GpuMemory | None = None
+        self._held: SizeMemory | None = None
+        self._shortage: Finding | None = None
         self._has_held_ranks = False
         self._trusted: TrustedRanks | None = None
         self._timing: Timing | None = None
@@ -149,13 +185,15 @@ class Evaluation:
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
         self._known: dict[str, Known] = {}
-        self._alone: dict[str, tuple[int, ...]] = {}
+        self._watch = SlotWatch(plan.gpus)
+        self._alone: dict[str, Alone] = {}
+        self._revealing: tuple[GpuReading, ...] = ()
         self._policy = CallPolicy(
             timing_policy=plan.profile.timing_policy,
             settings=plan.settings,
             backend=request.backend,
             mode=request.mode,
-            deadline=self._deadline,
+            hold=hold,
             cancelled=cancelled,
         )
         self._sizes = request.sizes or plan.profile.sizes[request.mode]
@@ -214,8 +252,8 @@ class Evaluation:
 
     @property
     def awaits_proof(self) -> bool:
-        """Whether JUDGE_ERROR decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
-        return self._decided().verdict is Verdict.JUDGE_ERROR
+        """Whether an error of the judge decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
+        return self._shortage is not None or self._decided().verdict is Verdict.JUDGE_ERROR
 
     def fail(self, error: Exception, *, is_nodes: bool) -> None:
         """Note an error of the judge. An earlier verdict stays, with the error beside it.
@@ -224,16 +262,29 @@ class Evaluation:
             error: what went wrong.
             is_nodes: whether the node proved to be faulty; otherwise the error is attributed to the submission.
         """
-        if is_nodes:
-            found = Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
-        else:
-            found = Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
+        found = self._ours(error, is_nodes=is_nodes)
         if is_nodes and self._evidence.findings and self.awaits_proof:
-            self._evidence.findings = [found]
+            self._evidence.findings, self._shortage = [found], None
         elif self._evidence.findings:
             self._afterwards.append(found)
         else:
             self._evidence.findings.append(found)
+            self._shortage = found if found.verdict is Verdict.UNSUPPORTED else None
+
+    def _ours(self, error: Exception, *, is_nodes: bool) -> Finding:
+        """The finding for an error of the judge. A lack of memory is never charged; another try would end so too."""
+        if is_nodes:
+            return Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
+        if isinstance(error, OutOfDeviceMemory):
+            return Finding(verdict=Verdict.UNSUPPORTED, message=self._shortage_in_words())
+        return Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
+
+    def _shortage_in_words(self) -> str:
+        figures = "" if self._held is None else f"; {gpu_memory.in_words(self._held)}"
+        return (
+            f"the judge had no memory left for inputs, expected outputs or comparisons of {self._request.problem} "
+            f"beside this submission. Without it the judge has enough{figures}"
+        )
 
     def rehearse(self, trusted: TrustedRanks) -> None:
         """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
@@ -241,23 +292,29 @@ class Evaluation:
             opened = trusted.open_size(
                 problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
             )
-            ReferenceClock(trusted, opened, itertools.count()).open(pairs=1, seconds=0.0)
+            ReferenceClock(trusted, opened, itertools.count()).open(calls=2, seconds=0.0)
 
     def close(self) -> None:
-        """End the worker groups; raises EvaluatorError where a part of one is left."""
+        """End the worker groups, and release what was held; raises EvaluatorError where a part of one is left."""
+        self._watch.close()
+        self._end_groups()
+
+    def _end_groups(self) -> None:
         held, self._group, self._second = (self._group, self._second), None, None
         with contextlib.ExitStack() as stack:
             for group in held:
                 if group is not None:
-                    stack.callback(group.close)
+                    stack.callback(group.close, within=self._hold.killing)
 
     # ---- stages -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:
         self._progress(stage, detail, fraction)
+        begun = time.monotonic()
         with self._evidence.stage(stage):
             yield
+        logger.debug("evaluation %s: %s, %s: %.2f s", self.evaluation_id, stage, detail, time.monotonic() - begun)
 
     def _check_request(self) -> None:
         """Check that this slot can judge the request. Reads nothing of the submission."""
@@ -313,7 +370,7 @@ class Evaluation:
                 # If none was waiting, it starts while the first worker group imports and is verified.
                 self._second = waiting.take()
                 self._second.start_ranks()
-            self._group.wait_until_ready(cancelled=self._cancelled)
+            self._group.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
             if self._request.mode.is_timed:
                 # No process may start during a measurement.
                 waiting.wait_until_ready()
@@ -330,8 +387,14 @@ class Evaluation:
                 )
                 clock = ReferenceClock(trusted, opened, itertools.count())
                 trusted.oracle.warm_up()
-                clock.open(pairs=_ALONE_PAIRS, seconds=_ALONE_S)
-                self._alone[size] = tuple(clock.time().time.longest_ns for _ in range(_ALONE_CALLS))
+                clock.open(calls=_ALONE_FIRST, seconds=_ALONE_S)
+                self._alone[size] = self._calls_alone(clock)
+
+    def _calls_alone(self, clock: ReferenceClock) -> Alone:
+        gpus: list[GpuReading] = []
+        with self._watch.around(MOMENT_ALONE, calls=_ALONE_CALLS, into=gpus):
+            times = tuple(clock.time().time.longest_ns for _ in range(_ALONE_CALLS))
+        return Alone(times_ns=times, gpus=tuple(gpus))
 
     def _import(self) -> Bare:
         """Measure the overhead of a call in the present group, then let it import the submission."""
@@ -341,9 +404,24 @@ class Evaluation:
             with contextlib.nullcontext() if self._records else _without_the_submission():
                 bare = self._bare() if self._request.mode.is_timed else Bare()
             self._memory = GpuMemory(self._plan.gpus, self._ready_trusted())
+            if not self._records:
+                self._refuse_slow_gpus()
             group.reveal(self._request.source, built=self._built)
             group.import_submission(seconds=self._policy.within(self._settings.import_s), cancelled=self._cancelled)
         return bare
+
+    def _refuse_slow_gpus(self) -> None:
+        """Judge the GPUs while no rank can read the submission; raises Ended where heat or power holds one back.
+
+        What holds them back later may be the submission's own heat, which must not win it another try.
+        """
+        self._revealing = self._watch.read(MOMENT_REVEALING)
+        if self._request.mode.is_timed and self._policy.does(Check.THROTTLING):
+            seen = [reading for alone in self._alone.values() for reading in alone.gpus]
+            found = throttling.before_the_submission((*seen, *self._revealing), self._plan.profile.timing_rules())
+            if found is not None:
+                self._evidence.findings.append(found)
+                raise Ended
 
     def _bare(self) -> Bare:
         """Bare calls in sandbox and reference ranks, in turn, while the sandbox holds nothing of the submission."""
@@ -377,6 +455,7 @@ class Evaluation:
             group_number=group_number,
             bare=bare,
             memory=self._seen_memory(),
+            watch=self._watch,
             evidence=self._evidence,
             policy=self._policy,
             draws=self._draws,
@@ -405,18 +484,21 @@ class Evaluation:
         return self._problem.regime(self._request.regime) if self._request.regime else None
 
     def _run_size(self, rig: Rig, size: str) -> None:
-        run = SizeRun(rig, size, known=self._known.get(size))
+        with self._troubles(size=size):
+            run = SizeRun(rig, size, known=self._known.get(size))
         self._buffers = run.buffers
         try:
             with self._troubles(size=size):
                 run.verify()
                 if self._request.mode.is_timed:
                     if self._second is not None:
-                        self._second.wait_until_ready(cancelled=self._cancelled)
+                        self._second.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
                     run.warm_up()
                     run.time()
                     if rig.group_number == 1:
                         run.loop()
+                elif self._request.mode is Mode.PROFILE:
+                    run.warm_up()
                 if rig.group_number == 1 and self._settings.records_work:
                     run.count_links()
                     if size == self._sizes[-1]:
@@ -427,21 +509,32 @@ class Evaluation:
                         self._look_at_work(work)
         finally:
             # A record that ended early is evidence too.
-            self._records.append(msgspec.structs.replace(run.record(), reference_alone_ns=self._alone.get(size, ())))
+            self._records.append(self._with_start(run.record()))
         self._known[size] = run.known()
+
+    def _with_start(self, record: SizeRecord) -> SizeRecord:
+        """The record, with what was seen at its size before the submission was revealed."""
+        alone = self._alone.get(record.size, Alone())
+        return msgspec.structs.replace(
+            record, reference_alone_ns=alone.times_ns, gpus=(*alone.gpus, *self._revealing, *record.gpus)
+        )
 
     def _record_reference(self) -> None:
         """Record a call of the reference for the timeline. No verdict uses it, so its failure fails nothing.
 
         It comes after everything that is timed, because a profiler may slow what its ranks run later.
         """
-        if self._timeline is None or not self._request.mode.is_timed:
+        if self._timeline is None or not self._request.mode.records_reference:
             return
         size = self._timeline.size
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 recorded, is_new = self._references.take(
-                    self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
+                    self._ready_trusted(),
+                    problem=self._request.problem,
+                    size=size,
+                    dtype=self._dtype,
+                    is_patient=self._request.mode is Mode.PROFILE,
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
@@ -489,11 +582,11 @@ class Evaluation:
         if second is None:
             return
         self._evidence.ranks = rank_states(self._ready_group().observe_finished())
-        self.close()
+        self._end_groups()
         self._group = second
         self._key = hashlib.sha256(self._key + b"second worker group").digest()
         # It has waited while the first group was timed.
-        second.wait_until_ready(cancelled=self._cancelled)
+        second.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
         try:
             self._run_sizes(self._import(), group_number=2, share=self._second_share)
         except Ended:
@@ -514,7 +607,7 @@ class Evaluation:
         if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
             message += f", also in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} that are not timed"
         if self._timing is not None:
-            message += f"; {self._timing.score:.2f} times as fast as the reference"
+            message += _speed(self._timing)
         self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
 
     @contextmanager
@@ -539,7 +632,7 @@ class Evaluation:
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """The finding; one about memory also says how much GPU memory judge and submission held."""
+        """The finding; one about memory also says how much GPU memory judge and submission used."""
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding
@@ -547,7 +640,7 @@ class Evaluation:
 
     def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
         """The finding where the submission left the judge no GPU memory; otherwise the error is raised."""
-        memory = self._memory.look() if self._memory is not None else None
+        memory = self._held = self._memory.look() if self._memory is not None else None
         if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
             raise error
         message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
@@ -618,6 +711,7 @@ class Evaluation:
             primitives=self._primitives,
             recorded_work=self._recorded_work,
             timeline=self._timeline,
+            machine_code=self._machine_code(),
             alarms=self._alarms(),
             canaries=canaries,
             driver_faults=driver_faults,
@@ -629,6 +723,14 @@ class Evaluation:
             finished_at=finished_at,
         )
 
+    def _machine_code(self) -> MachineCode | None:
+        """The kernels of the build with source lines, those of the recorded call first."""
+        code = self._built.code if self._built is not None else None
+        if code is None:
+            return None
+        recorded = self._timeline.submission.names if self._timeline is not None else ()
+        return kernel_code.reported(code, frozenset(name.name for name in recorded))
+
     def _decided(self) -> Finding:
         """The finding that decides; JUDGE_ERROR without any."""
         return verdicts.decide(
@@ -636,7 +738,8 @@ class Evaluation:
         )
 
     def _alarms(self) -> tuple[str, ...]:
-        found = reference_drift.alarms(self._records)
+        rules = self._plan.profile.timing_rules()
+        found = reference_drift.alarms(self._records) + throttling.alarms(self._records, rules)
         for sentence in found:
             logger.warning("evaluation %s: %s", self._request.evaluation_id, sentence)
         return found

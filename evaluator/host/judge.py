@@ -1,12 +1,14 @@
 """The judge of one slot: a request in, a report out."""
 
+import contextlib
 import dataclasses
 import logging
 import shutil
 import tempfile
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -24,10 +26,10 @@ from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.helper_process import HelperProcess
+from evaluator.host.process.hold import Hold
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -132,6 +134,7 @@ class Judge:
         *,
         progress: ReportProgress = no_progress,
         cancelled: Callable[[], bool] = never,
+        hold: Hold | None = None,
     ) -> EvaluationReport:
         """Judge one submission.
 
@@ -139,26 +142,28 @@ class Judge:
             request: what to judge; its profile must be this slot's.
             progress: called at every stage with stage, detail, and fraction or None.
             cancelled: polled; once true, the evaluation ends and cleans up.
+            hold: when it should be over; None for the slot's `evaluation_s` from now.
 
         Returns:
             The report. An error of the judge is a verdict, never an exception: JUDGE_FAILURE where the node proved to
-            be faulty, JUDGE_ERROR where a submission was being handled and the node works. `error_log` then holds
-            the error.
+            be faulty, JUDGE_ERROR where a submission was being handled and the node works, and UNSUPPORTED where the
+            judge lacks memory beside the submission alone. `error_log` then holds the error.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.
         """
         with self._turn:
-            report = self._evaluate(request, progress=progress, cancelled=cancelled)
+            held = hold or Hold(time.monotonic() + self.settings.evaluation_s)
+            report = self._evaluate(request, progress=progress, cancelled=cancelled, hold=held)
             if not self._is_to_be_seen_elsewhere(request, report):
                 return report
-            return self._seen_elsewhere(request, report, progress=progress, cancelled=cancelled)
+            return self._seen_elsewhere(request, report, progress=progress, cancelled=cancelled, hold=held)
 
     def _evaluate(
-        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool]
+        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool], hold: Hold
     ) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
-        with self._health.watching():
+        with self._health.watching(), self._limited(hold):
             evaluation = Evaluation(
                 request,
                 plan=self._plan,
@@ -166,6 +171,7 @@ class Judge:
                 helper=self._helper,
                 references=self._references,
                 work_dir=self._work_dir,
+                hold=hold,
                 progress=progress,
                 cancelled=cancelled,
             )
@@ -177,14 +183,14 @@ class Judge:
                 evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
-            except (NodeTrouble, OutOfDeviceMemory) as error:
+            except NodeTrouble as error:
                 self._note(evaluation, error, is_nodes=True)
-                self._trusted.drop()
+                self._drop_trusted(evaluation)
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
                 self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
-                self._trusted.drop()
+                self._drop_trusted(evaluation)
             finally:
-                self._end(evaluation)
+                self._end(evaluation, hold)
             return evaluation.report(
                 started_at=started_at,
                 finished_at=_now(),
@@ -213,6 +219,7 @@ class Judge:
         *,
         progress: ReportProgress,
         cancelled: Callable[[], bool],
+        hold: Hold,
     ) -> EvaluationReport:
         """`report`, which passed, joined with the result on another number of ranks, from another judge."""
         name = self.profile.other_world_size
@@ -228,6 +235,7 @@ class Judge:
             msgspec.structs.replace(request, profile=name),
             progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),
             cancelled=cancelled,
+            hold=hold,
         )
         if self._other.error_log:
             self._errors.append(self._other.error_log)
@@ -287,30 +295,53 @@ class Judge:
         return 2 if is_second else 1
 
     def _prepare_next(self) -> None:
-        """Let the next evaluation's groups import, on processors that the present one does not use."""
+        """Let the next evaluation's groups import, on processors that the present one does not use.
+
+        On GPUs also the trusted ranks that replace those which a recorder has worn.
+        """
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
+            if self.profile.device == "cuda":
+                self._keep_waiting(self._trusted.prepare)
 
     def _keep_waiting(self, step: Callable[[], object]) -> None:
         """A failure here does not change the present verdict; the next evaluation raises it if it fails again."""
         try:
             step()
         except EvaluatorError as error:
-            logger.warning("no worker group could be started for the next evaluation: %s", error)
+            logger.warning("ranks for the next evaluation could not be started: %s", error)
 
-    def _end(self, evaluation: Evaluation) -> None:
+    @contextlib.contextmanager
+    def _limited(self, hold: Hold) -> Iterator[None]:
+        """Have trusted ranks answer in time, whatever an evaluation does; afterwards they may take their time again."""
+        self._trusted.limit(hold.answer)
+        try:
+            yield
+        finally:
+            self._trusted.limit(None)
+
+    def _drop_trusted(self, evaluation: Evaluation) -> None:
+        """End the trusted ranks. If they stay, the slot is not clean."""
+        try:
+            self._trusted.drop()
+        except EvaluatorError as error:
+            self._unclean = str(error)
+            self._note(evaluation, error, is_nodes=False)
+
+    def _end(self, evaluation: Evaluation, hold: Hold) -> None:
         """Clean up after an evaluation, then let the next one's ranks start, which uses the GPUs."""
+        self._trusted.limit(hold.ending)
         try:
             evaluation.close()
         except (EvaluatorError, OSError) as error:
             self._unclean = str(error)
             self._note(evaluation, error, is_nodes=False)
         if evaluation.awaits_proof and not self.quarantine:
-            self._rehearse(evaluation)
+            self._rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
-            self._prove_clean(evaluation)
+            self._prove_clean(evaluation, hold)
         if evaluation.has_worn_ranks and not self.quarantine:
-            self._trusted.drop()
+            self._drop_trusted(evaluation)
             self._keep_waiting(self._trusted.start)
         if self.settings.warm and not self.quarantine:
             self._keep_waiting(self._waiting.refill)
@@ -323,34 +354,36 @@ class Judge:
         if self.quarantine:
             raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
 
-    def _prove_clean(self, evaluation: Evaluation) -> None:
+    def _prove_clean(self, evaluation: Evaluation, hold: Hold) -> None:
         """After an evaluation that used ranks: check that nothing of it is left, and that the devices work.
 
         Leftovers do not prove that the node was faulty before; the driver and the canary do.
         """
-        self._unclean = "; ".join(self._health.leftovers())
+        self._unclean = "; ".join(self._health.leftovers(within=hold.ending))
         if self._unclean:
             self._note(evaluation, EvaluatorError(self._unclean), is_nodes=self._health.is_driver_ill)
-            self._trusted.drop()
+            self._drop_trusted(evaluation)
             return
         try:
             self._trusted.prove(is_full=evaluation.ended_badly)
         except EvaluatorError as error:
-            self._note(evaluation, error, is_nodes=True)
-            self._trusted.drop()
+            self._note(evaluation, error, is_nodes=not hold.is_over)
+            self._drop_trusted(evaluation)
 
-    def _rehearse(self, evaluation: Evaluation) -> None:
+    def _rehearse(self, evaluation: Evaluation, hold: Hold) -> None:
         """After an error of the judge: can this node judge the problem without the submission? If not, it is faulty.
 
         New trusted ranks run the canary and a call of the reference at every size. A lack of resources in that, such as
-        memory, is never attributed to the submission.
+        memory, is never attributed to the submission. Where the time is used up, nothing is proved.
         """
+        self._drop_trusted(evaluation)
+        if self.quarantine or hold.is_over:
+            return
         try:
-            self._trusted.drop()
             evaluation.rehearse(self._trusted.take())
         except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
-            self._note(evaluation, error, is_nodes=True)
-            self._trusted.drop()
+            self._note(evaluation, error, is_nodes=not hold.is_over)
+            self._drop_trusted(evaluation)
 
     def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
         """Keep an error of the judge for the operator, and note it in the evaluation."""

@@ -8,6 +8,9 @@ from statistics import median
 from evaluator.contract import CallTimeline, RankTimeline, Span, SpanKind
 from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, Part, RankSplit
 
+_FAR_LESS = 0.7
+"""Below this share of another rank's time, a rank's own kernels hint that the other one waited."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
@@ -113,9 +116,13 @@ def _mixed(story: Story) -> str:
     text = f"Rank {rank.rank} is in kernels that access peers directly for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
     if story.least is not None:
         text += f"; the floor is {_us(max(story.least.work_us, story.least.wire_us))}"
-    return (
+    text = (
         f"{text}. {name} takes {share:.0%} of it. The profiler does not show whether it computes, sends or waits there."
     )
+    quickest = min(story.ranks, key=lambda one: one.mixed_us)
+    if 0 < quickest.mixed_us < _FAR_LESS * rank.mixed_us:
+        text += f" Rank {quickest.rank} takes {_us(quickest.mixed_us)} for its own, so the rest may be waiting for it."
+    return text
 
 
 _SENTENCES: dict[Gap, Callable[[Story], str]] = {

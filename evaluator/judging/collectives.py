@@ -59,8 +59,8 @@ class CollectiveUse:
 def find(trees: Mapping[str, ast.Module], entry: _Function | None) -> list[CollectiveUse]:
     """Every library collective in `entry` itself, and those that get its data in functions it calls.
 
-    What data flow into is one graph over all names of all functions that are reached, gone through once: the work grows
-    with the source alone, however its functions call each other.
+    What data flow into is one graph over all names of all functions that are reached, gone through once. So the work
+    grows with the source alone, however its functions call each other.
 
     Args:
         trees: the submission's Python files by path.
@@ -193,7 +193,7 @@ class _Flow:
             self._reach([end])
 
     def _link_parts(self, function: int, node: ast.AST) -> None:
-        """What is in a part is in the whole; of a tensor's shape, dtype and the like that is not so."""
+        """What is in a part is in the whole; of a tensor's shape, dtype and other attributes that is not so."""
         whole = (function, id(node))
         if isinstance(node, ast.Name):
             self._link((function, node.id), whole)

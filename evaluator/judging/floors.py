@@ -39,8 +39,8 @@ def arithmetic_s(cost: Cost, peaks: Peaks, *, dtype: str) -> float:
     Args:
         cost: operations per rank; `matmul` runs on the tensor cores in the run's `dtype`.
         peaks: FLOP/s by kind.
-        dtype: torch name of the run's dtype; float32 products are counted at the tensor cores' bf16 rate halved
-            twice (TF32 is refused as a downgrade, but a kernel may emulate float32 products on tensor cores).
+        dtype: torch name of the run's dtype. float32 products are counted at the tensor cores' bf16 rate halved twice
+            (TF32 is refused as a downgrade, but a kernel may emulate float32 products on tensor cores).
 
     Raises:
         KeyError: the cost model names a kind of arithmetic that has no peak.
@@ -58,8 +58,8 @@ def arithmetic_s(cost: Cost, peaks: Peaks, *, dtype: str) -> float:
 def memory_s(cost: Cost, peaks: Peaks) -> float:
     """Seconds that the bytes of `cost` take which have to cross to or from device memory.
 
-    Inputs have just been written when a call begins, so that the L2 cache may hold as much of them as fits; and as much
-    of what the call writes may stay there. Neither need cross while the call is timed.
+    Inputs have just been written when a call begins, so the L2 cache may contain as much of them as fits. As much of
+    what the call writes may stay there. Neither need cross while the call is timed.
     """
     return max(0.0, cost.memory_bytes - 2 * peaks.l2_bytes) / peaks.memory_bytes_s
 

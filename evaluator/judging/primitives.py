@@ -1,7 +1,7 @@
 """Which hardware paths a submission uses, by its text, and by the machine code and symbols of its extensions.
 
-A detection says what was seen and where, not that the path carries the problem's data: a TMA instruction may load from
-the rank's own memory, a mapped peer buffer may stay unused.
+A detection says what was seen and where, not that the path carries the problem's data. A TMA instruction may load from
+the rank's own memory, and a mapped peer buffer may stay unused.
 """
 
 import ast

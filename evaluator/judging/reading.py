@@ -1,6 +1,6 @@
 """Reading a submission's source. Text in, text out, so that a helper process can do it."""
 
-from evaluator.contract import Detection, EvaluationRequest, Finding, Message
+from evaluator.contract import Detection, EvaluationRequest, Finding, Message, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging import collectives, primitives, source_rules
 from problems import registry
@@ -25,11 +25,11 @@ def read_source(request_text: str) -> str:
     findings = source_rules.check_source(
         registry.get(request.problem), request.source, backend=request.backend, profile=profile, mode=request.mode
     )
-    if findings:
+    if any(finding.verdict is not Verdict.UNSUPPORTED for finding in findings):
         return SourceReading(findings=findings).to_json()
     is_on_gpus = profile.gpu is not None
     return SourceReading(
-        findings=(),
+        findings=findings,
         warnings=source_rules.warnings(request.source, backend=request.backend, mode=request.mode),
         primitives=primitives.in_source(request.source, collectives=collectives.COLLECTIVES) if is_on_gpus else (),
     ).to_json()

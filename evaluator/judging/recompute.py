@@ -9,7 +9,7 @@ from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.judging.timing import conclude
 from evaluator.judging.verdicts import decide
 
-TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR, Verdict.BASELINE_UNSTABLE})
+TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR})
 _CLOSE = 1e-9
 _EARLIER = "timed by an earlier rule, from the ranks' own clocks; its score stands and cannot be computed again"
 

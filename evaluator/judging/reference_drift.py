@@ -1,18 +1,27 @@
 """Was the reference slower beside the submission than before any rank could read it? An alarm, never a verdict.
 
 Legs of reference and submission alternate, so what slows both cancels in the score. What slows the reference alone
-raises the score. A busy host causes the alarm too, so a person looks at the record.
+raises the score. A busy host causes the alarm too. So the alarm names what the driver and the kernel showed of the slot
+in the reference's legs, and a person looks at it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median, quantiles
 
-from evaluator.contract import SizeRecord
+from evaluator.contract import MOMENT_ALONE, GpuReading, SizeRecord
+from evaluator.judging import throttling
 
 SLOWER = 1.15
 """The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart."""
 
 _LEAST_CALLS, _LEAST_NS = 4, 20_000
+
+_BUSY_CORES = 0.02
+_MORE_TRAFFIC, _TRAFFIC_BYTES = 1.25, 1_000_000
+_LOWER_CLOCK = 0.95
+_MORE_PERCENT = 10
+_MORE_MEMORY_BYTES = 1_000_000_000
+"""What an alarm names: a larger difference between the reference's legs and its calls alone. None of it is a limit."""
 
 
 def alarms(sizes: Sequence[SizeRecord]) -> tuple[str, ...]:
@@ -31,5 +40,76 @@ def _alarm(size: SizeRecord) -> str | None:
         return None
     return (
         f"{size.size}, worker group {size.group_number}: the reference took {after / 1000:.0f} us beside the "
-        f"submission, {after / before:.2f} times the {before / 1000:.0f} us before any rank could read the submission"
+        f"submission, {after / before:.2f} times the {before / 1000:.0f} us before any rank could read the submission. "
+        f"Seen in its legs: {'; '.join(_seen(size)) or 'nothing else that differs, so the host may have been busy'}"
     )
+
+
+def _seen(size: SizeRecord) -> Iterator[str]:
+    """What differed in the slot between the reference's legs and its calls alone, in words."""
+    if size.watched_ns and size.busy_ns > _BUSY_CORES * size.watched_ns:
+        yield f"the submission's processes used {size.busy_ns / size.watched_ns:.2f} processors"
+    for gpu in sorted({reading.gpu for reading in size.gpus}):
+        before = [each for each in size.gpus if each.gpu == gpu and each.moment == MOMENT_ALONE]
+        later = [each for each in size.gpus if each.gpu == gpu and each.is_of_leg]
+        if before and later:
+            yield from _differences(before[-1], later)
+
+
+def _differences(alone: GpuReading, later: Sequence[GpuReading]) -> Iterator[str]:
+    gpu = f"GPU {alone.gpu}"
+    if slowed := sorted({reason for each in later for reason in throttling.reasons(each)}):
+        yield f"{gpu} was slowed ({', '.join(slowed)})"
+    for name, is_more, sentence in _COMPARED:
+        was, now = getattr(alone, name), _median(getattr(each, name) for each in later)
+        if was is not None and now is not None and is_more(was, now):
+            yield sentence(gpu, was, now)
+
+
+def _is_more_traffic(was: float, now: float) -> bool:
+    return now > _MORE_TRAFFIC * was + _TRAFFIC_BYTES
+
+
+def _traffic(gpu: str, verb: str, was: float, now: float) -> str:
+    return f"{gpu} {verb} {now / 1e6:,.1f} MB a call over its links, {was / 1e6:,.1f} MB alone"
+
+
+_COMPARED: tuple[tuple[str, Callable[[float, float], bool], Callable[[str, float, float], str]], ...] = (
+    ("sent_bytes", _is_more_traffic, lambda gpu, was, now: _traffic(gpu, "sent", was, now)),
+    (
+        "received_bytes",
+        _is_more_traffic,
+        lambda gpu, was, now: _traffic(gpu, "received", was, now),
+    ),
+    (
+        "sm_mhz",
+        lambda was, now: now < _LOWER_CLOCK * was,
+        lambda gpu, was, now: f"{gpu}'s SM clock was {now:.0f} MHz, {was:.0f} MHz alone",
+    ),
+    (
+        "memory_mhz",
+        lambda was, now: now < _LOWER_CLOCK * was,
+        lambda gpu, was, now: f"{gpu}'s memory clock was {now:.0f} MHz, {was:.0f} MHz alone",
+    ),
+    (
+        "memory_percent",
+        lambda was, now: now > was + _MORE_PERCENT,
+        lambda gpu, was, now: f"{gpu}'s memory was in use {now:.0f} % of the time, {was:.0f} % alone",
+    ),
+    (
+        "processes",
+        lambda was, now: now > was,
+        lambda gpu, was, now: f"{now:.0f} processes used {gpu}, {was:.0f} alone",
+    ),
+    (
+        "used_bytes",
+        lambda was, now: now > was + _MORE_MEMORY_BYTES,
+        lambda gpu, was, now: f"{gpu} held {(now - was) / 1e9:.1f} GB more than before",
+    ),
+)
+"""Fields of a reading: when the later value counts as different, and how to say it."""
+
+
+def _median(values: Iterable[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

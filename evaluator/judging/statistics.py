@@ -21,7 +21,8 @@ LEAST_BLOCKS = 10
 """A series ends early only after so many blocks: a few blocks that lie close by chance give intervals too narrow.
 
 Simulated (equal programs, 32 mixes of scatter and starts, 600 evaluations each): series that may end from the 6th block
-on cover in 92 to 99 %, from the 8th in 93 to 98 %, from the 10th in 94 to 97 %, and from the 12th on no better.
+on cover in 92 to 99 %, from the 8th in 93 to 98 %. Those from the 10th cover in 94 to 97 %, and those from the 12th on
+no better.
 """
 
 NARROW = 0.02

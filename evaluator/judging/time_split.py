@@ -17,12 +17,14 @@ class Split:
     """Where a call's time went on every rank, with advice.
 
     `gaps_us` are means over the ranks of what a perfect call would not take; `largest` is the first of them. `advice`
-    is that one as a sentence. `wire_bytes_s` and `flops_s` are the floor's least work over the time in which it was
-    done; None where nothing of the kind ran, or no floor applies.
+    is that one as a sentence. `surplus_us` is how much longer the call took than usual ones, and is in no gap.
+    `wire_bytes_s` and `flops_s` are the floor's least work over the time in which it was done; None where nothing of
+    the kind ran, or no floor applies.
     """
 
     ranks: tuple[RankSplit, ...]
     gaps_us: dict[Gap, float]
+    surplus_us: float
     largest: Gap
     advice: str
     wire_bytes_s: float | None
@@ -34,16 +36,29 @@ class Split:
         return 1 - fmean(rank.idle_us for rank in self.ranks) / max(1e-9, self.ranks[0].call_us)
 
 
-def split(call: CallTimeline, *, primitives: Iterable[Primitive] = (), least: Least | None = None) -> Split | None:
+_OF_THE_RECORDER = (Gap.IDLE, Gap.WAIT, Gap.MIXED)
+"""What a recorder lengthens: it delays launches, so that devices are idle, and ranks wait for each other, in
+collectives or in kernels of their own. The first is shortened first."""
+
+
+def split(
+    call: CallTimeline,
+    *,
+    primitives: Iterable[Primitive] = (),
+    least: Least | None = None,
+    usual_us: float | None = None,
+) -> Split | None:
     """Where the time of `call` went; None where no rank left a span.
 
-    On GPUs the call lasts from the first work on any device to the last, for launches wait behind a gate until then;
-    on CPU ranks from the first rank's entry to the last one's return.
+    On GPUs the call lasts from the first work on any device to the last, for launches wait behind a gate until then. On
+    CPU ranks it lasts from the first rank's entry to the last one's return.
 
     Args:
         call: what ran when on every rank.
         primitives: what the program was seen to use.
         least: the floor's terms; None where no floor applies.
+        usual_us: what calls take that nobody records; None where it is not known. What the recorded call took beyond
+            it is the recorder's, and shortens idle time and waits.
     """
     if call.is_empty:
         return None
@@ -57,7 +72,8 @@ def split(call: CallTimeline, *, primitives: Iterable[Primitive] = (), least: Le
 
     waits = collective_waits(call, primitives=known)
     ranks = tuple(rank_split(rank, part_of, whole, waits.get(rank.rank, [])) for rank in call.ranks)
-    gaps_us = _gaps(ranks, least)
+    surplus_us = max(0.0, (whole[1] - whole[0]) / 1000 - usual_us) if usual_us is not None else 0.0
+    gaps_us = _without_recorder(_gaps(ranks, least), surplus_us)
     largest = max(gaps_us, key=lambda gap: gaps_us[gap])
     story = Story(
         call=call, ranks=ranks, part_of=part_of, waits=waits, window=whole, least=least, is_on_device=is_on_device
@@ -67,11 +83,21 @@ def split(call: CallTimeline, *, primitives: Iterable[Primitive] = (), least: Le
     return Split(
         ranks=ranks,
         gaps_us=gaps_us,
+        surplus_us=surplus_us,
         largest=largest,
         advice=advice(story, largest),
         wire_bytes_s=least.wire_bytes / wire_us * 1e6 if least and wire_us and least.wire_bytes else None,
         flops_s=least.flops / work_us * 1e6 if least and work_us and least.flops else None,
     )
+
+
+def _without_recorder(gaps_us: dict[Gap, float], surplus_us: float) -> dict[Gap, float]:
+    """The gaps, less what a usual call does not have."""
+    found, left_us = dict(gaps_us), surplus_us
+    for gap in _OF_THE_RECORDER:
+        found[gap] = max(0.0, gaps_us[gap] - left_us)
+        left_us -= gaps_us[gap] - found[gap]
+    return found
 
 
 def _gaps(ranks: Sequence[RankSplit], least: Least | None) -> dict[Gap, float]:

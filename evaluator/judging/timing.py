@@ -28,9 +28,6 @@ from evaluator.judging.statistics import Estimate
 _EMPTY_SHARE = 0.1
 """A call may be shorter than an empty one by this share of it: empty calls on a busy host differ so much."""
 
-_HELD_BACK = frozenset({"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
-"""Reasons for low clocks that make the times of a GPU useless."""
-
 _BUSY_NS = 10_000_000
 """Processor time that is tolerated beyond the rules, because it is counted in ticks of 10 ms."""
 
@@ -218,7 +215,7 @@ def _combined_blocks(sizes: Sequence[Sequence[NetSeries]]) -> tuple[float, ...]:
 def _against_records(
     records: Sequence[SizeRecord], rules: TimingRules, *, without: frozenset[Check]
 ) -> Iterator[Finding]:
-    judges = {Check.EMPTY: before_empty, Check.IDLE: busy, Check.THROTTLING: throttled}
+    judges = {Check.EMPTY: before_empty, Check.IDLE: busy}
     for check, judge in judges.items():
         if check not in without:
             for record in records:
@@ -272,15 +269,3 @@ def below_floor(size: SizeTiming, rules: TimingRules) -> Iterator[Finding]:
     if size.floor_us is not None and call_us + rules.resolution_us < size.floor_us:
         message = f"{call_us:.1f} us at size {size.size} is below the floor of {size.floor_us:.1f} us"
         yield Finding(verdict=Verdict.BELOW_FLOOR, message=message, size=size.size)
-
-
-def throttled(record: SizeRecord, rules: TimingRules) -> Iterator[Finding]:
-    """Findings where heat or a lack of power slowed a GPU. A software power cap is normal and not judged."""
-    for reading in record.gpus:
-        held_back = sorted(_HELD_BACK & set(reading.throttled_by))
-        if held_back and rules.judges_throttling:
-            message = (
-                f"GPU {reading.gpu} was slowed ({', '.join(held_back)}) {reading.moment} the timed calls at size "
-                f"{record.size}: {reading.sm_mhz} MHz, {reading.celsius} C, {reading.watts:.0f} W"
-            )
-            yield Finding(verdict=Verdict.BASELINE_UNSTABLE, message=message, size=record.size)

@@ -137,7 +137,7 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BELOW_FLOOR: Facts(
         title="Below the floor",
-        explanation="The time is shorter than our cost model allows on this hardware. It is held until a person "
+        explanation="The time is shorter than our cost model allows on this hardware. It does not count until a person "
         "has reviewed it.",
         advice="If you believe that the cost model is wrong, write to us: we check that first.",
         fault=Fault.OPEN,
@@ -162,7 +162,7 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BASELINE_UNSTABLE: Facts(
         title="Baseline unstable",
-        explanation="The outputs were correct, but heat or a power limit slowed a GPU during timing.",
+        explanation="Heat or a power limit slowed a GPU before the submission ran. It was not run.",
         advice="Nothing to do: the site has it judged again, at no cost to you.",
         fault=Fault.NOBODY,
         is_charged=False,

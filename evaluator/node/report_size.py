@@ -64,6 +64,10 @@ def _short_findings(report: EvaluationReport) -> EvaluationReport:
     )
 
 
+def _without_machine_code(report: EvaluationReport) -> EvaluationReport:
+    return msgspec.structs.replace(report, machine_code=None)
+
+
 def _without_timeline(report: EvaluationReport) -> EvaluationReport:
     return msgspec.structs.replace(report, timeline=None)
 
@@ -79,6 +83,7 @@ def _bare(report: EvaluationReport) -> EvaluationReport:
 
 
 _CUTS: tuple[tuple[str, Callable[[EvaluationReport], EvaluationReport]], ...] = (
+    ("the machine code of kernels", _without_machine_code),
     ("the timeline of the recorded call", _without_timeline),
     ("most of what ranks printed", _short_ranks),
     ("most of the build's log", _short_log),

@@ -1,10 +1,13 @@
 """A slot of a node: one judge for the life of the node, and one evaluation at a time."""
 
+import contextvars
 import logging
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -23,6 +26,7 @@ from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.judge import ReportProgress
+from evaluator.host.process.hold import HOLD_AFTER_S
 from problems import registry
 
 logger = logging.getLogger(__name__)
@@ -32,8 +36,16 @@ class Slot:
     """Judges one evaluation at a time. `changed` is called whenever its state changes."""
 
     def __init__(
-        self, index: int, profile: str, *, make_judge: Callable[[str], Judge], changed: Callable[[], None]
+        self,
+        index: int,
+        profile: str,
+        *,
+        make_judge: Callable[[str], Judge],
+        changed: Callable[[], None],
+        hold_after_s: float = HOLD_AFTER_S + 5.0,
     ) -> None:
+        """Make it; `hold_after_s` after an evaluation's deadline a judge that has not ended it is given up."""
+        self._hold_after_s = hold_after_s
         self.index = index
         self.profile = profile
         self._make_judge = make_judge
@@ -98,8 +110,12 @@ class Slot:
         if judge is None:
             return Judged(report=failure_report(request, f"the judge of this slot does not start: {self._note}"))
         try:
-            report = judge.evaluate(request, progress=progress, cancelled=cancelled)
+            report = self._evaluated(judge, request, progress=progress, cancelled=cancelled)
             return Judged(report=report, error_log=judge.error_log)
+        except JudgeStuck as stuck:
+            self._give_up_judge(request, str(stuck))
+            message = "the judge did not end in time while it handled this submission"
+            return Judged(report=failure_report(request, message, verdict=Verdict.JUDGE_ERROR), error_log=str(stuck))
         except EvaluationCancelled as error:
             return Judged(report=failure_report(request, str(error)))
         except Exception as error:
@@ -109,6 +125,48 @@ class Slot:
             message = f"the judge had an internal error ({type(error).__name__}) while it handled this submission"
             report = failure_report(request, message, verdict=Verdict.JUDGE_ERROR)
             return Judged(report=report, error_log=traceback.format_exc())
+
+    def _evaluated(
+        self, judge: Judge, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool]
+    ) -> EvaluationReport:
+        """The judge's report, from a thread that can be left behind.
+
+        A judge bounds its own steps. This bounds what it cannot: its own code, or the kernel, standing still.
+
+        Raises:
+            JudgeStuck: it has not ended within its deadline and the time after it.
+        """
+        limit_s = judge.settings.evaluation_s + self._hold_after_s
+        done: Future[EvaluationReport] = Future()
+
+        def evaluate() -> None:
+            try:
+                done.set_result(judge.evaluate(request, progress=progress, cancelled=cancelled))
+            except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+                done.set_exception(error)
+
+        # Log lines of this evaluation carry what this thread's do.
+        run = contextvars.copy_context().run
+        thread = threading.Thread(target=run, args=(evaluate,), name=f"judging-{self.index}", daemon=True)
+        thread.start()
+        try:
+            return done.result(timeout=limit_s)
+        except TimeoutError as error:
+            if done.done():
+                raise
+            stack = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the documented way to see another thread
+            where = "".join(traceback.format_stack(stack)) if stack is not None else ""
+            raise JudgeStuck(f"the judge has not ended {limit_s:g} s after it began:\n{where}") from error
+
+    def _give_up_judge(self, request: EvaluationRequest, why: str) -> None:
+        """Leave a judge that stands still behind. Its processes end with this node's."""
+        self._judge = None
+        self._is_quarantined = True
+        self._note = (
+            f"since evaluation {request.evaluation_id}: the judge did not end in time. Clean the machine, then restart "
+            "the node"
+        )
+        logger.error("slot %d is in quarantine: %s", self.index, why)
 
     def _heed_quarantine(self, assignment: Assignment) -> None:
         """Take no more work once the judge reports that the slot is not clean; only a restart ends this."""
@@ -162,6 +220,10 @@ class Slot:
         if state is not self._state:
             self._state = state
             self._changed()
+
+
+class JudgeStuck(Exception):
+    """A judge stands still; the text says where."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 A fingerprint shows that a rank knew the outputs. It does not show that they had reached this rank, because ranks of one
 submission may answer for each other, nor that this rank read its inputs. So an oracle rank waits for the end beside the
 host. It copies samples by the device's copy engine, which answers in some ten microseconds whatever the program's
-kernels still do (measured on H200; a kernel of ours would wait for milliseconds). Later the memory must still agree.
+kernels still do. That was measured on H200; a kernel of ours would wait for milliseconds. Later the memory must still
+agree.
 """
 
 import time

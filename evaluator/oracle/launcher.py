@@ -1,5 +1,7 @@
 """Starts the trusted ranks: imports torch and the problems once, forks one process per rank and role, waits for them.
 
+It forks at the host's word: importing uses one processor and no GPU, and may run while others are timed.
+
 Run as `python -m evaluator.oracle.launcher '<json>'` by the host.
 """
 
@@ -19,12 +21,19 @@ def main() -> None:
     """Fork every rank described on the command line; end when the first one ends."""
     settings = json.loads(sys.argv[1])
     _die_with_parent()
+    allowed = os.sched_getaffinity(0)
+    if settings["import_cores"]:
+        # The last core of those that the present ranks may use, which keep to their own threads.
+        os.sched_setaffinity(0, settings["import_cores"])
     import evaluator.oracle.oracle_rank  # noqa: PLC0415 - torch, once, before the fork
     import evaluator.oracle.reference_rank  # noqa: F401, PLC0415
 
     if settings["device"] == "cuda":
         from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
+    if not os.read(settings["start"], 1):
+        return  # the host has gone, or needs no ranks
+    os.sched_setaffinity(0, allowed)
     children = [_fork(rank, settings) for rank in settings["ranks"]]
     for rank in settings["ranks"]:
         os.close(rank["channel"])

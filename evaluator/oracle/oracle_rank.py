@@ -213,6 +213,8 @@ class OracleRank(TrustedRank):
         )
         if reader is Reader.SANDBOX:
             self._prepared = prepared
+        del arguments
+        self.free_idle_memory()
         number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
         return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
 
@@ -230,7 +232,10 @@ class OracleRank(TrustedRank):
                     unwritten = traces.unwritten_shares(header, area, message["poison"])
             answer = {"checks": [check.as_message() for check in checks], "stale": stale, "unwritten": unwritten}
             taken = self._traces(message, area) | {"digest": traces.digest_of(header, area)}
-        return answer | taken | {"changed": self._changed_input(opened, call)}, []
+            del area
+        changed = self._changed_input(opened, call)
+        self.free_idle_memory()
+        return answer | taken | {"changed": changed}, []
 
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
@@ -298,7 +303,7 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
 
     Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
     of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
-    because ranks exchange it: the room is for the whole sum, or for four times a rank's part, and at least for twice
+    because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
     its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
     room = _expected_bytes(problem, examiner, call)

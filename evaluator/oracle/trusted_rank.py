@@ -1,5 +1,6 @@
 """The base of all trusted ranks: they join a process group and answer the host's commands until it has gone."""
 
+import errno
 import os
 import socket
 import time
@@ -67,6 +68,13 @@ class TrustedRank:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
 
+    def free_idle_memory(self) -> None:
+        """Release what torch's allocator keeps unused, where it is much of the GPU: submissions need it meanwhile."""
+        if self._device.type == "cuda":
+            idle = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+            if idle > _IDLE_SHARE * torch.cuda.get_device_properties(self._device).total_memory:
+                torch.cuda.empty_cache()
+
     def serve(self) -> None:
         """Join the process group, then answer until the host closes its end."""
         setup = self._setup
@@ -98,5 +106,15 @@ class TrustedRank:
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Whether torch or the driver reports that the device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or "CUDA_ERROR_OUT_OF_MEMORY" in str(error)
+    """Whether torch, Python or the driver reports that the device, or the host, has no memory left."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error) for words in _WITHOUT_MEMORY
+    )
+
+
+_IDLE_SHARE = 0.1
+"""Allocating takes milliseconds, so less than this share of a GPU is kept for the next call."""
+
+_WITHOUT_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "DefaultCPUAllocator: can't allocate memory")

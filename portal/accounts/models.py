@@ -28,13 +28,16 @@ class User(AbstractUser):
 
     look = models.CharField(max_length=150, blank=True, editable=False, db_index=True)
     left_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When its owner deleted the account; nobody can sign in to it."
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When its owner deleted the account. It cannot be signed in to any more.",
     )
     closed_because = models.CharField(
         max_length=1000,
         blank=True,
         editable=False,
-        help_text="Why operators closed the account, as its owner reads it.",
+        help_text="Reason why operators closed the account. Its owner reads it.",
     )
     is_unproven = False
 
@@ -97,12 +100,12 @@ class Organisation(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="sponsored",
-        help_text="The owner whose allowance its runs draw on; all organisations of one sponsor share it.",
+        help_text="The account whose allowance its runs use. All organisations of one sponsor share it.",
     )
     gpu_seconds = models.FloatField(
         null=True,
         blank=True,
-        help_text="GPU-seconds in any 30 days of its own; empty means that it draws on its sponsor's.",
+        help_text="GPU-seconds of its own in any 30 days. Empty: its runs use its sponsor's allowance.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     members = models.ManyToManyField(User, through="Membership", related_name="organisations")
@@ -184,10 +187,12 @@ class SignUpCode(models.Model):
     """An operator's code with which one account can be created. Only its SHA-256 is stored."""
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
-    note = models.CharField(max_length=200, help_text="For whom, for example: Jane Doe, Example University.")
+    note = models.CharField(
+        max_length=200, help_text="For whom the code is, for example: Jane Doe, Example University."
+    )
     made_by = models.ForeignKey(User, null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
-    expires_at = models.DateTimeField(help_text="After this moment the code opens nothing.")
+    expires_at = models.DateTimeField(help_text="After this moment the code is refused.")
     used_by = models.OneToOneField(
         User, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="sign_up_code"
     )

@@ -11,6 +11,7 @@ from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from portal.api.fields import values_of
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
+from problems.schema import SizeName
 
 _KEY_LENGTH = 100
 
@@ -154,7 +155,14 @@ class EvaluationInput(Strict):
     mode = Choice(
         choices=values_of(Mode),
         default=Mode.RANKED.value,
-        help_text="check compiles and verifies, benchmark also times, ranked also counts on the board.",
+        help_text="check compiles and verifies; profile also records a call of the reference and lists machine code; "
+        "benchmark times; ranked also counts on the board.",
+    )
+    size = Choice(
+        choices=["", *values_of(SizeName)],
+        default="",
+        allow_blank=True,
+        help_text="In mode profile, the one size to judge and record. Empty, as in all other modes, for the mode's.",
     )
     node_owner = Text(
         max_length=60,

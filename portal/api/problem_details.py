@@ -1,8 +1,8 @@
 """Every error of the API as application/problem+json (RFC 9457), from one exception handler.
 
 A body has `type`, `title`, `status`, `detail`, `request_id` (by which an operator finds the request in the logs) and
-`errors`: one entry per input at fault, with its field, the value that came, what is wrong with it and what to do
-instead.
+`errors`. The latter has one entry per input at fault, with its field, the value that came, what is wrong with it and
+what to do instead.
 """
 
 import logging

@@ -132,6 +132,10 @@ class RunBrief(serializers.Serializer[Run]):
     state = serializers.ChoiceField(choices=RunState.values)
     verification = serializers.ChoiceField(choices=Verification.values)
     is_quarantined = serializers.BooleanField()
+    recorded_on = serializers.DateField(
+        allow_null=True, help_text="The last date, if it was judged elsewhere; null if this site judged it."
+    )
+    recorded_where = serializers.CharField(allow_blank=True, help_text="The hardware, if it was judged elsewhere.")
     created_at = serializers.DateTimeField()
     published_at = serializers.DateTimeField(allow_null=True)
     attempts = serializers.IntegerField(source="attempt_count")

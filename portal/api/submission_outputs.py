@@ -26,6 +26,9 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
     url = serializers.SerializerMethodField()
     profile = serializers.CharField()
     mode = serializers.ChoiceField(choices=values_of(Mode))
+    size = serializers.CharField(
+        allow_blank=True, help_text="The one size that mode profile was asked for; empty for the mode's sizes."
+    )
     state = serializers.ChoiceField(choices=values_of(State))
     verdict = VerdictField(help_text="Null until it has ended.")
     message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")
@@ -112,6 +115,10 @@ class SplitOutput(serializers.Serializer[Any]):
     gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="Time above the floor.")
     accounted = serializers.FloatField(help_text="Share of the call with recorded activity.")
     uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
+    usual_us = serializers.FloatField(
+        allow_null=True,
+        help_text="What calls take that nobody records. The recorded call's time beyond it is in no gap.",
+    )
     wire_bytes_s = serializers.FloatField(
         allow_null=True, help_text="Minimum bytes of the cost model divided by wire time."
     )
@@ -137,7 +144,8 @@ class EvaluationDetail(EvaluationBrief):
     poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to poll again; null at the end.")
     facts = serializers.SerializerMethodField(help_text="The verdict explained; null until there is one.")
     report = serializers.SerializerMethodField(
-        help_text="Findings, timing, ranks; null until it has ended. Its `timeline` is null here: see `split`."
+        help_text="Findings, timing, ranks; null until it has ended. Its `timeline` and "
+        "`machine_code` are null here: see `split` and readMachineCode."
     )
     split = serializers.SerializerMethodField(
         help_text="How a recorded call's time is divided; null if none was recorded."
@@ -174,7 +182,9 @@ class EvaluationDetail(EvaluationBrief):
     def get_report(self, _evaluation: Evaluation) -> Any:
         """The judge's own record, as it came."""
         report = self.context["live"].report
-        return json.loads(msgspec.structs.replace(report, timeline=None).to_json()) if report else None
+        if report is None:
+            return None
+        return json.loads(msgspec.structs.replace(report, timeline=None, machine_code=None).to_json())
 
     @extend_schema_field(SplitsOutput(allow_null=True))
     def get_split(self, evaluation: Evaluation) -> Any:

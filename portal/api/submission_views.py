@@ -24,7 +24,7 @@ from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.refusals import Refusal
-from portal.submissions import actions, queries, timelines
+from portal.submissions import actions, machine_code, queries, timelines
 from portal.submissions.models import Evaluation, Submission, Visibility
 
 _ETAG = OpenApiParameter(
@@ -38,7 +38,7 @@ _IF_NONE_MATCH = OpenApiParameter(
 )
 _IDEMPOTENCY_KEY = idempotency_key(
     "A repeated call with the same key returns the same submission. The same key with "
-    "another problem, backend, profile, mode, visibility or source is refused with 409, which names what differs."
+    "another problem, backend, profile, mode, size, visibility or source is refused with 409, which names what differs."
 )
 _EXAMPLE = OpenApiExample(
     "One file",
@@ -120,7 +120,7 @@ class Submissions(Endpoint):
                 idempotency_key=key,
                 **{
                     name: values[name]
-                    for name in ("problem", "backend", "profile", "mode", "visibility", "note", "node_owner")
+                    for name in ("problem", "backend", "profile", "mode", "size", "visibility", "note", "node_owner")
                 },
             )
         body = _detail(request, submission)
@@ -248,6 +248,18 @@ class Evaluations(SubmissionEndpoint):
         if report is None or not timelines.recorded_calls(report):
             raise Http404
         return HttpResponse(json.dumps(timelines.trace(report)), content_type="application/json")
+
+    @operation("readMachineCode", "Read the machine code of kernels", Files("application/json"))
+    def machine_code(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
+        """Kernels that mode profile found, each instruction with file and line; 404 where none was compiled."""
+        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+        if evaluation.submission_id != submission_id:
+            raise Http404
+        require_readable(request, evaluation.submission)
+        report = queries.latest_report(evaluation)
+        if report is None or report.machine_code is None:
+            raise Http404
+        return HttpResponse(json.dumps(machine_code.data(report)), content_type="application/json")
 
 
 def _someone_elses(submission: Submission) -> Refusal:

@@ -39,6 +39,11 @@ _submission = [
     path("evaluations/", Evaluations.as_view(_CREATE), name="evaluations"),
     path("evaluations/<uuid:evaluation_id>/", Evaluations.as_view(_RETRIEVE), name="evaluation"),
     path("evaluations/<uuid:evaluation_id>/trace/", Evaluations.as_view({"get": "trace"}), name="trace"),
+    path(
+        "evaluations/<uuid:evaluation_id>/machine-code/",
+        Evaluations.as_view({"get": "machine_code"}),
+        name="machine-code",
+    ),
     path("evaluations/<uuid:evaluation_id>/bundle/", EvaluationBundle.as_view(_RETRIEVE), name="bundle"),
 ]
 _run = [

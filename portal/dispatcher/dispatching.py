@@ -141,14 +141,15 @@ def request_of(evaluation: Evaluation) -> EvaluationRequest:
         backend=Backend(submission.backend),
         profile=evaluation.profile,
         mode=Mode(evaluation.mode),
+        sizes=(evaluation.size,) if evaluation.size else (),
         attempt=evaluation.attempt,
         earlier=queries.earlier_tries(evaluation),
     )
 
 
 def _give_back(evaluation: Evaluation, slot: Slot, lease: str) -> None:
-    # The message may have got through although sending failed, and progress may have moved the row: then the lease
-    # is in use, and only a row still waiting under this very lease goes back.
+    # The message may have got through although sending failed, and progress may have moved the row. Then the lease is
+    # in use. Only a row still waiting under this very lease goes back.
     returned = Evaluation.objects.filter(pk=evaluation.pk, state=State.LEASED, lease=lease).update(
         state=evaluation.state,
         node=evaluation.node,

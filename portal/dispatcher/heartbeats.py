@@ -58,7 +58,7 @@ def _extend_leases(node: Node, running: Iterable[str], now: datetime) -> None:
 
 
 def _renew_all_leases(now: datetime) -> None:
-    # The broker was away, or the site itself: the other nodes are about to be heard again, and the sweep must not take
+    # The broker was away, or the site itself. The other nodes are about to be heard again, and the sweep must not take
     # their work in the moment between the first of them and the last.
     Evaluation.objects.filter(state__in=HELD).update(lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS))
 

@@ -26,6 +26,7 @@ def bundle(evaluation: Evaluation) -> bytes:
         backend=Backend(submission.backend),
         profile=evaluation.profile,
         mode=Mode(evaluation.mode),
+        sizes=(evaluation.size,) if evaluation.size else (),
         attempt=evaluation.attempt,
     )
     is_present = _revision(submission.problem) == evaluation.problem_revision

@@ -4,7 +4,6 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +53,6 @@ class Page:
     section: str
     before: NavPage | None
     after: NavPage | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passage:
-    """A page, or a heading in one, that a search has found."""
-
-    page: str
-    heading: str
-    url: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,15 +106,27 @@ def page_url(path: str) -> str:
     return reverse("docs") + (f"{shown}/" if shown else "")
 
 
+def page_paths() -> tuple[str, ...]:
+    """The files of all pages but the manual's own front page: those of the navigation in its order, then the others."""
+    listed = [page.path for section in sections() for page in section.pages]
+    others = sorted(path for path in paths() if path.endswith(".md") and path not in {*listed, _INDEX})
+    return (*listed, *others)
+
+
+def source(path: str) -> str:
+    """The Markdown of a file of `paths`."""
+    return (_root() / path).read_text(encoding="utf-8")
+
+
 @cache
 def _by_url() -> dict[str, str]:
-    return {page_url(path): path for path in sorted(paths()) if path.endswith(".md")}
+    return {page_url(path): path for path in page_paths()}
 
 
 def page_at(address: str) -> Page | None:
     """The page under /docs/`address`; None where there is none."""
     path = _by_url().get(reverse("docs") + address)
-    return None if path is None or path == _INDEX else _page(path)
+    return None if path is None else _page(path)
 
 
 @cache
@@ -146,9 +148,8 @@ def _page(path: str) -> Page:
 @cache
 def rendered_page(path: str) -> Rendered:
     """The page made of a file of `paths`, as HTML."""
-    text = (_root() / path).read_text(encoding="utf-8")
     extensions = _configuration()["markdown_extensions"]
-    return render(text, extensions=extensions, address=lambda target: link_address(path, target))
+    return render(source(path), extensions=extensions, address=lambda target: link_address(path, target))
 
 
 def link_address(path: str, target: str) -> str | None:
@@ -176,33 +177,3 @@ def file_at(address: str) -> File | None:
 def _file(path: str) -> File:
     file = _root() / path
     return File(data=file.read_bytes(), content_type=_CONTENT_TYPES[file.suffix])
-
-
-def find(text: str, *, limit: int) -> tuple[Passage, ...]:
-    """Up to `limit` pages and headings that hold every word of `text`; a heading's page counts with it.
-
-    Pages of the navigation come first, in its order.
-    """
-    words = text.lower().split()
-    return tuple(islice((passage for passage in _passages() if _holds(passage, words)), limit)) if words else ()
-
-
-def _holds(passage: Passage, words: Sequence[str]) -> bool:
-    # A word of the title alone finds the page, not each of its headings.
-    heading = (passage.heading or passage.page).lower()
-    both = f"{passage.page} {passage.heading}".lower()
-    return all(word in both for word in words) and any(word in heading for word in words)
-
-
-@cache
-def _passages() -> tuple[Passage, ...]:
-    listed = [page.path for section in sections() for page in section.pages]
-    others = sorted(path for path in paths() if path.endswith(".md") and path not in {*listed, _INDEX})
-    return tuple(passage for path in [*listed, *others] for passage in _passages_of(path))
-
-
-def _passages_of(path: str) -> Iterator[Passage]:
-    rendered = rendered_page(path)
-    yield Passage(page=rendered.title, heading="", url=page_url(path))
-    for heading in rendered.headings:
-        yield Passage(page=rendered.title, heading=heading.text, url=f"{page_url(path)}#{heading.anchor}")

@@ -13,7 +13,8 @@ from markdown.treeprocessors import Treeprocessor
 Address = Callable[[str], str | None]
 """Where a link leads on the site; None where the site does not show what it names."""
 
-_DEEPEST = 3
+DEEPEST = 3
+"""The level of the deepest headings that contents and search name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ def render(text: str, *, extensions: Sequence[str | dict[str, Any]], address: Ad
         for token in _flat(getattr(parser, "toc_tokens", []))
     ]
     title = found[0].text if found else ""
-    below = tuple(heading for heading in found[1:] if heading.level <= _DEEPEST)
+    below = tuple(heading for heading in found[1:] if heading.level <= DEEPEST)
     return Rendered(title=title, html=SafeString(html), headings=below)
 
 

@@ -21,10 +21,12 @@ class Node(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="nodes",
-        help_text="Whose machine it is; empty for the site's own.",
+        help_text="The organisation that lends this guest node. Empty: a node of the site.",
     )
     profiles = models.JSONField(
-        default=list, blank=True, help_text="The profiles that it may offer; empty for all, which guests never have."
+        default=list,
+        blank=True,
+        help_text="Profiles that the node may offer. Empty: all; a guest node needs at least one.",
     )
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     is_enabled = models.BooleanField(default=True, help_text="A disabled node finishes its work and gets no more.")
@@ -35,7 +37,7 @@ class Node(models.Model):
     revisions = models.JSONField(default=dict)
     environment = models.JSONField(default=dict)
     builders = models.PositiveSmallIntegerField(
-        default=0, help_text="How many evaluations it compiles beside the judging, before a slot is free."
+        default=0, help_text="How many evaluations the node compiles at a time, while its slots judge others."
     )
 
     class Meta:

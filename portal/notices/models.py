@@ -28,8 +28,8 @@ class Form(models.TextChoices):
 class Channel(models.Model):
     """A channel for a person's notices. `kinds` are those that are switched on.
 
-    `free_at` is when it may be served again: later than now while a process serves it, for a while after every message,
-    and after it has failed `failures` times in a row.
+    `free_at` is when it may be served again. That is later than now while a process serves it, for a while after every
+    message, and after it has failed `failures` times in a row.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="channels")
@@ -97,7 +97,7 @@ class Notice(models.Model):
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=20, choices=NoticeKind.choices)
     text = models.CharField(max_length=300)
-    path = models.CharField(max_length=200, help_text="Where on the site it is shown.")
+    path = models.CharField(max_length=200, help_text="Path of the page of this site that shows it.")
     about = models.CharField(max_length=40, blank=True)
     message = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="notices")
     at = models.DateTimeField(default=timezone.now)

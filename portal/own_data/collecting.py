@@ -84,15 +84,16 @@ def _account(user: User) -> dict[str, Any]:
 
 def _submissions(user: User) -> Iterator[dict[str, Any]]:
     fields = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
-    return Submission.objects.filter(author=user).order_by("created_at").values(*fields).iterator(_ROWS_AT_ONCE)
+    chosen = Submission.objects.filter(author=user).order_by("created_at")
+    yield from chosen.values(*fields).iterator(_ROWS_AT_ONCE)
 
 
 def _evaluations(user: User) -> Iterator[dict[str, Any]]:
     chosen = Evaluation.objects.filter(submission__author=user).order_by("queued_at")
-    return chosen.values(*_EVALUATION).iterator(_ROWS_AT_ONCE)
+    yield from chosen.values(*_EVALUATION).iterator(_ROWS_AT_ONCE)
 
 
 def _runs(user: User) -> Iterator[dict[str, Any]]:
     fields = ("id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes")
     chosen = Run.objects.filter(created_by=user).values(*fields, "state", "created_at", "published_at")
-    return chosen.iterator(_ROWS_AT_ONCE)
+    yield from chosen.iterator(_ROWS_AT_ONCE)

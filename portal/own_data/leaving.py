@@ -1,7 +1,7 @@
 """Deleting one's own account.
 
-The row of the account stays, without anything that says who it was or that opens it: entries on boards, runs of
-organisations and the books of GPU time point at it.
+The row of the account stays, without anything that says who it was or that lets anyone sign in. Entries on boards, runs
+of organisations and the books of GPU time point at it.
 """
 
 import secrets

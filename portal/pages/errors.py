@@ -1,6 +1,7 @@
 """The error pages: what happened in a sentence, what to do next, and never a traceback."""
 
 import sys
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from django.core.exceptions import RequestDataTooBig, TooManyFilesSent
@@ -124,6 +125,6 @@ def database_away_page(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _page_without_database(template: str, context: dict[str, object], *, status: int) -> HttpResponse:
+def _page_without_database(template: str, context: Mapping[str, object], *, status: int) -> HttpResponse:
     # Rendered without the request: context processors would ask the database who is signed in.
-    return HttpResponse(render_to_string(template, context), status=status)
+    return HttpResponse(render_to_string(template, dict(context)), status=status)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog import facets
-from portal.manual.pages import Passage
-from portal.manual.pages import find as find_in_manual
+from portal.manual.search import FoundPassage
+from portal.manual.search import find as find_in_manual
 from portal.ranking.models import PersonStanding
 from portal.runs.models import LanguageModel
 from portal.runs.queries import visible_models
@@ -24,7 +24,7 @@ class Found:
     problems: tuple[Problem, ...] = ()
     models: tuple[LanguageModel, ...] = ()
     people: tuple[User, ...] = ()
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[FoundPassage, ...] = ()
     is_cut: bool = False
 
     @property
@@ -34,7 +34,7 @@ class Found:
 
 
 def search(text: str, *, viewer: Viewer) -> Found:
-    """Problems that hold every word, models and people whose name holds the text, and pages and headings of the manual.
+    """Problems and passages of the manual that contain every word, models and people whose name contains the text.
 
     People are those with an accepted entry; models those with a run that `viewer` may see.
     """

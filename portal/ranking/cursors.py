@@ -1,7 +1,7 @@
 """Where a page of a long board begins: the ordering values of the last row before it, as one opaque token.
 
-Pages are found by these values and not by counting rows, so the thousandth page costs what the first does, and an
-entry that arrives meanwhile neither repeats nor hides another.
+Pages are found by these values and not by counting rows. So the thousandth page costs what the first does, and an entry
+that arrives meanwhile neither repeats nor hides another.
 """
 
 import base64

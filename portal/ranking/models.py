@@ -18,7 +18,7 @@ class Standing(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
-    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
+    score_rule = models.PositiveSmallIntegerField(help_text="The rule that computed the scores.")
     backend = models.CharField(max_length=20)
     evaluation = models.ForeignKey(Evaluation, on_delete=models.CASCADE, related_name="standings")
     score = models.FloatField()
@@ -26,7 +26,7 @@ class Standing(models.Model):
     score_high = models.FloatField()
     submitted_at = models.DateTimeField()
     sizes = models.JSONField(default=list, help_text="portal.catalog.size_times.SizeTime, one per size.")
-    primitives = models.JSONField(default=list, help_text="The hardware paths that the report found.")
+    primitives = models.JSONField(default=list, help_text="The primitives that the judge detected.")
 
     class Meta:
         constraints = (
@@ -65,7 +65,7 @@ class SizeStanding(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
-    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
+    score_rule = models.PositiveSmallIntegerField(help_text="The rule that computed the scores.")
     backend = models.CharField(max_length=20)
     size = models.CharField(max_length=20)
     score = models.FloatField()
@@ -101,8 +101,8 @@ class Board(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
-    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
-    entries = models.PositiveIntegerField(default=0, help_text="Standings of authors whose account is open.")
+    score_rule = models.PositiveSmallIntegerField(help_text="The rule that computed the scores.")
+    entries = models.PositiveIntegerField(default=0, help_text="Number of standings of authors whose account is open.")
     record_low = models.FloatField(null=True, blank=True, help_text="Lower end of the record's interval.")
 
     class Meta:
@@ -128,7 +128,7 @@ class Record(models.Model):
     problem = models.SlugField(max_length=100)
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40)
-    score_rule = models.PositiveSmallIntegerField(help_text="By which rule the scores came about.")
+    score_rule = models.PositiveSmallIntegerField(help_text="The rule that computed the scores.")
     backend = models.CharField(max_length=20)
     score = models.FloatField()
     score_low = models.FloatField()
@@ -151,12 +151,14 @@ class PersonStanding(models.Model):
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="person_standings")
     profile = models.CharField(max_length=40)
-    solved = models.PositiveSmallIntegerField(help_text="Problems with an accepted entry.")
-    faster = models.PositiveSmallIntegerField(help_text="Problems whose whole interval lies above 1.")
+    solved = models.PositiveSmallIntegerField(help_text="Number of problems with an accepted entry.")
+    faster = models.PositiveSmallIntegerField(
+        help_text="Number of problems solved significantly faster than the reference."
+    )
     mean_score = models.FloatField(help_text="Geometric mean of the best speedup per problem solved.")
     reached_at = models.DateTimeField(help_text="When the last of these entries was submitted.")
     catalog_digest = models.CharField(
-        max_length=16, help_text="The rule and the problems' revisions that this was counted under."
+        max_length=16, help_text="Digest of the score rule and the problem revisions behind this row."
     )
 
     class Meta:

@@ -1,8 +1,8 @@
 """The rule that orders a board, defined once.
 
 Boards of profiles that are ranked by speed go by the lower end of the score's interval, higher first; the earlier
-submission comes first when equal. On practice profiles two copies of one program differ by tens of percent, so a
-score orders nothing there: every entry is correct, and the earlier submission comes first, with its times shown as
+submission comes first when equal. On practice profiles two copies of one program differ by tens of percent, so a score
+orders nothing there. Every entry is correct, and the earlier submission comes first, with its times shown as
 indicative.
 
 People go by the number of problems that they solved faster than the reference, then by the number solved, then by

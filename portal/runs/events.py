@@ -1,7 +1,7 @@
 """Events of runs: an evaluation of an attempt ends. They are stored for the feeds and sent by `events_written`.
 
-Every event is written under the lock of its run's row, so that the numbers of a run's events grow in the order in
-which they become visible, and a feed's cursor passes none by.
+Every event is written under the lock of its run's row. So the numbers of a run's events grow in the order in which they
+become visible, and a feed's cursor passes none by.
 """
 
 from collections.abc import Sequence

@@ -8,8 +8,9 @@ arXiv 2502.10517), here with the whole interval of the speedup above p; fast_p@k
 "correct" into the same estimator.
 
 The interval is Wilson's (1927) score interval for the mean over problems, at 95 %. A problem's value lies between 0 and
-1, so its variance is at most m (1 - m) for a mean m, that of a coin: the interval is never too narrow for independent
-problems. It says how much the figure would move with other problems of the same kind, not with other samples.
+1, so its variance is at most m (1 - m) for a mean m, that of a coin. So the interval is never too narrow for
+independent problems. It says how much the figure would move with other problems of the same kind, not with other
+samples.
 """
 
 import math

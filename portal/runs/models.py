@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Organisation
-from portal.submissions.models import Evaluation, Submission
+from portal.submissions.models import Evaluation, Submission, recorded_mark
 
 
 class LanguageModel(models.Model):
@@ -85,6 +85,13 @@ class Run(models.Model):
         max_length=14, choices=Verification.choices, default=Verification.SELF_REPORTED, editable=False
     )
     is_quarantined = models.BooleanField(default=False, editable=False)
+    recorded_on = models.DateField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When it was judged elsewhere; empty for what this site judged.",
+    )
+    recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 2 H200.")
     created_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True)
 
@@ -102,6 +109,11 @@ class Run(models.Model):
     def is_published(self) -> bool:
         """Whether everybody may see it."""
         return self.state == RunState.PUBLISHED
+
+    @property
+    def recorded(self) -> str:
+        """The mark of a run that was judged elsewhere and came as reports; empty for what this site judges."""
+        return recorded_mark(self.recorded_on, self.recorded_where)
 
 
 class AttemptState(models.TextChoices):

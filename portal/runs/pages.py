@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, Q
 
@@ -11,10 +12,11 @@ from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.runs import queries
-from portal.runs.figures import Estimate, Sample, best_scores
+from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
 from portal.runs.models import Attempt, AttemptState, Run
 from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
+from portal.submissions.models import Report
 from problems import registry
 from problems.schema import Problem
 
@@ -45,18 +47,26 @@ def cells(run: Run, figures: RunFigures) -> list[Cell]:
     found = {slug: (attempts, pending) for slug, attempts, pending in rows}
     best = best_scores(figures.samples)
     return [
-        _cell(problem, *found.get(problem.slug, (0, 0)), figures.samples.get(problem.slug, ()), best.get(problem.slug))
+        _cell(
+            problem,
+            *found.get(problem.slug, (0, 0)),
+            figures.samples.get(problem.slug, ()),
+            best.get(problem.slug),
+            waiting="not judged yet" if run.recorded else "pending",
+        )
         for problem in registry.problems()
     ]
 
 
-def _cell(problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None) -> Cell:
+def _cell(
+    problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None, *, waiting: str
+) -> Cell:
     passed = sum(sample.is_correct for sample in samples)
     failed = Counter(sample.verdict for sample in samples if sample.verdict)
     if passed:
         tone, word = "good", "passed"
     elif pending:
-        tone, word = "busy", "pending"
+        tone, word = "busy", waiting
     elif failed:
         tone, word = "bad", failed.most_common(1)[0][0].replace("_", " ").lower()
     else:
@@ -64,6 +74,25 @@ def _cell(problem: Problem, attempts: int, pending: int, samples: Sequence[Sampl
     return Cell(
         problem=problem, attempts=attempts, samples=len(samples), passed=passed, tone=tone, word=word, score=score
     )
+
+
+def looped_speedup(run: Run) -> tuple[float, int] | None:
+    """The speedup by calls that follow back to back, as the published harness times them, and of how many programs.
+
+    The geometric mean over sizes, then over programs that passed; None where no report has such times.
+    """
+    shown = run.attempts.filter(verdict="PASSED").values("evaluation")
+    sizes = Report.objects.filter(evaluation__in=shown).values_list("content__timing__sizes", flat=True)
+    speedups = [speedup for of_sizes in sizes if (speedup := _looped(of_sizes or [])) is not None]
+    mean = geometric_mean(speedups)
+    return None if mean is None else (mean, len(speedups))
+
+
+def _looped(sizes: Sequence[Mapping[str, Any]]) -> float | None:
+    """The geometric mean over sizes of one report; None where a size was not timed so."""
+    pairs = [(size.get("baseline_looped_us"), size.get("looped_us")) for size in sizes]
+    ratios = [reference / submission for reference, submission in pairs if reference and submission]
+    return geometric_mean(ratios) if len(ratios) == len(pairs) else None
 
 
 def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate]]]:

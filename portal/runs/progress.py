@@ -14,8 +14,8 @@ class Progress:
 
     `solved` counts problems with an attempt that passed in any mode, `faster` those of them with one that was timed and
     is faster than the reference (`evaluator.contract.is_faster`), ranked or not.
-    `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards;
-    `speedup_all` is that over all problems of the benchmark, where one without a faster program counts as 1: its user
+    `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards.
+    `speedup_all` is that over all problems of the benchmark. There one without a faster program counts as 1: its user
     keeps the reference. Both are None until a program was timed. Speedups are by one rule: the earliest that any of the
     run's came by. `cost_usd` is what all attempts so far had cost.
     """

@@ -1,6 +1,6 @@
 """The task prompt of a problem, assembled under a version: the text that models get, readable by everybody.
 
-A change of the wording, of the rules or of the examples is a new version; the digest says whether two prompts are the
+A change of the wording, of the rules or of the examples is a new version. The digest says whether two prompts are the
 same text, since problems have revisions of their own.
 """
 

@@ -1,9 +1,9 @@
 """Shared reads of models and runs: who may see what, and what boards and pages show of them."""
 
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from threading import Lock
 from typing import Any
@@ -115,7 +115,8 @@ class RunFigures:
     and whether they held a program, or what the run declared.
 
     Speedups are those of one rule, `score_rule`: the earliest that any of the run's scores came by, until all have been
-    judged again. `other_scores` counts the scores of other rules, which are left out.
+    judged again. `other_scores` counts the scores of other rules, which are left out. `answered` says what the attempts
+    are written in ("54 cuda, 15 triton"); empty where all are written in what the model was asked for.
     """
 
     problems: int
@@ -136,6 +137,7 @@ class RunFigures:
     samples: Mapping[str, tuple[Sample, ...]]
     score_rule: int
     other_scores: int
+    answered: str = ""
 
     @property
     def is_ranked(self) -> bool:
@@ -206,7 +208,7 @@ def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
 def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
     if not chosen:
         return {}
-    outcomes = _outcomes(chosen)
+    outcomes, written = _outcomes(chosen)
     sums: dict[uuid.UUID, Mapping[str, Any]] = {
         row["run"]: row
         for row in Attempt.objects.filter(run__in=chosen)
@@ -214,11 +216,29 @@ def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
         .annotate(cost=Sum("cost_usd"), tokens_in=Sum("tokens_in"), tokens_out=Sum("tokens_out"))
         .order_by()
     }
-    return {pk: _figures(run, outcomes.get(pk, {}), sums.get(pk, {})) for pk, run in chosen.items()}
+    return {
+        pk: replace(
+            _figures(run, outcomes.get(pk, {}), sums.get(pk, {})),
+            answered=_answered(run.backend, written.get(pk, Counter())),
+        )
+        for pk, run in chosen.items()
+    }
 
 
-def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[Sample, ...]]]:
-    """The outcome of every sample of every problem: its last ranked attempt; a sample without one has no result."""
+def _answered(asked: str, counted: Mapping[str, int]) -> str:
+    """What a run's attempts are written in, where some are not in what its model was asked for."""
+    if set(counted) <= {asked}:
+        return ""
+    return ", ".join(f"{number} {backend}" for backend, number in sorted(counted.items(), key=lambda pair: -pair[1]))
+
+
+def _outcomes(
+    runs: Mapping[uuid.UUID, Run],
+) -> tuple[dict[uuid.UUID, dict[str, tuple[Sample, ...]]], dict[uuid.UUID, Counter[str]]]:
+    """The outcome of every sample of every problem, and how many attempts are written in what.
+
+    The outcome is that of the last ranked attempt; a sample without one has no result.
+    """
     rows = (
         Attempt.objects.filter(run__in=runs)
         .order_by("run", "problem", "sample", "step")
@@ -233,22 +253,26 @@ def _outcomes(runs: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, dict[str, tuple[
             "score_low",
             "evaluation__primitives",
             "evaluation__score_rule",
+            "backend",
         )
     )
+    written: dict[uuid.UUID, Counter[str]] = {}
     found: dict[uuid.UUID, dict[str, tuple[Sample, ...]]] = {}
-    for (run, problem, _), steps in groupby(rows, key=lambda row: row[:3]):
+    for (run, problem, _), grouped in groupby(rows, key=lambda row: row[:3]):
+        steps = list(grouped)
+        written.setdefault(run, Counter()).update(step[-1] for step in steps)
         ranked = [step for step in steps if step[3] == Mode.RANKED.value]
         last = ranked[-1] if ranked else None
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            verdict, score, low, primitives, rule = last[5:]
+            verdict, score, low, primitives, rule = last[5:-1]
             sample = Sample(
                 verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), rule=rule or SCORE_RULE
             )
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
-    return found
+    return found, written
 
 
 def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:

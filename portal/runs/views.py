@@ -68,7 +68,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 def _figures(
     named: Sequence[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
 ) -> dict[str, Any]:
-    """The plots of runs side by side and the tables beside them; two runs of one name are told apart.
+    """The plots of runs side by side and the tables beside them; two runs of one name are distinguished.
 
     `chosen` is the p that the curves mark, and `address` where a click on them leads, the p at its end.
     """
@@ -157,6 +157,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "cells": pages.cells(run, figures),
         "total": total,
         "pending": pending,
+        "judged": total - pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
         "stream": streams.address(Subject(Kind.RUN, str(run.pk))),
@@ -186,6 +187,10 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
+        "looped": pages.looped_speedup(run),
+        "published": [result for result in published.RESULTS if result.model == run.model.name],
+        "published_total": published.PROBLEMS,
+        "published_setting": published.SETTING,
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }

@@ -136,7 +136,7 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
 def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> Season:
     """Make the standings final and open the sources that the rules name.
 
-    With `despite_failures` an entry whose rejudge keeps failing on our side counts as not solved: a program can be what
+    With `despite_failures` an entry whose rejudge keeps failing on our side counts as not solved. A program can be what
     makes a judge fail, and nobody shall keep a season open with one.
 
     Raises:

@@ -95,7 +95,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             f"{counts.rejudged - counts.rejudge_pending} of {counts.rejudged}"
         )
 
-    @admin.action(description="After the end: judge again the entries that a failure of ours ended")
+    @admin.action(description="After the end: judge again the entries that a failure of the site or a node ended")
     def judge_failed_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
         """Queue them."""
         self._act(request, queryset, lambda season: len(actions.judge_failed_again(season, now=timezone.now())))

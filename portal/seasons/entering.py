@@ -104,7 +104,7 @@ def _require_takes_part(season: Season, now: datetime) -> None:
 def note_entry(evaluation: Evaluation) -> None:
     """Make a ranked evaluation that its author asked for an entry of every season it is for.
 
-    Runs inside the transaction that stores it. The moment at which it was stored decides, not that of its verdict; what
+    Runs inside the transaction that stores it. The moment at which it was stored decides, not that of its verdict. What
     comes later is noted with the reason why it does not count, and goes to the ordinary board.
     """
     submission = evaluation.submission

@@ -46,9 +46,11 @@ class Season(models.Model):
     closes_at = models.DateTimeField()
     announced_closes_at = models.DateTimeField(editable=False)
     rules = models.TextField(
-        blank=True, help_text="Markdown; what is to be said beside the rules that every season has."
+        blank=True, help_text="Markdown. Rules of this season, beside those that every season has."
     )
-    rejudged_per_problem = models.PositiveSmallIntegerField(default=5, help_text="Teams that are judged again.")
+    rejudged_per_problem = models.PositiveSmallIntegerField(
+        default=5, help_text="Number of teams per problem whose entries are judged again."
+    )
     largest_team = models.PositiveSmallIntegerField(default=5)
     opened_sources = models.CharField(max_length=10, choices=OpenedSources.choices, default=OpenedSources.STANDINGS)
     score_rule = models.PositiveSmallIntegerField(default=SCORE_RULE, editable=False)

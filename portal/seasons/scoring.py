@@ -2,9 +2,9 @@
 
     S = (s_1 * s_2 * ... * s_P) ** (1 / P)
 
-over the season's P problems, where s_p is the lower end of the interval of the team's best entry for problem p, and 1
+over the season's P problems, where s_p is the lower end of the interval of the team's best entry for problem p. It is 1
 where the team has none or is slower than the reference. A geometric mean, because speedups multiply: twice as fast on
-one problem weighs the same on every problem, and the scores of others change nothing (points by rank do both wrong).
+one problem weighs the same on every problem, and the scores of others change nothing. (Points by rank do both wrong.)
 At least 1, so that holding back a slow but correct program is never an advantage.
 
 Where the profile is not ranked by speed, the number of problems solved decides instead of S.

@@ -172,7 +172,7 @@ class OpenFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
         """Open or resolved."""
-        return [("no", "Open"), ("yes", "Settled")]
+        return [("no", "Open"), ("yes", "Resolved")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
         """The flags of the chosen kind."""
@@ -255,17 +255,30 @@ class QuarantineAdmin(ReadOnly, LargeList):
 
 @admin.register(Evaluation)
 class EvaluationAdmin(ReadOnly, LargeList):
-    """Evaluations: filter them, then have what is shown judged again, or look at what a rejudge changed."""
+    """Evaluations: filter them, then judge what is shown again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
     actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
-    list_display = ("short", "author", "problem", "profile", "mode", "state", "verdict", "attempt", "node", "queued_at")
+    list_display = (
+        "short",
+        "author",
+        "problem",
+        "profile",
+        "mode",
+        "state",
+        "verdict",
+        "has_alarms",
+        "attempt",
+        "node",
+        "queued_at",
+    )
     ordering = ("-queued_at", "-id")
     list_filter = (
         Period,
         "state",
         "verdict",
+        "has_alarms",
         ProfileFilter,
         "mode",
         "submission__backend",
@@ -298,9 +311,9 @@ class EvaluationAdmin(ReadOnly, LargeList):
         """Show how many would be judged again and what that takes, then queue them after all other work."""
         return self._confirm(request, queryset, action="judge_again", act=actions.rejudge)
 
-    @admin.action(description="Judge again and refund the GPU time: for errors of ours")
+    @admin.action(description="Judge again and refund the GPU time: after failures of the site or a node")
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
-        """The same, and what the evaluations have cost their organisations is given back."""
+        """The same, and their organisations get back what the evaluations cost."""
         return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
 
     @admin.action(description="Judge on this site's own nodes what a guest node has accepted")
@@ -330,7 +343,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
             **self.admin_site.each_context(request),
             "title": "Judge again",
             "summary": f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
-            "Those that wait already are left out.",
+            "Submissions that wait already are left out.",
             "form": form,
             "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
             "table": table,
@@ -376,7 +389,7 @@ class GpuUseAdmin(ReadOnly, LargeList):
 
 
 class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A limit names whom its scope names, and a profile that there is."""
+    """A limit names the account or organisation of its scope, and a profile that exists."""
 
     profile = forms.ChoiceField(required=False)
 
@@ -397,7 +410,7 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(AllowanceLimit)
 class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What accounts and organisations may use in a day; the settings say it where there is no row."""
+    """What accounts and organisations may use in a day. Without a row, the settings decide."""
 
     form = AllowanceLimitForm
     list_display = ("scope", "account", "organisation", "profile", "gpu_seconds_per_day", "queued_at_most", "reason")
@@ -415,7 +428,7 @@ class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_editable = ("is_paused",)
 
     def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
-        """The profile is chosen from those there are."""
+        """The profile is chosen from those that exist."""
         if db_field.name == "profile":
             choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
             return forms.ChoiceField(choices=choices)

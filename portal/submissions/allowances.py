@@ -131,7 +131,7 @@ class Price:
     Attributes:
         gpus: how many GPUs it occupies; 0 on a practice profile, which costs nothing.
         usual_gpu_s: the mean of what was judged there lately.
-        reserved_gpu_s: what is set aside while it waits.
+        reserved_gpu_s: what is reserved while it waits.
         at_most_gpu_s: what it costs if it runs until the site ends it.
     """
 
@@ -291,8 +291,8 @@ def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
     uses, queued = payer.uses, _in_queue(payer)
     if limit.profile:
         uses, queued = uses.filter(evaluation__profile=limit.profile), queued.filter(profile=limit.profile)
-    reserved, settled = Q(used_gpu_s=None), Q(used_gpu_s__gt=0, at__gt=now - DAY)
-    found = uses.filter(reserved | settled).aggregate(
+    reserved, charged = Q(used_gpu_s=None), Q(used_gpu_s__gt=0, at__gt=now - DAY)
+    found = uses.filter(reserved | charged).aggregate(
         used=Sum("used_gpu_s"),
         reserved=Sum("reserved_gpu_s", filter=reserved),
         oldest=Min("at", filter=Q(used_gpu_s__gt=0)),

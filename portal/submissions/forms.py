@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -13,6 +14,7 @@ from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
 from portal.submissions import actions, uploads
 from portal.submissions.models import Submission, Visibility
+from problems.schema import SizeName
 
 BACKEND_LABELS = {
     Backend.PYTORCH: "PyTorch",
@@ -25,8 +27,15 @@ BACKEND_LABELS = {
 MODE_LABELS = {
     Mode.RANKED: "Ranked: counts on the board",
     Mode.BENCHMARK: "Benchmark: timed, private",
+    Mode.PROFILE: "Profile: where the time goes, private",
     Mode.CHECK: "Check: verified only, quickest",
 }
+SIZE_LABELS = [("", "As the mode has it"), *((size.value, size.value) for size in SizeName)]
+
+
+def profiled_size(data: Mapping[str, str]) -> str:
+    """The chosen size of a form; "" in every mode but profile, where the field is hidden."""
+    return data.get("size", "") if data.get("mode") == Mode.PROFILE else ""
 
 
 class EvaluateForm(forms.Form):
@@ -34,6 +43,7 @@ class EvaluateForm(forms.Form):
 
     profile = forms.ChoiceField(label="Profile")
     mode = forms.ChoiceField(label="Mode", choices=[(mode.value, label) for mode, label in MODE_LABELS.items()])
+    size = forms.ChoiceField(label="Size to profile", choices=SIZE_LABELS, required=False)
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -56,7 +66,7 @@ class SubmissionForm(EvaluateForm):
     )
     key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
-    field_order = ("backend", "profile", "mode", "visibility", "note")
+    field_order = ("backend", "profile", "mode", "size", "visibility", "note")
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, profiles=profiles, **kwargs)
@@ -83,6 +93,7 @@ class SubmissionForm(EvaluateForm):
                 note=self.cleaned_data["note"],
                 idempotency_key=self._idempotency_key(files),
                 node_owner=self.cleaned_data["node_owner"],
+                size=profiled_size(self.cleaned_data),
             )
         except Refusal as refusal:
             self.refuse(refusal)
@@ -108,7 +119,7 @@ class SubmissionForm(EvaluateForm):
         key = self.cleaned_data["key"]
         if not key:
             return None
-        names = ("backend", "profile", "mode", "visibility", "note", "node_owner")
+        names = ("backend", "profile", "mode", "size", "visibility", "note", "node_owner")
         parts = [key, files.digest, *(self.cleaned_data[name] for name in names)]
         return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
 

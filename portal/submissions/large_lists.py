@@ -1,6 +1,6 @@
 """Lists of the admin over tables with millions of rows: no count of them all, no values gathered from them all.
 
-A list of evaluations or submissions shows the newest `NEWEST` until the operator chooses a period or searches; so each
+A list of evaluations or submissions shows the newest `NEWEST` until the operator chooses a period or searches. So each
 filter, and any of them together, reads a few thousand rows.
 """
 

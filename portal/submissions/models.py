@@ -18,7 +18,10 @@ from portal.nodes.models import Node
 
 
 class Source(models.Model):
-    """The files of a submission, stored once per content."""
+    """The files of a submission, stored once per content.
+
+    A source that others published and this site does not keep has no file in its bundle, and its digest all the same.
+    """
 
     digest = models.CharField(max_length=64, unique=True)
     bundle = models.JSONField(help_text="evaluator.contract.SourceBundle")
@@ -62,6 +65,13 @@ class Submission(models.Model):
     )
     opened_by = models.CharField(
         max_length=120, blank=True, default="", editable=False, help_text="What made its source public for good."
+    )
+    published_by = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Who published its source, and where, if this site may judge it but does not show it.",
     )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
@@ -119,6 +129,14 @@ class Evaluation(models.Model):
     problem_revision = models.CharField(max_length=16)
     profile = models.CharField(max_length=40, db_index=True)
     mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
+    size = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="The one size that mode profile was asked for; empty for the sizes of its profile.",
+    )
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     payer = models.CharField(
@@ -160,6 +178,9 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    has_alarms = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Whether its report names something to look into."
+    )
     node_owner = models.ForeignKey(
         Organisation,
         null=True,
@@ -200,6 +221,7 @@ class Evaluation(models.Model):
             models.Index(fields=("payer", "profile"), condition=_NOT_ENDED, name="waiting_of_a_payer"),
             models.Index(fields=("-queued_at", "-id"), name="evaluations_newest_first"),
             models.Index(fields=("verdict", "-finished_at"), name="evaluations_by_verdict"),
+            models.Index(fields=("-queued_at",), condition=models.Q(has_alarms=True), name="evaluations_with_alarms"),
             models.Index(
                 fields=("problem_revision", "profile", "finished_at"),
                 condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
@@ -276,8 +298,8 @@ class GpuUse(models.Model):
     """The cost of one evaluation: reserved while it waits, charged when it ends.
 
     `organisation` is whose run it is of, None for a person's own submission. `account` is whose allowance it counts
-    against: the author's, or that of the organisation's sponsor at that time; None where an operator had granted the
-    organisation an allowance of its own. `at` is when it was reserved, and from the settling on when it ended.
+    against: the author's, or that of the organisation's sponsor at that time. It is None where an operator had granted
+    the organisation an allowance of its own. `at` is when it was reserved, and from the settling on when it ended.
     """
 
     organisation = models.ForeignKey(

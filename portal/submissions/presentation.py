@@ -15,10 +15,12 @@ from evaluator.contract import (
     EvaluationReport,
     Mode,
     Record,
+    SizeTiming,
     SourceBundle,
     Stage,
     Timing,
     Verdict,
+    tells,
 )
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
@@ -30,7 +32,7 @@ from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.streams import Kind, Subject
-from portal.submissions import timelines
+from portal.submissions import machine_code, timelines
 from portal.submissions.error_maps import error_maps
 from portal.submissions.failing_lines import FailingLine, failing_lines, marks_for_scripts
 from portal.submissions.models import Evaluation, State, Visibility
@@ -77,6 +79,9 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
 
 
 _ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with the reference and enters the board."
+_ADVICE_PROFILED = (
+    "Read below where the time of one call went. Submit it in ranked mode to have it timed and to enter the board."
+)
 _ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
@@ -89,6 +94,8 @@ def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None
         return facts
     if evaluation.mode == Mode.CHECK:
         return replace(facts, advice=_ADVICE_CHECKED)
+    if evaluation.mode == Mode.PROFILE:
+        return replace(facts, advice=_ADVICE_PROFILED)
     sizes = report.timing.sizes if report is not None and report.timing is not None else ()
     has_floor = any(size.floor_us is not None for size in sizes)
     return facts if has_floor else replace(facts, advice=_ADVICE_WITHOUT_FLOOR)
@@ -191,9 +198,19 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
             for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        "block_rows": list(zip_longest(timing.blocks, *(size.ratios for size in timing.sizes))),
+        "block_rows": _block_rows(timing),
         **_roofline(evaluation, timing),
     }
+
+
+def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
+    """The speedup of every block, of all sizes together and of each, as words."""
+    every = _in_words(timing, timing.blocks)
+    return list(zip_longest(every, *(_in_words(size, size.ratios) for size in timing.sizes), fillvalue=""))
+
+
+def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
+    return [f"{ratio:.3f}" if tells(of.low, of.high) else "too noisy to tell" for ratio in ratios]
 
 
 @dataclass(frozen=True)
@@ -227,12 +244,18 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
 def _timeline(report: EvaluationReport) -> dict[str, Any]:
     """The recorded call: its picture, where its time went, and its kernels."""
     calls = timelines.recorded_calls(report)
+    rows = timelines.kernel_rows(calls[-1]) if calls else []
+    kernels = {
+        "kernel_views": machine_code.kernel_views(report, rows),
+        "unavailable": machine_code.unavailable(report),
+    }
     if not calls:
-        return {"recorded_calls": []}
+        return {"recorded_calls": [], **kernels}
     return {
         "recorded_calls": calls,
         "timeline_picture": timelines.picture(calls),
-        "kernel_rows": timelines.kernel_rows(calls[-1]),
+        "kernel_rows": rows,
+        **kernels,
     }
 
 
@@ -253,7 +276,7 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
-        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_leg],
         "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
         "wires": [(size.size, size.links) for size in sizes if size.links is not None],
         "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),

@@ -116,7 +116,9 @@ def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
 
 
 def may_read_source(viewer: Viewer, submission: Submission) -> bool:
-    """Whether `viewer` may read the files of `submission`."""
+    """Whether `viewer` may read the files of `submission`: nobody where this site does not keep them."""
+    if submission.published_by:
+        return False
     if submission.visibility == Visibility.PUBLIC:
         return True
     if not isinstance(viewer, User):

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
-from evaluator.contract import CallTimeline, EvaluationReport, Primitive, RankTimeline, Span, SpanKind
+from evaluator.contract import CallKind, CallTimeline, EvaluationReport, Primitive, RankTimeline, Span, SpanKind
 from evaluator.hardware import profiles
-from evaluator.judging import call_parts, time_split
+from evaluator.judging import call_parts, occupancy, time_split
 from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
@@ -18,17 +19,30 @@ NCCL_ALONE = frozenset({Primitive.NCCL})
 """What references move data with."""
 
 MOST_KERNELS = 40
+_NOTICEABLE = 0.1
+_RECENT_CALLS = 15
+"""How many plain calls give the usual time where nothing is timed: the last ones, at their steady speed."""
 _FOUR_BYTES = frozenset({"float32"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One program's recorded call with its split; `title` names it in pictures and tables."""
+    """One program's recorded call with its split; `title` names it in pictures and tables.
+
+    `usual_us` is what its calls take that nobody records, None where that is not known. `gpu` is the model.
+    """
 
     title: str
     call: CallTimeline
     split: Split
     primitives: frozenset[Primitive]
+    usual_us: float | None = None
+    gpu: str | None = None
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether the recorder made the call noticeably longer."""
+        return self.usual_us is not None and self.split.surplus_us > _NOTICEABLE * self.usual_us
 
     @property
     def uncertainty_us(self) -> float:
@@ -66,13 +80,37 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
         return []
     least = least_work(report)
     used = frozenset(detection.primitive for detection in report.primitives)
-    programs = (("Reference", timeline.reference, NCCL_ALONE), ("Submission", timeline.submission, used))
+    gpu = profiles.get(report.profile).gpu
+    submission_us, reference_us = _usual_us(report, timeline.size)
+    programs = (
+        ("Reference", timeline.reference, NCCL_ALONE, reference_us),
+        ("Submission", timeline.submission, used, submission_us),
+    )
     found = []
-    for title, call, primitives in programs:
-        split = time_split.split(call, primitives=primitives, least=least) if call is not None else None
-        if call is not None and split is not None:
-            found.append(Recorded(title=title, call=call, split=split, primitives=primitives))
+    for title, call, primitives, usual_us in programs:
+        if call is None:
+            continue
+        split = time_split.split(call, primitives=primitives, least=least, usual_us=usual_us)
+        if split is not None:
+            found.append(
+                Recorded(title=title, call=call, split=split, primitives=primitives, usual_us=usual_us, gpu=gpu)
+            )
     return found
+
+
+def _usual_us(report: EvaluationReport, size: str) -> tuple[float | None, float | None]:
+    """What calls of submission and reference take at `size` on GPUs: the timed ones, else the submission's plain ones.
+
+    On CPU ranks the recorded call and the others are no two of a kind: there it is not known.
+    """
+    if profiles.get(report.profile).gpu is None:
+        return None, None
+    timed = next((one for one in report.timing.sizes if one.size == size), None) if report.timing is not None else None
+    if timed is not None:
+        return timed.candidate.median_us, timed.baseline.median_us
+    records = report.record.sizes if report.record is not None else ()
+    plain = [call.time_ns for one in records if one.size == size for call in one.calls if call.kind is CallKind.PLAIN]
+    return (median(plain[-_RECENT_CALLS:]) / 1000 if plain else None), None
 
 
 def beside_each_other(old: EvaluationReport | None, new: EvaluationReport | None) -> list[Recorded]:
@@ -140,7 +178,7 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelR
                 block=work.block if any(work.block) else None,
                 registers=work.registers,
                 shared_bytes=work.shared_bytes,
-                occupancy=work.occupancy,
+                occupancy=work.occupancy or occupancy.estimate(work, gpu=recorded.gpu),
             ),
             number,
         )
@@ -254,6 +292,7 @@ def split_data(recorded: Recorded) -> dict[str, Any]:
         "gaps_us": {gap.value: round(us, 3) for gap, us in split.gaps_us.items()},
         "accounted": round(split.accounted, 4),
         "uncertainty_us": round(recorded.uncertainty_us, 3),
+        "usual_us": None if recorded.usual_us is None else round(recorded.usual_us, 3),
         "wire_bytes_s": split.wire_bytes_s,
         "flops_s": split.flops_s,
         "ranks": [

@@ -19,4 +19,5 @@ urlpatterns = [
     path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
     path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),
     path("submissions/evaluations/<uuid:evaluation_id>/trace.json", views.trace, name="trace"),
+    path("submissions/evaluations/<uuid:evaluation_id>/machine-code/", views.machine_code_page, name="machine-code"),
 ]

@@ -21,8 +21,8 @@ from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import highlight_lines
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
-from portal.submissions import actions, comparison, queries, timelines
-from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key
+from portal.submissions import actions, comparison, machine_code, queries, timelines
+from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.presentation import live_context, source_views
 from portal.submissions.profile_notes import submit_data
@@ -172,7 +172,8 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "own_flag": (own_flag := queries.last_flag(request.user, submission)),
         "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
         "form": EvaluateForm(
-            profiles=judging_profiles(problem), initial={"profile": evaluation.profile, "mode": evaluation.mode}
+            profiles=judging_profiles(problem),
+            initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
         ),
         "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
     }
@@ -315,6 +316,49 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
 
 
+@require_safe
+def machine_code_page(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
+    """One kernel's machine code beside the lines of its source, for those who may read the source."""
+    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    submission = evaluation.submission
+    source = queries.readable_source(request.user, submission)
+    found = queries.latest_report(evaluation)
+    calls = timelines.recorded_calls(found) if found is not None else []
+    rows = timelines.kernel_rows(calls[-1]) if calls else []
+    views = machine_code.kernel_views(found, rows) if found is not None and source is not None else []
+    number, start = _whole(request, "kernel"), _whole(request, "from")
+    if found is None or found.machine_code is None or source is None or number >= len(views):
+        raise Refusal(
+            field="kernel",
+            value=request.GET.get("kernel", ""),
+            message="This evaluation has no such machine code.",
+            remedy="Submit the source in mode profile: its page then lists the kernels that were compiled.",
+            status=404,
+        )
+    view = views[number]
+    entries = machine_code.instructions(view.code)
+    after = start + machine_code.PER_PAGE
+    context = {
+        "submission": submission,
+        "evaluation": evaluation,
+        "problem": get_problem(submission.problem),
+        "back": f"{reverse('submissions:detail', args=[submission.pk])}?evaluation={evaluation.pk}",
+        "kernel_views": views,
+        "view": view,
+        "passages": machine_code.passages(entries, files=found.machine_code.files, source=source, start=start),
+        "before": max(0, start - machine_code.PER_PAGE) if start else None,
+        "after": after if after < len(entries) else None,
+        "kept": len(entries),
+    }
+    return render(request, "submissions/machine_code.html", context)
+
+
+def _whole(request: HttpRequest, name: str) -> int:
+    """A number of the query string; 0 for anything else."""
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
+
+
 def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
     evaluation = queries.get_evaluation(request.user, evaluation_id)
     found = queries.latest_report(evaluation)
@@ -385,7 +429,10 @@ def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = queries.get_submission(request.user, submission_id)
     _own(signed_in(request), submission)
     evaluation = actions.queue_evaluation(
-        submission, profile=request.POST.get("profile", ""), mode=request.POST.get("mode", "")
+        submission,
+        profile=request.POST.get("profile", ""),
+        mode=request.POST.get("mode", ""),
+        size=profiled_size(request.POST),
     )
     return redirect(f"{reverse('submissions:detail', args=[submission.pk])}?evaluation={evaluation.pk}")
 

@@ -61,6 +61,19 @@ def test_other_layouts_are_refused(layout: str):
         Packer().pack(value)
 
 
+@pytest.mark.parametrize("numbers", [[3, 4], (3, 4), torch.Size([3, 4])])
+def test_ints_count_as_a_tensor_on_the_host(numbers: Any):
+    first, second = interleave((numbers, torch.zeros(1)), [None, None])
+    assert first.dtype is torch.int64
+    assert first.tolist() == [3, 4]
+    assert second.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("other", [[True, False], [1.0, 2.0], [1, 2.0], []])
+def test_other_lists_do_not(other: list[Any]):
+    assert interleave((other, torch.zeros(1)), [None, None])[0] is other
+
+
 def test_list_comes_back_as_its_stack_and_others_stay():
     blocks, total = [torch.ones(2), torch.zeros(2)], torch.tensor(3.0)
     first, second = interleave((blocks, total), [None, None], lists=[0])

@@ -11,6 +11,7 @@ from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
+from evaluator.host.process.hold import Hold
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.near_call import NearCall
@@ -79,7 +80,7 @@ def policy() -> CallPolicy:
         settings=SETTINGS,
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
-        deadline=0.0,
+        hold=Hold(0.0),
         cancelled=lambda: False,
     )
 

@@ -87,6 +87,17 @@ def test_a_shims_failure_while_loading_is_no_failure_of_ours_once_a_submission_s
     assert finding.verdict is Verdict.RUNTIME_ERROR
 
 
+def test_an_extension_that_was_called_with_other_types_says_which_it_takes() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "/source/solution.py", line 9, in solution\n'
+        "TypeError: push(): incompatible function arguments. The following argument types are supported:\n"
+        "    1. (arg0: torch.Tensor, arg1: int) -> None\n\nInvoked with: tensor([[1., 2.]]), tensor([3.])\n"
+    )
+    (finding, *_) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
+    assert "supported: 1. (arg0: torch.Tensor, arg1: int) -> None" in finding.message
+    assert "Invoked with" not in finding.message
+
+
 def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:
     text = "Traceback (most recent call last):\n  File x\nRuntimeError: CUDA error: busy\nCompile with `X`.\n\n"
     (finding,) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from evaluator.contract import EvaluationReport, Stage, Verdict
 from evaluator.host import Judge
+from evaluator.judging.verdicts import FACTS
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
@@ -130,6 +132,24 @@ def test_an_error_on_a_node_that_cannot_judge_by_itself_either_is_the_nodes(tmp_
 
         report = judge.evaluate(request_for_text(SLOW), progress=strike)
     assert report.verdict is Verdict.JUDGE_FAILURE, report.findings
+
+
+def test_a_lack_of_memory_beside_a_submission_alone_is_neither_charged_nor_another_try(tmp_path: Path) -> None:
+    """The oracle ranks of this evaluation may map no more memory; new ones, without the submission, may."""
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
+
+        def strike(stage: Stage, _detail: str, _fraction: float | None) -> None:
+            if stage is Stage.VERIFYING:
+                for pid in processes_of("evaluator.oracle.launcher")[1:]:
+                    resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
+
+        report = judge.evaluate(request_for("correct"), progress=strike)
+        assert report.verdict is Verdict.UNSUPPORTED, report.findings
+        assert "no memory left" in report.message
+        assert "Traceback" in judge.error_log
+        assert not FACTS[report.verdict].is_charged
+        assert not FACTS[report.verdict].is_retried
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def test_judge_closed_while_its_first_group_starts_leaves_no_process(tmp_path: Path) -> None:

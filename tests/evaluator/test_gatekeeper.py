@@ -371,6 +371,11 @@ def test_call_after_call_is_timed_by_one_process(clock: GateClock, clock_page: C
         assert found.marks == tuple(f"{100 + rank:032x}" for rank in range(RANKS))
 
 
+def test_a_clock_may_be_closed_twice(clock: GateClock) -> None:
+    clock.close()
+    clock.close()
+
+
 def test_two_groups_take_turns_at_one_clock(clock: GateClock, clock_page: ClockPage, page: Page) -> None:
     """Each with a page of its own: the numbers of one say nothing to the other."""
     other = ClockPage()

@@ -8,14 +8,26 @@ import pytest
 
 from evaluator.arena.compat.utils import cuda_build
 from evaluator.arena.compat.utils.cuda_build import Extension
-from evaluator.contract import Detection, EvidenceSource, Primitive, SourceBundle, SourceFile, Verdict
+from evaluator.contract import (
+    Backend,
+    Detection,
+    EvaluationRequest,
+    EvidenceSource,
+    Mode,
+    Primitive,
+    SourceBundle,
+    SourceFile,
+    Verdict,
+)
 from evaluator.hardware import profiles
 from evaluator.host.building import disassembly
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
-from evaluator.judging import collectives, primitives, source_rules
+from evaluator.judging import collectives, primitives, reading, source_rules
+from problems import registry
 
 HERE = Path(__file__).parent
+SUBMISSIONS = HERE / "submissions"
 PROFILE = "h200x8-nomc"
 LISTING = (HERE / "listings" / "primitives.sass").read_text()
 
@@ -123,6 +135,22 @@ def test_multicast_in_machine_code_is_unsupported_where_it_is_off():
     assert finding.verdict is Verdict.UNSUPPORTED
     assert "h200x8-nomc" in finding.message
     assert source_rules.check_machine_code(found, profile=profiles.get("h200x8")) == ()
+
+
+def test_a_refusal_of_multicast_still_shows_the_primitive():
+    source = SourceFile(path="solution.py", text=(SUBMISSIONS / "primitive_multimem.py").read_text())
+    request = EvaluationRequest(
+        evaluation_id="multimem",
+        problem="allgather",
+        revision=registry.revision("allgather"),
+        source=SourceBundle(files=(source,)),
+        backend=Backend.CUDA,
+        profile=PROFILE,
+        mode=Mode.CHECK,
+    )
+    found = reading.SourceReading.from_json(reading.read_source(request.to_json()))
+    assert {finding.verdict for finding in found.findings} == {Verdict.UNSUPPORTED}
+    assert primitives.names(found.primitives) == (Primitive.NVLS,)
 
 
 @pytest.fixture

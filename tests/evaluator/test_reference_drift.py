@@ -1,9 +1,9 @@
-"""The reference before a submission was revealed, and beside it."""
+"""The reference before a submission was revealed, and beside it; what the slot showed meanwhile."""
 
 import msgspec
 import pytest
 
-from evaluator.contract import Mode, ReferenceCall, SizeRecord, Verdict
+from evaluator.contract import GpuReading, Mode, ReferenceCall, SizeRecord, Verdict
 from evaluator.host import Judge
 from evaluator.judging.reference_drift import alarms
 from tests.evaluator.judging_help import request_for
@@ -44,6 +44,63 @@ def test_the_alarm_says_how_much() -> None:
     (sentence,) = alarms([record(alone_us=[400] * 8, later_us=[600] * 8)])
     assert "600 us" in sentence
     assert "1.50 times the 400 us" in sentence
+
+
+def reading(moment: str, *, gpu: int = 0, **changes: object) -> GpuReading:
+    quiet = GpuReading(
+        gpu=gpu,
+        moment=moment,
+        sm_mhz=1980,
+        memory_mhz=3201,
+        watts=300.0,
+        celsius=41,
+        used_bytes=20 * 10**9,
+        processes=6,
+        memory_percent=5,
+        sent_bytes=500_000_000,
+        received_bytes=500_000_000,
+    )
+    return msgspec.structs.replace(quiet, **changes)
+
+
+def alarm_with(*readings: GpuReading, **changes: object) -> str:
+    slow = record(alone_us=[400] * 8, later_us=[600] * 8)
+    (sentence,) = alarms([msgspec.structs.replace(slow, gpus=readings, **changes)])
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sent_bytes": 3_100_000_000}, "GPU 0 sent 3,100.0 MB a call over its links, 500.0 MB alone"),
+        ({"received_bytes": 3_100_000_000}, "GPU 0 received 3,100.0 MB a call over its links, 500.0 MB alone"),
+        ({"sm_mhz": 1200}, "GPU 0's SM clock was 1200 MHz, 1980 MHz alone"),
+        ({"memory_mhz": 1600}, "GPU 0's memory clock was 1600 MHz, 3201 MHz alone"),
+        ({"throttled_by": ("gpu_idle", "hw_slowdown")}, "GPU 0 was slowed (hw_slowdown)"),
+        ({"memory_percent": 80}, "GPU 0's memory was in use 80 % of the time, 5 % alone"),
+        ({"processes": 7}, "7 processes used GPU 0, 6 alone"),
+        ({"used_bytes": 50 * 10**9}, "GPU 0 held 30.0 GB more than before"),
+    ],
+)
+def test_the_alarm_names_what_differed_in_the_slot(changes: dict[str, object], words: str) -> None:
+    legs = [reading(f"block {number}", **changes) for number in (1, 1, 3)]
+    others = [reading("alone", gpu=1), reading("block 1", gpu=1)]
+    sentence = alarm_with(reading("alone"), *legs, *others)
+    assert sentence.endswith(f"Seen in its legs: {words}")
+
+
+def test_the_alarm_says_so_where_nothing_differed() -> None:
+    quiet = alarm_with(reading("alone"), reading("block 1", sent_bytes=501_000_000, sm_mhz=1965, used_bytes=None))
+    assert quiet.endswith("nothing else that differs, so the host may have been busy")
+    # A single leg is no pattern: the median of the legs counts.
+    once = alarm_with(
+        reading("alone"), reading("block 1", processes=9), *[reading(f"block {number}") for number in (3, 5)]
+    )
+    assert "processes" not in once
+
+
+def test_the_alarm_names_processors_that_the_submission_kept_busy() -> None:
+    assert "the submission's processes used 1.50 processors" in alarm_with(watched_ns=2 * 10**9, busy_ns=3 * 10**9)
 
 
 def test_a_ranked_judgement_times_the_reference_before_it_reveals_the_submission(judge: Judge) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -314,6 +315,19 @@ class TestSplit:
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
         assert "The profiler does not show" in found.advice
 
+    def test_what_only_the_recorded_call_has_is_in_no_gap(self):
+        # Rank 1 is late by 600 us, which rank 0 spends in a kernel that waits; usual calls take 50 us.
+        own = call([(Kind.KERNEL, OWN, 0, 640)], [(Kind.KERNEL, OWN, 600, 40)])
+        found = split(own, primitives={Primitive.SM_LOAD_STORE}, usual_us=50.0)
+        assert found.surplus_us == 590
+        assert found.gaps_us == {Gap.IDLE: 0, Gap.WAIT: 0, Gap.WIRE: 0, Gap.WORK: 0, Gap.MIXED: 50}
+        assert "Rank 1 takes 40 us for its own, so the rest may be waiting for it" in found.advice
+
+    def test_a_usual_call_that_takes_as_long_takes_nothing_away(self):
+        pauses = call([(Kind.KERNEL, GEMM, 0, 10), (Kind.KERNEL, GEMM, 90, 10)])
+        assert split(pauses, usual_us=120.0).gaps_us == split(pauses).gaps_us
+        assert split(pauses, usual_us=60.0).gaps_us[Gap.IDLE] == 40
+
     def test_without_spans_there_is_none(self):
         assert split(call([])) is None
 
@@ -345,6 +359,22 @@ def test_a_judgement_has_the_timelines_of_submission_and_reference(judge):
         found = split(called)
         assert sum(rank.wire_us for rank in found.ranks) > 0
     assert EvaluationReport.from_json(report.to_json()) == report
+
+
+def test_mode_profile_records_both_programs_and_times_neither(judge):
+    asked = msgspec.structs.replace(request_for("correct", mode=Mode.PROFILE), sizes=("base",))
+    report = judge.evaluate(asked)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.timing is None
+    assert [size.size for size in report.sizes] == [report.timeline.size] == ["base"]
+    assert report.timeline.reference is not None
+    assert not any(size.blocks for size in report.record.sizes)
+    assert EvaluationReport.from_json(report.to_json()) == report
+
+
+def test_mode_profile_still_finds_what_is_wrong(judge):
+    report = judge.evaluate(request_for("wrong_on_rank_one", mode=Mode.PROFILE))
+    assert report.verdict is Verdict.WRONG_RESULT
 
 
 def test_the_reference_is_recorded_once_per_problem_and_size(judge):

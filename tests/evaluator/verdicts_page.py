@@ -31,8 +31,8 @@ EVIDENCE = {
     Verdict.TRAFFIC_BELOW_MINIMUM: "nothing yet: too few bytes on the links are flagged in the report",
     Verdict.TAMPERED: "a record or output header that the judge's code does not write, an answer without an end, "
     "inputs that were never unsealed",
-    Verdict.UNSUPPORTED: "the source, and the profile's hardware",
-    Verdict.BASELINE_UNSTABLE: "GPUs that were held back (GPU profiles)",
+    Verdict.UNSUPPORTED: "the source, and the profile's hardware; the judge's memory beside the submission",
+    Verdict.BASELINE_UNSTABLE: "GPUs that were held back while no rank could read the submission (GPU profiles)",
     Verdict.JUDGE_ERROR: "a trusted process failed, or the sandbox ended, under a submission on a node that is well",
     Verdict.JUDGE_FAILURE: "the node failed without the submission: ranks that do not start, canary, driver, "
     "a reference that does not run there",

@@ -125,6 +125,14 @@ def test_a_report_after_a_cancel_changes_nothing(leased, now, alice):
     assert not Standing.objects.exists()
 
 
+def test_an_alarm_in_a_report_is_noted_with_its_evaluation(leased, now):
+    delivery = delivery_of(leased)
+    report = msgspec.structs.replace(delivery.report, alarms=("the reference ran 1.3 times as long",))
+    assert actions.record_delivery(msgspec.structs.replace(delivery, report=report), now)
+    leased.refresh_from_db()
+    assert leased.has_alarms
+
+
 @pytest.mark.parametrize("verdict", [Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE])
 def test_a_failure_of_ours_is_queued_again_with_its_report_kept(leased, now, verdict):
     assert actions.record_delivery(delivery_of(leased, verdict=verdict), now)

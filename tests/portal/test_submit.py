@@ -3,7 +3,9 @@
 import pytest
 from django.core.management import call_command
 
+from evaluator.contract import Mode
 from portal.catalog.models import ProblemSwitch
+from portal.dispatcher.dispatching import request_of
 from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.management.commands import submit_entries
@@ -167,6 +169,35 @@ def test_a_rejudge_adds_an_evaluation(alice):
     again = actions.queue_evaluation(submission, profile="cpux2", mode="ranked", priority=5)
     assert submission.evaluations.count() == 2
     assert queries.latest_evaluation(submission) == again
+
+
+def test_a_profile_of_another_size_is_another_evaluation(alice):
+    submission = submit(alice, mode="profile", profile="h200x2-nomc", size="large")
+    asked = request_of(evaluation_of(submission))
+    assert (asked.mode, asked.sizes) == (Mode.PROFILE, ("large",))
+    with pytest.raises(Refusal, match="already in the queue"):
+        actions.queue_evaluation(submission, profile="h200x2-nomc", mode="profile", size="large")
+    whole = actions.queue_evaluation(submission, profile="h200x2-nomc", mode="profile")
+    assert request_of(whole).sizes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "ranked", "size": "tiny"}, "Mode ranked has sizes of its own"),
+        ({"mode": "profile", "size": "large"}, "cpux2 judges no such size"),
+    ],
+)
+def test_a_size_that_cannot_be_chosen_is_refused(alice, changes, words):
+    refusal = refused(alice, **changes)
+    assert (refusal.status, refusal.field) == (422, "size")
+    assert words in refusal.message
+
+
+def test_the_same_key_with_another_size_is_refused(alice):
+    asked = {"mode": "profile", "profile": "h200x2-nomc", "files": bundle(SOLUTION), "idempotency_key": "k1"}
+    submit(alice, size="large", **asked)
+    assert "size is" in refused(alice, size="base", **asked).message
 
 
 def test_a_private_submission_is_seen_by_its_author_and_staff_only(alice, bob, operator):

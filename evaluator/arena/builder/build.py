@@ -1,8 +1,8 @@
 """The program in the builder's sandbox: finds what a submission needs, compiles it, and sends the result.
 
-Run in its own sandbox, without GPU, as `python -I build.py '<json>'`. The submission is imported here with a
-recording stand-in for compile_cuda_extension, so nothing that this process reports is trusted: the host takes bytes
-within limits and names of a fixed form, and only ranks of this same submission load them.
+Run in its own sandbox, without GPU, as `python -I build.py '<json>'`. The submission is imported here with a recording
+stand-in for compile_cuda_extension, so nothing that this process reports is trusted. The host takes bytes within limits
+and names of a fixed form, and only ranks of this same submission load them.
 """
 
 import ast

@@ -3,7 +3,7 @@
 No GPU is needed: Triton compiles for a given target, and stores the result under a key of source, argument
 types, target and versions, which a rank finds again. The same goes for the C modules that load and launch kernels,
 which Triton has the host's compiler build where a kernel is launched for the first time. What cannot be traced (values
-that decide a branch, calls into a device) is compiled in the first call on the ranks, as without this module; nothing
+that decide a branch, calls into a device) is compiled in the first call on the ranks, as without this module. Nothing
 here decides a verdict.
 """
 

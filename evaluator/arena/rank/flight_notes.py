@@ -86,7 +86,7 @@ def summary(
 ) -> list[dict[str, Any]]:
     """The unfinished collectives, oldest first, then the last finished one, as the host's `Collective` has them.
 
-    `number` counts those of one group since `since_ns` (a time as `time.time_ns` gives it); it is 0 for what was begun
+    `number` counts those of one group since `since_ns` (a time as `time.time_ns` gives it). It is 0 for what was begun
     before, and None where the recorder has forgotten how many there were.
     """
     before: dict[tuple[str, bool], int | None] = {}

@@ -1,5 +1,6 @@
 """Compiles a submission before it occupies ranks: in its own sandbox, once per source and tool chain."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -24,13 +25,14 @@ from evaluator.contract import (
     Detection,
     EvaluationRequest,
     Finding,
+    MachineCode,
     Message,
     SandboxLevel,
     Verdict,
 )
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
-from evaluator.host.building import builder_process, disassembly
+from evaluator.host.building import builder_process, code_listing, disassembly
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.stand_ins import StandIn, stand_ins
@@ -80,21 +82,29 @@ class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BuildRecord(Message, frozen=True, kw_only=True):
-    """What the cache keeps with the modules of one build."""
+    """What the cache keeps with the modules of one build.
+
+    `origins` says by extension in which file of the submission, and at which line, its CUDA source begins.
+    """
 
     result: BuildResult
     findings: tuple[Finding, ...] = ()
     primitives: tuple[Detection, ...] = ()
+    origins: dict[str, tuple[str, int]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The outcome of a build: findings for the author, and the folder of the modules (empty where none)."""
+    """The outcome of a build: findings for the author, and the folder of the modules (empty where none).
+
+    `code` is the machine code with source lines, where the request's mode asks for it.
+    """
 
     result: BuildResult
     findings: tuple[Finding, ...]
     folder: Path
     primitives: tuple[Detection, ...] = ()
+    code: MachineCode | None = None
 
     def copy_to(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks expect."""
@@ -158,7 +168,8 @@ class Builder:
         if (kept := _read(entry)) is not None:
             os.utime(entry)
             result = msgspec.structs.replace(kept.result, cached=True, seconds=0.0)
-            return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives)
+            code = self._code(request, kept, entry, workdir=workdir, confinement=sandbox)
+            return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives, code=code)
         started = time.monotonic()
         try:
             sent = self._run(request, workdir=workdir, confinement=sandbox, cancelled=cancelled)
@@ -171,7 +182,33 @@ class Builder:
         )
         _keep(entry, record, sent.artefacts)
         self._prune()
-        return Built(result=record.result, findings=record.findings, folder=entry, primitives=record.primitives)
+        code = self._code(request, record, entry, workdir=workdir, confinement=sandbox)
+        return Built(
+            result=record.result, findings=record.findings, folder=entry, primitives=record.primitives, code=code
+        )
+
+    def _code(
+        self, request: EvaluationRequest, record: BuildRecord, entry: Path, *, workdir: Path, confinement: Confinement
+    ) -> MachineCode | None:
+        """The machine code of a build with source lines, listed once; None where the mode does not ask for it."""
+        if not request.mode.lists_machine_code or not record.result.artefacts:
+            return None
+        path = entry / _CODE
+        with contextlib.suppress(FileNotFoundError):
+            return MachineCode.from_json(path.read_text(encoding="utf-8"))
+        code = code_listing.machine_code(
+            {name: (entry / name).read_bytes() for name in record.result.artefacts},
+            lines=code_listing.Lines(request.source, record.origins),
+            confinement=confinement,
+            profile=self._profile,
+            settings=self._settings,
+            workdir=workdir,
+        )
+        # Another slot may list the same build: each writes a file of its own and moves it in one step.
+        with tempfile.NamedTemporaryFile("w", dir=entry, encoding="utf-8", delete=False) as file:
+            file.write(code.to_json())
+        Path(file.name).replace(path)
+        return code
 
     def _detections(
         self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
@@ -388,7 +425,8 @@ def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> 
         log=log,
         artefacts=artefacts,
     )
-    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections)
+    origins = {item.name: (origin.file, origin.line or 1) for item in extensions if (origin := _origin(item)).file}
+    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections, origins=origins)
 
 
 def _cut(text: str) -> str:
@@ -411,7 +449,7 @@ def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:
     return Built(result=result, findings=(finding,), folder=folder)
 
 
-_RECORD = "record.json"
+_RECORD, _CODE = "record.json", "code.json"
 
 
 def _keep(entry: Path, record: BuildRecord, artefacts: dict[str, bytes]) -> None:

@@ -9,6 +9,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
@@ -29,8 +30,8 @@ for what in (["-sass"], ["-all", "-ptx"]):
 A module linked from relocatable parts has PTX only in the parts, which `-all` shows. The machine code of the parts is
 not read: a device library brings its own for every architecture (NVSHMEM's takes 600 MB as text)."""
 
-READING = "sass, ptx of parts too, symbols"
-"""What is read of a module. Cached builds with another value are read again."""
+READING = "sass, ptx of parts too, symbols; with lines"
+"""What is read of a module, and what it holds. Cached builds with another value are made again."""
 
 MODULES = (".so", ".cubin")
 """How the names of files with machine code end."""
@@ -42,6 +43,23 @@ _LONGEST_S = 60
 
 _MOST_BYTES = 64 * 1024**2
 """The size limits of one listing, and of all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A built module, and the private folder in which it is read."""
+
+    path: str
+    content: bytes
+    private: Path
+
+    def write(self) -> Path:
+        """Put it where the sandbox shows it; returns its path outside."""
+        write_private(self.private)
+        target = self.private / "built" / self.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(self.content)
+        return target
 
 
 def listings(
@@ -64,26 +82,26 @@ def listings(
         settings: the slot's.
         workdir: a private folder; what is put there is removed.
     """
-    tool = _tool()
-    with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
-        private = Path(name)
-        write_private(private)
-        deadline, room = time.monotonic() + _LONGEST_S, _MOST_BYTES
-        for path, content in artefacts.items():
-            if not path.endswith(MODULES):
-                continue
-            target = private / "built" / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-            left_s = deadline - time.monotonic()
-            code = None
-            if tool is not None and left_s > 0 and room > 0:
-                line = _line(tool, path, private=private, confinement=confinement, profile=profile, settings=settings)
-                variables = environment(profile, home=name) if confinement.level is SandboxLevel.NONE else {}
-                code = _listing(line, private=private, variables=variables, seconds=left_s, most_bytes=room)
-                room -= len(code or "")
-            if texts := [text for text in (code, _ptx_beside(path, artefacts)) if text is not None]:
-                yield Path(path).name, "\n".join(texts)
+    found = tool()
+    deadline, room = time.monotonic() + _LONGEST_S, _MOST_BYTES
+    for path, content in artefacts.items():
+        if not path.endswith(MODULES):
+            continue
+        code = None
+        if found is not None:
+            with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
+                code = output_of(
+                    Module(path=path, content=content, private=Path(name)),
+                    [_EXECUTE, found],
+                    confinement=confinement,
+                    profile=profile,
+                    settings=settings,
+                    seconds=deadline - time.monotonic(),
+                    most_bytes=room,
+                )
+            room -= len(code or "")
+        if texts := [text for text in (code, _ptx_beside(path, artefacts)) if text is not None]:
+            yield Path(path).name, "\n".join(texts)
 
 
 def _ptx_beside(path: str, artefacts: Mapping[str, bytes]) -> str | None:
@@ -92,12 +110,35 @@ def _ptx_beside(path: str, artefacts: Mapping[str, bytes]) -> str | None:
     return primitives.ptx_listing(ptx.decode(errors="replace")) if ptx is not None else None
 
 
-def _line(
-    tool: str, path: str, *, private: Path, confinement: Confinement, profile: Profile, settings: JudgeSettings
-) -> list[str]:
+def output_of(
+    module: Module,
+    program: Sequence[str],
+    arguments: Sequence[str] = (),
+    *,
+    confinement: Confinement,
+    profile: Profile,
+    settings: JudgeSettings,
+    seconds: float,
+    most_bytes: int,
+) -> str | None:
+    """What `program` (Python's text, then its first arguments) prints about `module`, whose path comes next.
+
+    None where it fails, or exceeds its time or size.
+    """
+    if seconds <= 0 or most_bytes <= 0:
+        return None
+    outside = module.write()
     bare = confinement.level is SandboxLevel.NONE
-    module = str(private / "built" / path) if bare else f"/built/{path}"
-    return command(confinement, ["-c", _EXECUTE, tool, module], private=private, profile=profile, settings=settings)
+    inside = str(outside) if bare else f"/built/{module.path}"
+    line = command(
+        confinement,
+        ["-c", *program, inside, *arguments],
+        private=module.private,
+        profile=profile,
+        settings=settings,
+    )
+    variables = environment(profile, home=str(module.private)) if bare else {}
+    return _listing(line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes)
 
 
 def _listing(
@@ -128,7 +169,7 @@ def _listing(
         return output.read(most_bytes).decode(errors="replace")
 
 
-def _tool() -> str | None:
+def tool() -> str | None:
     """The cuobjdump of the tool kit, or of the package nvidia-cuda-cuobjdump beside the interpreter's others."""
     packaged = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu*/bin"))
     folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *map(str, packaged)]

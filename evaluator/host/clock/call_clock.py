@@ -103,6 +103,7 @@ class GateClock:
         self._cores = list(cores)
         self._log = os.memfd_create("gatekeeper", os.MFD_CLOEXEC)
         self._is_timing = False
+        self._is_closed = False
         self._start()
 
     def _start(self) -> None:
@@ -220,7 +221,10 @@ class GateClock:
         return os.pread(self._log, 4096, 0).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """End it."""
+        """End it; closing twice is closing once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._channel.close()
         self._end_process()
         os.close(self._log)

@@ -26,6 +26,7 @@ _FAULT_WORDS = (
 )
 _ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
+_ANNOUNCED_CHARACTERS = 400
 _FAILURES = {
     Failure.START: Verdict.JUDGE_ERROR,  # no channel takes it once a submission is there
     Failure.IMPORT: Verdict.IMPORT_ERROR,
@@ -113,10 +114,15 @@ def _more_exactly(text: str) -> Verdict:
 
 
 def _headline(text: str) -> str:
-    """The line of a traceback that names the exception, without further lines of its message."""
+    """The line of a traceback that names the exception; further lines of its message only where it announces them.
+
+    An extension that was called with other types announces those that it takes.
+    """
     found = list(_HEADLINE.finditer(text))
     if found:
-        return found[-1].group()
+        line = found[-1].group().rstrip()
+        announced = " ".join(text[found[-1].end() :].split("\n\n", maxsplit=1)[0].split())
+        return f"{line} {announced[:_ANNOUNCED_CHARACTERS]}" if line.endswith(":") and announced else line
     return text.strip().splitlines()[-1] if text.strip() else "no message"
 
 

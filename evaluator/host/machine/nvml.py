@@ -31,7 +31,7 @@ _MOST_GPUS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU: its recent utilisation in percent, its memory, and the memory in use, in all and by process.
+    """One GPU: its recent utilisation and that of its memory in percent, its memory, and what is in use, by process.
 
     A process whose memory the driver does not report counts 0.
     """
@@ -41,6 +41,7 @@ class GpuState:
     total_bytes: int
     used_bytes: int
     processes: dict[int, int]
+    memory_percent: int = 0
 
     @property
     def unowned_bytes(self) -> int:
@@ -50,20 +51,21 @@ class GpuState:
 
 def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     """The state of the GPUs with these minor numbers; empty where there are none or the library cannot be used."""
-    return _each(gpus, _state)
+    return each(gpus, state)
 
 
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
-    return _each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)
+    return each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)
 
 
 def readings(gpus: Sequence[int], *, moment: str) -> tuple[GpuReading, ...]:
     """Clocks, power and temperature of the GPUs with these minor numbers; empty as for `read`."""
-    return _each(gpus, functools.partial(_reading, moment=moment))
+    return each(gpus, functools.partial(reading, moment=moment))
 
 
-def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
+def each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
+    """What `look` makes of library, handle and minor number of each GPU; empty as for `read`."""
     if not gpus:
         return ()
     try:
@@ -90,19 +92,23 @@ def handles(pynvml: Any) -> Iterator[tuple[int, Any]]:
         yield pynvml.nvmlDeviceGetMinorNumber(handle), handle
 
 
-def _state(pynvml: Any, handle: Any, minor: int) -> GpuState:
+def state(pynvml: Any, handle: Any, minor: int) -> GpuState:
+    """The state of the GPU of `handle`."""
     running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    used = pynvml.nvmlDeviceGetUtilizationRates(handle)
     return GpuState(
         index=minor,
-        busy_percent=int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+        busy_percent=int(used.gpu),
+        memory_percent=int(used.memory),
         total_bytes=int(memory.total),
         used_bytes=int(memory.used),
         processes={int(item.pid): int(item.usedGpuMemory or 0) for item in running},
     )
 
 
-def _reading(pynvml: Any, handle: Any, minor: int, *, moment: str) -> GpuReading:
+def reading(pynvml: Any, handle: Any, minor: int, *, moment: str) -> GpuReading:
+    """Clocks, power and temperature of the GPU of `handle`."""
     reasons = int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     return GpuReading(
         gpu=minor,

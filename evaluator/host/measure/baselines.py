@@ -28,7 +28,7 @@ from evaluator.judging.timing import net_us
 from problems import registry
 from problems.schema import Problem
 
-_OPENING_PAIRS, _OPENING_S = 10, 0.2
+_STEADY_CALLS, _STEADY_S = 20, 0.2
 _SERIES_S = 0.4
 _LEAST_CALLS, _MOST_CALLS = 20, 200
 _EMPTY_CALLS = 20
@@ -78,7 +78,7 @@ class BaselineRun:
     def _measure_size(self, problem: Problem, size: str, dtype: str) -> Baseline:
         opened = self._trusted.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
         clock = ReferenceClock(self._trusted, opened, self._contents)
-        opening = clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
+        opening = clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         wanted = math.ceil(_SERIES_S / opening.call_s)
         empty_us = median(clock.empty().longest_ns for _ in range(_EMPTY_CALLS)) / 1000
         taken = [clock.time().time for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
@@ -101,7 +101,6 @@ class BaselineRun:
             floor_us=floor_us,
             bound=bound,
             utilisation=None if floor_us is None else floor_us / summary.median_us,
-            is_primed=opening.is_primed,
         )
 
     def _floor(self, problem: Problem, opened: OpenedSize, dtype: str) -> tuple[float | None, str | None]:

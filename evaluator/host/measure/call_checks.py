@@ -1,6 +1,5 @@
 """Checks after every call, beside the comparison of output values."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,12 +7,10 @@ from evaluator.arena.protocol import Report
 from evaluator.contract import Backend, Finding, Mode, Verdict
 from evaluator.hardware.profiles import TimingPolicy
 from evaluator.host.clock.call_clock import CallTime
+from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
-
-_LEAST_S = 5.0
-"""How long a step may take that begins just before the deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +21,12 @@ class CallPolicy:
     settings: JudgeSettings
     backend: Backend
     mode: Mode
-    deadline: float
+    hold: Hold
     cancelled: Callable[[], bool]
 
     def within(self, seconds: float) -> float:
         """`seconds`, or less where the evaluation's deadline comes sooner."""
-        return min(seconds, max(_LEAST_S, self.deadline - time.monotonic()))
+        return self.hold.step(seconds)
 
     def does(self, check: Check) -> bool:
         """Whether `check` is not switched off."""

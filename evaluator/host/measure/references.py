@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from evaluator.contract import BufferKind, CallTimeline
@@ -17,11 +17,7 @@ from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
 
-_PRIMED_RATIO = 1.1
-_PRIMED_US = 25.0
-"""How much shorter a call on repeated inputs may be: launch times vary by as much."""
-
-_LEAST_PAIRS = 4
+_LEAST_CALLS = 4
 _KEY_BYTES = 32
 
 
@@ -32,75 +28,67 @@ class SteadySpeed:
     Attributes:
         call_s: its time, in seconds.
         turn_s: how long one call occupies the ranks, with making its inputs, in seconds.
-        is_primed: whether every timed call repeats inputs of a call before.
         waits_for_queue: whether it queues all its work without waiting for the device.
     """
 
     call_s: float
     turn_s: float
-    is_primed: bool
     waits_for_queue: bool
 
 
 class ReferenceClock:
-    """Calls of the reference on new inputs.
+    """Calls of the reference, each on inputs that it has not met before, as a submission's calls are.
 
-    Libraries look for a kernel when they meet a shape for the first time: a matrix product takes 104 us on an H200 then
-    and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
-    inputs, as in a mixture of experts, new inputs would time that search, not the program. There the reference meets
-    every input once before it is timed: that is its speed in use. The calls themselves show the search: repeated inputs
-    are then much faster.
+    Libraries look for a kernel when they meet a shape for the first time. A matrix product takes 104 us on an H200
+    then, and 22 us when the shape has been met before (21 November 2026, torch 2.11.0+cu130). Where shapes follow from
+    inputs, as in a mixture of experts, that search is part of the time of both sides.
     """
 
     def __init__(self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int]) -> None:
         self._oracle, self._reference = trusted.oracle, trusted.reference
         self._opened = opened
         self._draws = draws
-        self._is_primed = False
         self._head_start = HeadStart()
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
 
-    def open(self, *, pairs: int, seconds: float) -> SteadySpeed:
-        """Make the first calls, then up to `pairs` pairs on the same inputs, no new one after `seconds`."""
+    def open(self, *, calls: int, seconds: float) -> SteadySpeed:
+        """Make the first calls, then up to `calls` more, no new one after `seconds` but for the first few."""
         while not self._head_start.is_fixed:
-            self._time(self._fresh())
+            self.time()
         start = time.monotonic()
-        new: list[ReferenceTime] = []
-        again: list[ReferenceTime] = []
-        while len(new) < min(pairs, _LEAST_PAIRS) or (len(new) < pairs and time.monotonic() - start < seconds):
-            draw = self._fresh()
-            new.append(self._time(draw))
-            again.append(self._time(draw))
-        turn_s = (time.monotonic() - start) / (2 * len(new))
-        first_us, again_us = (median(call.time.longest_ns for call in calls) / 1000 for calls in (new, again))
-        # Few pairs prove nothing. A practice board makes only one.
-        if len(new) >= _LEAST_PAIRS:
-            self._is_primed = first_us > max(_PRIMED_RATIO * again_us, again_us + _PRIMED_US)
+        taken: list[ReferenceTime] = []
+        while len(taken) < min(calls, _LEAST_CALLS) or (len(taken) < calls and time.monotonic() - start < seconds):
+            taken.append(self.time())
+        turn_s = (time.monotonic() - start) / len(taken)
         return SteadySpeed(
-            call_s=(again_us if self._is_primed else first_us) * 1e-6,
-            turn_s=turn_s * (2 if self._is_primed else 1),
-            is_primed=self._is_primed,
+            call_s=median(call.time.longest_ns for call in taken) * 1e-9,
+            turn_s=turn_s,
             waits_for_queue=self._head_start.waits_for_queue,
         )
 
     def reopen(self, known: SteadySpeed, *, calls: int) -> None:
         """Reuse what was found at this size before, after a few calls."""
-        self._is_primed = known.is_primed
         self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
             self.time()
 
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
-        draw = self._fresh()
-        if self._is_primed:
-            self._time(draw)
-        return self._time(draw)
-
-    def record(self) -> CallTimeline:
-        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later."""
-        files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
+        with self._loaded(self._fresh(), opening) as inputs:
+            size = max(item.size for item in inputs)
+            taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
+        self._head_start.note(taken.time)
+        return taken
+
+    def record(self, *, is_patient: bool) -> CallTimeline:
+        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later.
+
+        `is_patient` is as in `HeadStart.recorded_seconds`.
+        """
+        files = [recorded_call.create() for _ in range(self._ranks)]
+        head_s = self._head_start.recorded_seconds(is_patient=is_patient)
+        opening = replace(self._opening(), head_s=head_s)
         try:
             with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
                 self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
@@ -132,14 +120,6 @@ class ReferenceClock:
     @property
     def _ranks(self) -> int:
         return len(self._opened.output_bytes)
-
-    def _time(self, draw: Draw) -> ReferenceTime:
-        opening = self._opening()
-        with self._loaded(draw, opening) as inputs:
-            size = max(item.size for item in inputs)
-            taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
-        self._head_start.note(taken.time)
-        return taken
 
     @contextmanager
     def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
@@ -188,19 +168,23 @@ class RecordedReferences:
     """The timelines of references that a slot has recorded since its start."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], CallTimeline] = {}
+        self._known: dict[tuple[str, str, str, bool], CallTimeline] = {}
 
-    def take(self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str) -> tuple[CallTimeline, bool]:
+    def take(
+        self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str, is_patient: bool
+    ) -> tuple[CallTimeline, bool]:
         """The timeline of a problem's reference, and whether it was recorded just now.
+
+        `is_patient` is as in `HeadStart.recorded_seconds`.
 
         Raises:
             EvaluatorError: the ranks did not finish the recorded call.
         """
-        key = (problem, size, dtype)
+        key = (problem, size, dtype, is_patient)
         if key in self._known:
             return self._known[key], False
         opened = trusted.open_size(problem=problem, size=size, dtype=dtype, key=secrets.token_bytes(_KEY_BYTES))
         clock = ReferenceClock(trusted, opened, itertools.count())
-        clock.open(pairs=1, seconds=0.0)
-        self._known[key] = clock.record()
+        clock.open(calls=2, seconds=0.0)
+        self._known[key] = clock.record(is_patient=is_patient)
         return self._known[key], True

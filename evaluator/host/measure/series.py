@@ -1,12 +1,14 @@
 """The timed calls of one size, for the record."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from evaluator.contract import CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
+from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import SizeEvidence
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs
@@ -37,7 +39,7 @@ class Series:
     reference_looped_ns: int | None = None
     watched_ns: int = 0
     busy_ns: int = 0
-    gpus: tuple[GpuReading, ...] = ()
+    gpus: list[GpuReading] = field(default_factory=list)
     processes: int = 0
 
     def run_block(
@@ -47,26 +49,35 @@ class Series:
         time_candidate: Callable[[], CallRecord],
         clock: ReferenceClock,
         busy_ns: Callable[[], int] | None,
+        watch: SlotWatch | None,
     ) -> None:
         """One block A B B A with an empty call at either end.
 
-        With `busy_ns`, the submission's processor time is read around each A.
+        With `busy_ns`, the submission's processor time is read around each A; with `watch`, the GPUs are.
         """
         self.empty.append(clock.empty())
-        ours = self._leg(legs.reference, clock, busy_ns)
+        ours = self._leg(legs.reference, clock, busy_ns, watch)
         theirs = [time_candidate() for _ in range(legs.candidate)]
-        self.reference.append(ours + self._leg(legs.reference, clock, busy_ns))
+        self.reference.append(ours + self._leg(legs.reference, clock, busy_ns, watch))
         self.candidate.append(theirs)
         self.empty.append(clock.empty())
 
-    def _leg(self, calls: int, clock: ReferenceClock, busy_ns: Callable[[], int] | None) -> list[ReferenceTime]:
-        if busy_ns is None:
+    def _leg(
+        self, calls: int, clock: ReferenceClock, busy_ns: Callable[[], int] | None, watch: SlotWatch | None
+    ) -> list[ReferenceTime]:
+        seen: AbstractContextManager[None] = nullcontext()
+        if watch is not None:
+            seen = watch.around(f"block {len(self.candidate) + 1}", calls=calls, into=self.gpus)
+        with seen, self._busy(busy_ns) if busy_ns is not None else nullcontext():
             return [clock.time() for _ in range(calls)]
+
+    @contextmanager
+    def _busy(self, busy_ns: Callable[[], int]) -> Iterator[None]:
+        """Add up the time inside, and the processor time that the submission uses in it."""
         start, used = time.monotonic_ns(), busy_ns()
-        times = [clock.time() for _ in range(calls)]
+        yield
         self.busy_ns += busy_ns() - used
         self.watched_ns += time.monotonic_ns() - start
-        return times
 
     def record(
         self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, links: LinkTraffic | None = None
@@ -95,9 +106,8 @@ class Series:
             reference_looped_ns=self.reference_looped_ns,
             watched_ns=self.watched_ns,
             busy_ns=self.busy_ns,
-            gpus=self.gpus,
+            gpus=tuple(self.gpus),
             processes=self.processes,
-            is_primed=self.speed.is_primed,
             links=links,
         )
 

@@ -17,7 +17,8 @@ from evaluator.contract import (
     Stage,
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
-from evaluator.host.machine import nvlink, nvml
+from evaluator.host.machine import nvlink
+from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import gpu_memory, recorded_call
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.calls import Caller
@@ -38,8 +39,8 @@ from problems.schema import Problem, Regime
 _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
 
-_OPENING_PAIRS, _OPENING_S = 15, 0.3
-"""Pairs of calls of the reference where speed is ranked: with fewer pairs libraries are still slower. No new pair
+_STEADY_CALLS, _STEADY_S = 30, 0.3
+"""Calls of the reference before its first leg where speed is ranked: with fewer libraries are still slower. No new call
 begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
@@ -49,7 +50,7 @@ _LEAST_BLOCKS = 3
 """The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
 
 _WATCHED_EVERY = 2
-"""Reading every process takes milliseconds, so it is done around one block of so many."""
+"""Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
 
 _RECENT_CALLS = 5
 """How many calls before the first leg give the time of one call."""
@@ -76,7 +77,8 @@ class Rig:
     Attributes:
         group_number: which group of the evaluation this is, from 1.
         bare: its times of bare calls.
-        memory: reads the GPUs since before the group had a submission.
+        memory: reads the GPUs' memory since before the group had a submission.
+        watch: reads the GPUs around legs of the reference.
         first_call_s: extra time for the first call at a size.
         regimes: by size, the regimes that calls are drawn in.
         only: the one regime of all checked calls, where the author asked for one.
@@ -93,6 +95,7 @@ class Rig:
     group_number: int
     bare: Bare
     memory: GpuMemory
+    watch: SlotWatch
     evidence: Evidence
     policy: CallPolicy
     draws: Iterator[int]
@@ -187,7 +190,7 @@ class SizeRun:
         """Blocks of reference and submission until the interval is narrow or the budget is spent; raises Ended."""
         rig, series = self._rig, self._series
         series.queues = self._head_start.waits_for_queue
-        series.gpus = nvml.readings(rig.plan.gpus, moment="before")
+        series.gpus += rig.watch.read("before")
         begun = time.monotonic()
         with cpu_sets.host_on(rig.plan.shares):
             plan = self._legs()
@@ -196,15 +199,16 @@ class SizeRun:
                 done = len(series.candidate)
                 share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
                 with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
-                    is_watched = done % _WATCHED_EVERY == 0 and rig.policy.does(Check.IDLE)
+                    is_watched = done % _WATCHED_EVERY == 0
                     series.run_block(
                         plan,
                         time_candidate=time_candidate,
                         clock=self._clock,
-                        busy_ns=rig.group.busy_ns if is_watched else None,
+                        busy_ns=rig.group.busy_ns if is_watched and rig.policy.does(Check.IDLE) else None,
+                        watch=rig.watch if is_watched else None,
                     )
             self._call_in(self._regimes)
-        series.gpus += nvml.readings(rig.plan.gpus, moment="after")
+        series.gpus += rig.watch.read("after")
         self.look_at_memory()
         series.processes = rig.group.count_processes()
 
@@ -263,8 +267,8 @@ class SizeRun:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
         if self._rig.plan.profile.is_ranked_by_speed and self._rig.policy.mode.is_timed:
-            return self._clock.open(pairs=_OPENING_PAIRS, seconds=_OPENING_S)
-        return self._clock.open(pairs=1, seconds=0.0)
+            return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
+        return self._clock.open(calls=2, seconds=0.0)
 
     def _legs(self) -> Legs:
         rig, settings = self._rig, self._rig.plan.settings

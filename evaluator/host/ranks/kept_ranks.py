@@ -1,4 +1,8 @@
-"""The trusted ranks of a slot between evaluations: kept warm, tested, and replaced in time."""
+"""The trusted ranks of a slot between evaluations: kept warm, tested, and replaced in time.
+
+Their replacements start in two steps, as worker groups do (see `waiting_groups`): importing takes seconds of one
+processor, and may run during a measurement.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -26,18 +30,37 @@ class KeptRanks:
     def __init__(self, start: Callable[[], TrustedRanks]) -> None:
         self._start = start
         self._ranks: TrustedRanks | None = None
+        self._next: TrustedRanks | None = None
         self._uses = 0
+        self._within: Callable[[float], float] | None = None
         self.canaries: list[Canary] = []
         self.wrong = ""
 
     @property
     def processes(self) -> list[int]:
-        """Their processes, where there are any."""
-        return self._ranks.processes if self._ranks is not None else []
+        """Their processes and those of their replacement, where there are any."""
+        return [pid for ranks in (self._ranks, self._next) if ranks is not None for pid in ranks.processes]
+
+    def prepare(self) -> None:
+        """Let a replacement import; raises EvaluatorError."""
+        if self._next is None:
+            self._next = self._start()
+
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every answer, of these and of those that are started later; None: do not."""
+        self._within = within
+        if self._ranks is not None:
+            self._ranks.limit(within)
 
     def start(self) -> TrustedRanks:
         """Start new ones in the background; raises EvaluatorError."""
-        self._ranks = self._start()
+        ranks, self._next = self._next, None
+        if ranks is not None and not ranks.is_alive:
+            ranks.close()
+            ranks = None
+        self._ranks = ranks or self._start()
+        self._ranks.limit(self._within)
+        self._ranks.start_ranks()
         self._uses = 0
         return self._ranks
 
@@ -73,9 +96,13 @@ class KeptRanks:
             ranks.close()
 
     def close(self) -> None:
-        """End them for good."""
+        """End them and their replacement for good."""
         with contextlib.suppress(EvaluatorError):
             self.drop()
+        following, self._next = self._next, None
+        if following is not None:
+            with contextlib.suppress(EvaluatorError):
+                following.close()
 
     def _try_out(self, ranks: TrustedRanks, *, is_full: bool) -> None:
         failures = ranks.oracle.try_out(is_full=is_full)

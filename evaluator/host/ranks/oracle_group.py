@@ -34,8 +34,8 @@ class OpenedSize:
 class PreparedInputs:
     """One rank's inputs of a call: a memory file that nobody can change, and the argument of each tensor in it.
 
-    `areas` holds descriptors of device memory for inputs and outputs where the rank that runs the call has others
-    mapped, and `areas_number` is these areas' number; `size` is how many bytes the rank takes in.
+    `areas` has descriptors of device memory for inputs and outputs where the rank that runs the call has others mapped.
+    `areas_number` is these areas' number, and `size` is how many bytes the rank takes in.
     """
 
     file: int

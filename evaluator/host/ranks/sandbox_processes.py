@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 
 from evaluator.errors import EvaluatorError
 from evaluator.host.process import procfs
@@ -16,8 +17,8 @@ _CLEAN_S, _MOST_S = 30.0, 300.0
 class SandboxProcesses:
     """What descends from `first`, the process that started the sandbox.
 
-    Its members are found by the control group where there is one, and by `marker`, a variable `NAME=value` in the
-    environment of a sandbox without namespaces, else by the sandbox's PID namespace.
+    Its members are found by the control group where there is one. Else they are found by `marker`, a variable
+    `NAME=value` in the environment of a sandbox without namespaces, or by the sandbox's PID namespace.
     """
 
     def __init__(self, first: subprocess.Popen[bytes], *, group: Group | None, marker: bytes | None) -> None:
@@ -80,8 +81,11 @@ class SandboxProcesses:
         ticks = sum(procfs.ticks_with_children(pid) for pid in self.members())
         return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-    def kill(self) -> None:
+    def kill(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
         """End all of them, and return when none is left.
+
+        Args:
+            within: shortens how long they may take.
 
         Raises:
             EvaluatorError: one is still there.
@@ -98,7 +102,7 @@ class SandboxProcesses:
                 os.killpg(self._first.pid, signal.SIGKILL)
         if self._group is not None:
             self._group.kill()  # processes that were started meanwhile
-        procfs.wait_until_gone(self._left, patience_s=_CLEAN_S, most_s=_MOST_S)
+        procfs.wait_until_gone(self._left, patience_s=_CLEAN_S, most_s=within(_MOST_S))
         if self._group is not None:
             self._group.remove()
 

@@ -12,6 +12,10 @@ from evaluator.oracle import messages
 Replies = list[tuple[messages.Body, list[int]]]
 
 
+def _unlimited(seconds: float) -> float:
+    return seconds
+
+
 class OutOfDeviceMemory(EvaluatorError):
     """The device of a trusted rank had no memory left."""
 
@@ -42,12 +46,17 @@ class TrustedLine:
         self._busy_poll_s = busy_poll_s
         self._log_text = log_text
         self._is_ready = False
+        self._within: Callable[[float], float] = _unlimited
         self.answered_at_ns = [0] * len(self._channels)
 
     @property
     def ranks(self) -> int:
         """How many there are."""
         return len(self._channels)
+
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every reply by `within`: an evaluation holds its slot only so long. None: do not."""
+        self._within = within or _unlimited
 
     def wait_until_ready(self, seconds: float) -> None:
         """Return once every rank has joined its process group; raises EvaluatorError."""
@@ -77,7 +86,7 @@ class TrustedLine:
 
         After a lack of memory the other ranks' replies are received too, so that they can be used again.
         """
-        limit_s = self._seconds if seconds is None else seconds
+        limit_s = self._within(self._seconds if seconds is None else seconds)
         replies: dict[int, tuple[messages.Body, list[int]]] = {}
         wanting: OutOfDeviceMemory | None = None
         start = time.monotonic()

@@ -6,13 +6,15 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
+from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
@@ -26,6 +28,8 @@ from evaluator.host.settings import JudgeSettings
 
 _ROOT = Path(__file__).parents[3]
 _LOG_BYTES = 8192
+_END_S = 10.0
+"""How long the killed process may take to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,17 +57,19 @@ class TrustedRanks:
         work_dir: Path,
         clock: GateClock | None = None,
     ) -> None:
-        """Start them; they get ready in the background. On GPUs `clock` times the reference."""
+        """Let them import, in the background. On GPUs `clock` times the reference."""
         self._profile = profile
         self._settings = settings
         self._shares = cpu_sets.shares_for(profile)
         self._private = Path(tempfile.mkdtemp(prefix="trusted-", dir=work_dir))
         self._log = os.memfd_create("trusted", os.MFD_CLOEXEC)
         self._clock_page = ClockPage()
-        inherited: list[int] = []
+        start, self._start_word = os.pipe2(os.O_CLOEXEC)
+        self._has_ranks = False
+        inherited = [start]
         oracle, oracle_ranks = self._open("oracle", self._shares.oracle, inherited)
         reference, reference_ranks = self._open("reference", self._shares.sandbox, inherited)
-        self._start([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
+        self._start_process([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
         self._lines = (oracle, reference)
         self.oracle = OracleGroup(oracle, clock=clock)
         self.reference = ReferenceGroup(reference, clock=clock, page=self._clock_page, limit_s=settings.oracle_s)
@@ -97,7 +103,7 @@ class TrustedRanks:
         )
         return line, described
 
-    def _start(
+    def _start_process(
         self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
     ) -> None:
         """Start the process that forks them; descriptors in `inherited` go to the child and are closed here."""
@@ -109,6 +115,8 @@ class TrustedRanks:
             shared.append(clock.ends)
         orders = {
             "ranks": ranks,
+            "start": inherited[0],
+            "import_cores": list(self._shares.sandbox[-1][-2:]) if self._shares.sandbox else [],
             "world_size": profile.world_size,
             "device": profile.device,
             "process_group": profile.process_group,
@@ -132,8 +140,21 @@ class TrustedRanks:
         """Whether the ranks still run."""
         return self._process.poll() is None
 
+    def limit(self, within: Callable[[float], float] | None) -> None:
+        """Shorten the time for every reply by `within`; None: do not."""
+        for line in self._lines:
+            line.limit(within)
+
+    def start_ranks(self) -> None:
+        """Let the ranks start, which uses the GPUs. In the background, and only once."""
+        if not self._has_ranks:
+            self._has_ranks = True
+            with contextlib.suppress(BrokenPipeError):  # whoever waits for the ranks says that their process has ended
+                os.write(self._start_word, b"s")
+
     def wait_until_ready(self) -> None:
         """Return once every rank has joined its process group; raises EvaluatorError."""
+        self.start_ranks()
         for line in self._lines:
             line.wait_until_ready(self._settings.start_s)
 
@@ -162,16 +183,23 @@ class TrustedRanks:
         return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """End the ranks and free what the host held."""
+        """End the ranks and free what the host held; raises EvaluatorError where they do not end."""
         for line in self._lines:
             line.close()
         # Ranks and launcher share a session that no process of a submission can join.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=30)
-        os.close(self._log)
-        self._clock_page.close()
-        shutil.rmtree(self._private, ignore_errors=True)
+        try:
+            self._process.wait(timeout=_END_S)
+        except subprocess.TimeoutExpired as error:
+            raise EvaluatorError(
+                f"the trusted ranks' process {self._process.pid} was killed and still exists"
+            ) from error
+        finally:
+            os.close(self._start_word)
+            os.close(self._log)
+            self._clock_page.close()
+            shutil.rmtree(self._private, ignore_errors=True)
 
 
 def _environment(profile: Profile) -> dict[str, str]:

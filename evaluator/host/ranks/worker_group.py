@@ -59,8 +59,14 @@ class WorkerGroup:
             self._sandbox.fork_ranks()
             self._has_ranks = True
 
-    def wait_until_ready(self, *, cancelled: Callable[[], bool]) -> None:
+    def wait_until_ready(
+        self, *, within: Callable[[float], float] = lambda seconds: seconds, cancelled: Callable[[], bool]
+    ) -> None:
         """Return once every rank has joined the process group.
+
+        Args:
+            within: shortens how long they may take.
+            cancelled: asked often.
 
         Raises:
             EvaluatorError: a rank did not join, or has ended since; no submission was involved.
@@ -72,7 +78,7 @@ class WorkerGroup:
             return
         self.start_ranks()
         try:
-            self._collect("starting", seconds=self._plan.settings.start_s, cancelled=cancelled)
+            self._collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
             said = self._sandbox.launcher_text
@@ -302,14 +308,17 @@ class WorkerGroup:
     def _has_ended(self) -> bool:
         return self._sandbox.processes.have_ended
 
-    def close(self) -> None:
+    def close(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
         """Kill all processes of the group, check that none is left, and free the host's resources.
+
+        Args:
+            within: shortens how long they may take to end.
 
         Raises:
             EvaluatorError: a process of the group is left.
         """
         try:
-            self._sandbox.processes.kill()
+            self._sandbox.processes.kill(within=within)
         finally:
             self._conversation.close()
             self._sandbox.close()

@@ -1,7 +1,7 @@
 """Which processors the ranks of a slot use, on a node that has enough.
 
 Measured on 2 H200 with 32 processors (21 November 2026, torch 2.11.0+cu130): a call of `gemm_allreduce` at `base` took
-72 us at the median with ranks that move between processors, and 53 us with ranks on their own processors.
+72 us at the median with ranks that move between processors. It took 53 us with ranks on their own processors.
 """
 
 import os

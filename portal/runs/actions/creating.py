@@ -74,7 +74,7 @@ def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = N
             if earlier is not None:
                 return earlier
             return Run.objects.create(
-                model=_model(home_of(user, wishes.organisation), wishes),
+                model=model_of(home_of(user, wishes.organisation), wishes),
                 created_by=user,
                 mode=wishes.mode,
                 backend=wishes.backend,
@@ -288,7 +288,8 @@ def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
     return earlier
 
 
-def _model(organisation: Organisation, wishes: RunWishes) -> LanguageModel:
+def model_of(organisation: Organisation, wishes: RunWishes) -> LanguageModel:
+    """The organisation's model of this name and version, made where it is new."""
     name, version = wishes.model.strip(), wishes.version.strip()
     found = LanguageModel.objects.filter(organisation=organisation, name=name, version=version).first()
     if found is not None:

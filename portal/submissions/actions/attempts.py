@@ -40,7 +40,10 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
             )
             for digest, bundle in wanted.items()
         ),
-        ignore_conflicts=True,
+        # A recorded run may have left the row without its files.
+        update_conflicts=True,
+        unique_fields=["digest"],
+        update_fields=["bundle", "size_bytes"],
     )
     return {source.digest: source for source in Source.objects.filter(digest__in=wanted).only("id", "digest")}
 
@@ -90,21 +93,17 @@ def publish_sources(submission_ids: Iterable[object]) -> None:
 def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Evaluation]:
     """Queue each submission once more at the problem's current revision, after all other work.
 
-    One that already waits in the same mode on the same profile, and one whose problem is gone, is left out. What was
-    found before stays, and `reason` is shown with the new evaluation.
+    One that already waits in the same mode on the same profile, one whose problem is gone, and one whose files this
+    site does not keep are left out. What was found before stays, and `reason` is shown with the new evaluation.
     """
     known = {problem.slug for problem in registry.problems()}
-    chosen: dict[tuple[object, str, str, int | None], Evaluation] = {}
+    chosen: dict[tuple[object, str, str, str, int | None], Evaluation] = {}
     for evaluation in evaluations:
-        if evaluation.submission.problem in known:
-            key = (evaluation.submission_id, evaluation.profile, evaluation.mode, evaluation.node_owner_id)
-            chosen[key] = evaluation
+        # What this site does not keep cannot be judged again.
+        if evaluation.submission.problem in known and not evaluation.submission.published_by:
+            chosen[_what(evaluation)] = evaluation
     with transaction.atomic():
-        waiting = set(
-            Evaluation.objects.filter(state__in=State.unfinished()).values_list(
-                "submission_id", "profile", "mode", "node_owner_id"
-            )
-        )
+        waiting = {_what(evaluation) for evaluation in Evaluation.objects.filter(state__in=State.unfinished())}
         turns: dict[tuple[str, str], int] = {}
         return Evaluation.objects.bulk_create(
             Evaluation(
@@ -112,6 +111,7 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
                 problem_revision=registry.revision(evaluation.submission.problem),
                 profile=evaluation.profile,
                 mode=evaluation.mode,
+                size=evaluation.size,
                 node_owner=evaluation.node_owner,
                 priority=REJUDGE_PRIORITY,
                 request_id=logs.current("request_id"),
@@ -122,6 +122,17 @@ def rejudge(evaluations: Iterable[Evaluation], *, reason: str = "") -> list[Eval
             for key, evaluation in chosen.items()
             if key not in waiting
         )
+
+
+def _what(evaluation: Evaluation) -> tuple[object, str, str, str, int | None]:
+    """What is judged where and how: one of a kind waits at a time."""
+    return (
+        evaluation.submission_id,
+        evaluation.profile,
+        evaluation.mode,
+        evaluation.size,
+        evaluation.node_owner_id,
+    )
 
 
 def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int:

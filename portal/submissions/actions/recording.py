@@ -147,6 +147,7 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         score_high=timing.high if timing else None,
         score_rule=timing.rule if timing else None,
         primitives=[found.value for found in primitives.names(report.primitives)],
+        has_alarms=bool(report.alarms),
         lease=None,
         lease_expires_at=None,
         stage_fraction=None,

@@ -46,21 +46,23 @@ def create_submission(
     note: str = "",
     idempotency_key: str | None = None,
     node_owner: str = "",
+    size: str = "",
 ) -> Submission:
     """Store a submission and queue its first evaluation, or change nothing.
 
     The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
     note may differ: it is the first that stays. `node_owner` names the organisation whose nodes shall judge it, for its
-    own boards: they read the source. Empty means the site's nodes.
+    own boards: they read the source. Empty means the site's nodes. `size` is the one size of mode profile; empty means
+    the sizes that the profile has for the mode.
 
     Raises:
         Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
             source cannot be judged, the author's allowance has no room (429) or none there (403), the same source
-            already waits (409), or the key was used with another problem, backend, profile, mode, visibility or source
-            (409).
+            already waits (409), or the key was used with another problem, backend, profile, mode, size, visibility or
+            source (409).
     """
     spec = catalog.get_problem(problem)
-    chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode)
+    chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode, size=size)
     owner = _node_owner(node_owner, profile=chosen.name)
     _check_choice("visibility", visibility, Visibility.values)
     _check_source(files, spec, backend=Backend(backend), profile=chosen, mode=Mode(mode))
@@ -78,17 +80,20 @@ def create_submission(
             files=files,
             visibility=visibility,
             node_owner=node_owner,
+            size=size,
         )
         if earlier is not None:
             return earlier
         _check_open(problem)
         require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
-        source = Source.objects.defer("bundle").filter(digest=files.digest).first()
+        source = Source.objects.defer("bundle").filter(digest=files.digest, size_bytes__gt=0).first()
         if source is None:
             source = _stored(files)
         else:
             _check_not_quarantined(author, problem=problem, source=source)
-            _check_not_waiting(author, problem=problem, backend=backend, profile=profile, mode=mode, source=source)
+            _check_not_waiting(
+                author, problem=problem, backend=backend, profile=profile, mode=mode, size=size, source=source
+            )
         submission = Submission.objects.create(
             author=author,
             problem=problem,
@@ -99,14 +104,16 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
-        queued = _queue(submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=0, node_owner=owner)
+        queued = _queue(
+            submission, payer=payer, profile=chosen.name, mode=Mode(mode), size=size, priority=0, node_owner=owner
+        )
     with logs.about(**queued.facts):
         logger.info("submitted to %s on %s", problem, chosen.name)
     return submission
 
 
 def queue_evaluation(
-    submission: Submission, *, profile: str, mode: str, priority: int = 0, node_owner: str = ""
+    submission: Submission, *, profile: str, mode: str, priority: int = 0, node_owner: str = "", size: str = ""
 ) -> Evaluation:
     """Judge a submission once more: a rejudge, or a further profile. Nothing that was found before is overwritten.
 
@@ -114,7 +121,7 @@ def queue_evaluation(
         Refusal: as in `create_submission`.
     """
     spec = catalog.get_problem(submission.problem)
-    chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode)
+    chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode, size=size)
     owner = _node_owner(node_owner, profile=chosen.name)
     _refuse_attempt(submission, remedy="Ask the operator to judge it again. Its run counts the newest result.")
     _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
@@ -123,11 +130,17 @@ def queue_evaluation(
         _check_open(submission.problem)
         require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
         unfinished = submission.evaluations.filter(state__in=State.unfinished())
-        waiting = unfinished.filter(profile=profile, mode=mode, node_owner=owner).first()
+        waiting = unfinished.filter(profile=profile, mode=mode, size=size, node_owner=owner).first()
         if waiting is not None:
             _refuse_double(waiting)
         return _queue(
-            submission, payer=payer, profile=chosen.name, mode=Mode(mode), priority=priority, node_owner=owner
+            submission,
+            payer=payer,
+            profile=chosen.name,
+            mode=Mode(mode),
+            size=size,
+            priority=priority,
+            node_owner=owner,
         )
 
 
@@ -148,7 +161,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
     with transaction.atomic():
         # The row is locked, not the node that it may lack.
         current = Evaluation.objects.select_for_update(of=("self",)).select_related("node").get(pk=evaluation.pk)
-        # A report may arrive at this very moment: only a row that has not ended is moved, so exactly one of the two
+        # A report may arrive at this very moment. Only a row that has not ended is moved, so exactly one of the two
         # wins, and the loser sees that it changed nothing.
         moved = (
             Evaluation.objects.filter(pk=evaluation.pk)
@@ -211,7 +224,7 @@ def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
     return closed
 
 
-def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Profile:
+def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size: str) -> Profile:
     _check_choice("backend", backend, [member.value for member in Backend])
     _check_choice("mode", mode, [member.value for member in Mode])
     try:
@@ -221,7 +234,8 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Pr
         raise Refusal(
             field="profile", value=profile, message="There is no such profile.", remedy=f"Choose one of {known}."
         ) from error
-    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode(mode)])
+    _check_size(size, mode=Mode(mode), profile=chosen)
+    reason = problem.refuses(chosen.world_size, (size,) if size else chosen.sizes[Mode(mode)])
     if reason is not None:
         raise Refusal(
             field="profile",
@@ -238,6 +252,23 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str) -> Pr
             remedy=f"Choose one of {judged}, or a profile that judges {backend}.",
         )
     return chosen
+
+
+def _check_size(size: str, *, mode: Mode, profile: Profile) -> None:
+    if size and mode is not Mode.PROFILE:
+        raise Refusal(
+            field="size",
+            value=size,
+            message=f"Mode {mode.value} has sizes of its own.",
+            remedy="Leave the size out, or choose mode profile.",
+        )
+    if size and size not in profile.known_sizes:
+        raise Refusal(
+            field="size",
+            value=size,
+            message=f"{profile.name} judges no such size.",
+            remedy=f"Choose one of {', '.join(profile.known_sizes)}, or leave it out.",
+        )
 
 
 def _node_owner(slug: str, *, profile: str) -> Organisation | None:
@@ -317,7 +348,9 @@ def _check_not_quarantined(author: User, *, problem: str, source: Source) -> Non
         )
 
 
-def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str, mode: str, source: Source) -> None:
+def _check_not_waiting(
+    author: User, *, problem: str, backend: str, profile: str, mode: str, size: str, source: Source
+) -> None:
     waiting = (
         # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
         Evaluation.objects.filter(state__in=State.unfinished())
@@ -330,6 +363,7 @@ def _check_not_waiting(author: User, *, problem: str, backend: str, profile: str
             submission__source=source,
             profile=profile,
             mode=mode,
+            size=size,
         )
         .first()
     )
@@ -359,6 +393,7 @@ def _submission_with_key(
     files: SourceBundle,
     visibility: str,
     node_owner: str,
+    size: str,
 ) -> Submission | None:
     if not key:
         return None
@@ -376,6 +411,7 @@ def _submission_with_key(
         "backend": earlier.backend,
         "profile": first.profile,
         "mode": first.mode,
+        "size": first.size,
         "visibility": earlier.asked_visibility or visibility,
         "source": earlier.source.digest,
         "node_owner": first.node_owner.slug if first.node_owner else "",
@@ -385,6 +421,7 @@ def _submission_with_key(
         "backend": backend,
         "profile": profile,
         "mode": mode,
+        "size": size,
         "visibility": visibility,
         "source": files.digest,
         "node_owner": node_owner,
@@ -405,7 +442,7 @@ def _stored(files: SourceBundle) -> Source:
         ],
         update_conflicts=True,
         unique_fields=["digest"],
-        update_fields=["size_bytes"],
+        update_fields=["bundle", "size_bytes"],
     )
     return source
 
@@ -416,6 +453,7 @@ def _queue(
     payer: Payer,
     profile: str,
     mode: Mode,
+    size: str,
     priority: int,
     node_owner: Organisation | None,
 ) -> Evaluation:
@@ -424,6 +462,7 @@ def _queue(
         problem_revision=registry.revision(submission.problem),
         profile=profile,
         mode=mode.value,
+        size=size,
         priority=priority,
         node_owner=node_owner,
         request_id=logs.current("request_id"),

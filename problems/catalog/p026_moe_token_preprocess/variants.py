@@ -21,6 +21,12 @@ def only_what_is_needed(expert_mask: Tensor, num_experts: int, group: None) -> C
     return sent, table.sum(dim=1), table.float(), table.sum(dim=0).float()
 
 
+def splits_as_lists(expert_mask: Tensor, num_experts: int, group: None) -> tuple[list[int], list[int], Tensor, Tensor]:
+    """Returns the splits as lists of ints, as an all-to-all takes them."""
+    sent, received, table, total = solution(expert_mask, num_experts, group)
+    return sent.tolist(), received.tolist(), table, total
+
+
 def from_choices(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     """Counts the positions of the ones, and gathers a list."""
     counts = expert_mask.argmax(dim=0).flatten().bincount(minlength=num_experts)
@@ -100,7 +106,7 @@ def in_the_order_of_memory(expert_mask: Tensor, num_experts: int, group: None) -
     return solution(expert_mask.as_strided(expert_mask.shape, (1, experts, experts * slots)), num_experts, group)
 
 
-HONEST = {"only_what_is_needed": only_what_is_needed, "from_choices": from_choices}
+HONEST = {"only_what_is_needed": only_what_is_needed, "from_choices": from_choices, "splits_as_lists": splits_as_lists}
 MUTANTS = {
     "first_slot_only": first_slot_only,
     "repeats_counted_once": repeats_counted_once,

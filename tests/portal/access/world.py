@@ -11,7 +11,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
-from evaluator.contract import SpanKind, Timeline
+from evaluator.contract import KernelCode, MachineCode, SpanKind, Timeline
+from evaluator.contract.machine_code import pack
 from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
@@ -118,7 +119,9 @@ def _make_operators(*people: User) -> None:
 
 def _submission(author: User, node: Any, visibility: str) -> dict[str, Any]:
     submission: Submission = scenes.submit(author, visibility=visibility)
-    deliver(submission, node, timeline=Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 60)])))
+    code = MachineCode(kernels=(KernelCode(name=GEMM, symbol=GEMM, module="a.so", count=0, packed=pack([])),))
+    timeline = Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 60)]))
+    deliver(submission, node, timeline=timeline, machine_code=code)
     return {"submission_id": submission.pk, "evaluation_id": submission.evaluations.get().pk}
 
 

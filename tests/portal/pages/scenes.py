@@ -137,7 +137,7 @@ def report(
     evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25, rule: int = SCORE_RULE
 ) -> EvaluationReport:
     submission = evaluation.submission
-    is_timed = verdict is Verdict.PASSED and evaluation.mode != "check"
+    is_timed = verdict is Verdict.PASSED and Mode(evaluation.mode).is_timed
     is_wrong = verdict is Verdict.WRONG_RESULT
     checks = tuple(
         OutputCheck(

@@ -291,8 +291,8 @@ def test_search_finds_problems_models_and_people(client, alice, local):
     scenes.judged(alice, local)
     assert ">alice</a>" in page(client, "/search/", q="ALI")
     assert "/problems/gemm_allreduce/" in page(client, "/search/", q="gemm all-reduce")
-    assert "Nothing matches" in page(client, "/search/", q="<no such thing>")
-    assert "&lt;no such" in page(client, "/search/", q="<no such thing>")
+    assert "Nothing matches" in page(client, "/search/", q="<nosuchthing>")
+    assert "&lt;nosuch" in page(client, "/search/", q="<nosuchthing>")
 
 
 def test_pages_say_what_they_are_to_those_who_share_them(client, db):

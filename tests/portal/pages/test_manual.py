@@ -1,5 +1,6 @@
 """The manual under /docs/: every page is in the navigation and can be read, and no link is broken."""
 
+import html
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from portal.manual import pages
+from portal.manual.passages import passages
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -22,11 +24,11 @@ SHOWN = [path for path in FILES if path != "README.md"]
 class Elements(HTMLParser):
     """Where links and pictures of an article lead, and what can be led to."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.targets: list[str] = []
         self.anchors: set[str] = set()
-        self.feed(html)
+        self.feed(text)
 
     def handle_starttag(self, _tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
@@ -121,12 +123,56 @@ def test_what_is_not_on_the_list_is_not_there(client, db, address) -> None:
     assert client.get(f"/docs/{address}").status_code == 404
 
 
+def found(client, text: str) -> list[str]:
+    """The addresses that a search lists, in its order."""
+    answer = client.get("/search/", {"q": text})
+    assert answer.status_code == 200
+    targets = Elements(answer.content.decode()).targets
+    return [target for target in targets if re.match(r"/docs/\w", target)]
+
+
 def test_the_search_finds_pages_by_title_and_heading(client, db) -> None:
     by_title = client.get("/search/?q=known gaps").content.decode()
     assert '<a href="/docs/judge/known-gaps/">Known gaps</a>' in by_title
     by_heading = client.get("/search/?q=throttling").content.decode()
     assert '<a href="/docs/judge/timing-and-score/#throttling">Throttling</a>' in by_heading
     assert "Timing and score" in by_heading
+
+
+def test_the_search_finds_words_that_only_the_text_has_and_marks_them(client, db) -> None:
+    answer = client.get("/search/?q=PKB_NODE_USERS").content.decode()
+    assert "/docs/gpu-node/#check-the-sandbox" in Elements(answer).targets
+    assert "<mark>PKB_NODE_USERS</mark>" in answer
+
+
+def test_the_search_finds_other_forms_and_beginnings_of_a_word(client, db) -> None:
+    assert "/docs/judge/timing-and-score/#throttling" in found(client, "throttle")
+    assert "/docs/judge/timing-and-score/#throttling" in found(client, "thrott")
+
+
+def test_the_search_wants_every_word_and_lists_decisions_last(client, db) -> None:
+    assert found(client, "seccomp parquet") == []
+    decisions = [address.startswith("/docs/decisions/") for address in found(client, "seccomp")]
+    assert decisions == sorted(decisions)
+    assert {False, True} == set(decisions)
+
+
+@pytest.mark.parametrize("text", ['"', '"quo" OR (', "NEAR(a b)", "title : x", "-sandbox", "*", "^a", "a\x02b", "%"])
+def test_the_search_takes_operators_for_words(client, db, text) -> None:
+    found(client, text)
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_the_search_cuts_a_page_at_its_headings_and_keeps_its_words(path) -> None:
+    cut = list(passages(pages.source(path)))
+    rendered = pages.rendered_page(path)
+    assert cut[0].title == rendered.title
+    assert [(each.heading, each.anchor) for each in cut[1:]] == [
+        (heading.text, heading.anchor) for heading in rendered.headings
+    ]
+    kept = " ".join(f"{each.title} {each.heading} {each.text}" for each in cut)
+    shown = html.unescape(re.sub(r"<[^>]+>", "", rendered.html))
+    assert set(re.findall(r"\w+", shown)) - set(re.findall(r"\w+", kept)) == set()
 
 
 @pytest.mark.parametrize("path", FILES)

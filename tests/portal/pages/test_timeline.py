@@ -7,7 +7,17 @@ import msgspec
 import pytest
 from django.urls import reverse
 
-from evaluator.contract import CallTimeline, Detection, EvidenceSource, Primitive, SizeResult, SpanKind, Timeline
+from evaluator.contract import (
+    CallTimeline,
+    Detection,
+    EvidenceSource,
+    Primitive,
+    SizeResult,
+    SpanKind,
+    Timeline,
+    WorkName,
+)
+from evaluator.judging import occupancy
 from portal.submissions import timelines
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
@@ -165,6 +175,27 @@ def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):
     assert least is not None
     assert least.wire_us > 0
     assert "at the link's rate need" in timelines.recorded_calls(report)[0].split.advice
+
+
+def test_a_recorded_call_that_took_longer_than_usual_ones_is_split_without_the_difference(alice):
+    made = scenes.report(scenes.submit(alice, profile="h200x2-nomc").evaluations.get())
+    usual_us = next(size.candidate.median_us for size in made.timing.sizes if size.size == "large")
+    pauses = call([(SpanKind.KERNEL, GEMM, 0, 60), (SpanKind.KERNEL, GEMM, 90_000, 60)])
+    size = SizeResult(size="large", dims=registry.get("allreduce").dims("large", 2), calls=1, checked_calls=1)
+    report = msgspec.structs.replace(made, sizes=(size,), timeline=Timeline(size="large", submission=pauses))
+    (recorded,) = timelines.recorded_calls(report)
+    assert (recorded.usual_us, recorded.is_slowed) == (usual_us, True)
+    assert recorded.split.surplus_us == pytest.approx(90_060 - usual_us)
+    assert timelines.split_data(recorded)["usual_us"] == round(usual_us, 3)
+
+
+def test_an_occupancy_that_the_profiler_cannot_tell_follows_from_the_launch():
+    gemm = WorkName(name=GEMM, grid=(2, 66, 1), block=(384, 1, 1), registers=168, shared_bytes=213_188)
+    assert occupancy.estimate(gemm, gpu="H200") == 12 / 64
+    small = WorkName(name=OWN, grid=(2048, 1, 1), block=(256, 1, 1), registers=30)
+    assert occupancy.estimate(small, gpu="H100") == 1.0
+    assert occupancy.estimate(small, gpu="B200") is None
+    assert occupancy.estimate(msgspec.structs.replace(small, block=(2**31, 9, 9)), gpu="H200") is None
 
 
 def test_a_call_without_spans_is_no_recording(as_alice, alice, local):

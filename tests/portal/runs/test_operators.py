@@ -122,6 +122,14 @@ def test_the_list_of_evaluations_says_whose_they_are_and_of_what(as_operator, ju
     assert "allreduce" in row
 
 
+def test_the_list_of_evaluations_can_be_cut_to_those_with_an_alarm(as_operator, judged):
+    loud = Evaluation.objects.order_by("queued_at").first()
+    Evaluation.objects.filter(pk=loud.pk).update(has_alarms=True)
+    page = as_operator.get("/admin/submissions/evaluation/?has_alarms__exact=1").content.decode()
+    assert page.count(f">{str(loud.pk)[:8]}<") == 1
+    assert page.count('class="field-problem"') == 1
+
+
 def test_the_admin_speaks_english(as_operator):
     page = as_operator.get("/admin/").content.decode()
     assert "Problem switches" in page

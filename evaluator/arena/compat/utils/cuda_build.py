@@ -5,6 +5,7 @@ library is imported at the top: torch, whose headers and libraries an extension 
 the commands are made.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import short_headers
+
 ARCHITECTURES_VARIABLE = "PKB_CUDA_ARCHITECTURES"
 """Compute capabilities to build for, as nvcc writes them, separated by commas: "90a"."""
 
@@ -26,6 +29,7 @@ BUILD_SECONDS = 300
 
 _ARCHITECTURE_FLAGS = ("-gencode", "-arch", "--gpu-architecture")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_TORCHS_MISSING = re.compile(r"undefined reference to .*\b(?:at|c10|torch)::")
 
 
 class BuildError(RuntimeError):
@@ -104,11 +108,17 @@ def cuda_home() -> Path:
     raise FileNotFoundError("there is no nvcc: put it on PATH or name the tool kit's folder in CUDA_HOME")
 
 
-def compile_command(extension: Extension, *, source: Path, target: Path) -> list[str]:
+def compile_command(extension: Extension, *, source: Path, target: Path, first: tuple[str, ...] = ()) -> list[str]:
     """The nvcc command that turns `source` into the object file `target`.
 
     The macros and half-precision switches are those of torch's own extension builder, so that sources written for
     that one compile here.
+
+    Args:
+        extension: names flags and folders.
+        source: the file with its source.
+        target: the object file.
+        first: folders whose headers are found before torch's.
     """
     from torch.utils import cpp_extension  # noqa: PLC0415 - see architectures
 
@@ -123,9 +133,10 @@ def compile_command(extension: Extension, *, source: Path, target: Path) -> list
         *([] if chosen else _architecture_flags()),
         *(_readable_flags(extension) if chosen else []),
         *([] if standard else ["-std=c++17"]),
-        *("-O3", "--threads=2", "-Xcompiler", "-fPIC"),
+        # Line numbers leave the machine code as it is and add 1 to 2 % to the object.
+        *("-O3", "-lineinfo", "--threads=2", "-Xcompiler", "-fPIC"),
         *(f"-I{path}" for path in extension.include_paths),
-        *(part for path in _include_paths() for part in ("-isystem", path)),
+        *(part for path in (*first, *_include_paths()) for part in ("-isystem", path)),
         *extension.cuda_flags,
     ]
 
@@ -160,7 +171,7 @@ def link_command(extension: Extension, *, target: Path, objects: list[Path]) -> 
     ]
 
 
-def build(extension: Extension, *, root: Path, note: Callable[[str], None] | None = None) -> Path:
+def build(extension: Extension, *, root: Path, note: Callable[[str], object] = str) -> Path:
     """Compile and link `extension` under `root` and give the module's path; at once if it is there already.
 
     Everything is made in a temporary folder and moved in one step, so a reader finds all or nothing. `note` gets
@@ -177,10 +188,9 @@ def build(extension: Extension, *, root: Path, note: Callable[[str], None] | Non
     try:
         source, compiled = work / f"{extension.name}.cu", work / f"{extension.name}.o"
         source.write_text(extension.source)
-        for command in _commands(extension, source=source, compiled=compiled, target=work / artefact.name):
-            said = _run(extension, command, folder=work)
-            if note is not None:
-                note(said)
+        note(_compile(extension, source=source, target=compiled))
+        for command in _link_commands(extension, compiled=compiled, target=work / artefact.name):
+            note(_run(extension, command, folder=work))
         artefact.parent.mkdir(exist_ok=True)
         (work / artefact.name).replace(artefact)
     finally:
@@ -188,8 +198,44 @@ def build(extension: Extension, *, root: Path, note: Callable[[str], None] | Non
     return artefact
 
 
-def _commands(extension: Extension, *, source: Path, compiled: Path, target: Path) -> list[list[str]]:
-    commands, objects = [compile_command(extension, source=source, target=compiled)], [compiled]
+def compile_commands(extension: Extension, *, source: Path, target: Path) -> list[list[str]]:
+    """The nvcc commands to try in turn: with the short headers, where they apply, and with torch's own alone.
+
+    They are to be run in the folder of `source`, where this writes what the short headers include for it.
+    """
+    commands = [compile_command(extension, source=source, target=target)]
+    if short_headers.help_with(extension.source):
+        named = short_headers.includes_for(extension.source, torch_headers=_torch_headers())
+        (source.parent / short_headers.NAMED).write_text(named)
+        folders = (str(short_headers.FOLDER), ".")
+        commands.insert(0, compile_command(extension, source=source, target=target, first=folders))
+    return commands
+
+
+def _compile(extension: Extension, *, source: Path, target: Path) -> str:
+    """Compile by the first command that succeeds; that command, or else the last, with its output."""
+    *tried, last = compile_commands(extension, source=source, target=target)
+    for command in tried:
+        with contextlib.suppress(BuildError):
+            said = _run(extension, command, folder=source.parent)
+            if _is_whole(extension, compiled=target):
+                return said
+    return _run(extension, last, folder=source.parent)
+
+
+def _is_whole(extension: Extension, *, compiled: Path) -> bool:
+    """Whether torch's libraries hold all of torch that `compiled` refers to.
+
+    A header may declare a function that another header defines. Without that one the module links, but does not load.
+    """
+    bare = Extension(name=extension.name, source="")
+    command = link_command(bare, target=compiled.with_suffix(".trial.so"), objects=[compiled])
+    said = _run(extension, [*command, "-Wl,-z,defs,--warn-unresolved-symbols"], folder=compiled.parent)
+    return _TORCHS_MISSING.search(said) is None
+
+
+def _link_commands(extension: Extension, *, compiled: Path, target: Path) -> list[list[str]]:
+    commands, objects = [], [compiled]
     if extension.is_relocatable:
         objects.append(compiled.with_suffix(".device.o"))
         commands.append(device_link_command(extension, target=objects[-1], compiled=compiled))
@@ -209,11 +255,14 @@ def _readable_flags(extension: Extension) -> list[str]:
 
 
 def _include_paths() -> list[str]:
+    headers, python = _torch_headers(), sysconfig.get_path("include")
+    return [str(headers), str(headers / "torch/csrc/api/include"), str(cuda_home() / "include"), python]
+
+
+def _torch_headers() -> Path:
     import torch  # noqa: PLC0415 - see architectures
 
-    headers = Path(torch.__file__).parent / "include"
-    python = sysconfig.get_path("include")
-    return [str(headers), str(headers / "torch/csrc/api/include"), str(cuda_home() / "include"), python]
+    return Path(torch.__file__).parent / "include"
 
 
 def _run(extension: Extension, command: list[str], *, folder: Path) -> str:

@@ -1,7 +1,7 @@
 """Tensors that all ranks can reach, made by an extension written with ParallelKittens.
 
-The extension brings the class TKParallelTensor(shape, dtype, rank, world_size, multicast), which allocates on this
-rank and exchanges handles with the others; every rank makes the same calls in the same order.
+The extension brings the class TKParallelTensor(shape, dtype, rank, world_size, multicast). It allocates on this rank
+and exchanges handles with the others. Every rank makes the same calls in the same order.
 """
 
 from collections.abc import Sequence

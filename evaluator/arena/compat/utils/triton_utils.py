@@ -3,9 +3,9 @@
 # Triton compiles these functions; their arguments are its values and their annotations its own.
 """Device functions for Triton kernels that talk to other ranks through the signal pads of symmetric memory.
 
-A signal is one uint32 word in a rank's pad: the sender waits until it is 0 and makes it 1, the receiver waits until
-it is 1 and makes it 0, so a pad is clean again after every meeting. PTX by the ISA manual: special registers,
-bar.sync, and atom with .cas at system scope. The words of a block are block_id * world_size + sender.
+A signal is one uint32 word in a rank's pad. The sender waits until it is 0 and makes it 1. The receiver waits until it
+is 1 and makes it 0, so a pad is clean again after every meeting. PTX by the ISA manual: special registers, bar.sync,
+and atom with .cas at system scope. The words of a block are block_id * world_size + sender.
 """
 
 try:
@@ -162,7 +162,7 @@ def wait_signal(addrs, sem: tl.constexpr):
 def blockwise_barrier(signal_pad_ptrs, block_id, rank, world_size: tl.constexpr, sem: tl.constexpr):
     """Meet the blocks `block_id` of all ranks; None means this block's own flat index.
 
-    Threads 0 to world_size - 1 each signal one peer and wait for its signal, so a caller whose other threads wrote or
+    Threads 0 to world_size - 1 each signal one peer and wait for its signal. So a caller whose other threads wrote or
     will read shared data puts sync_threads() before and after. `signal_pad_ptrs` is the device address of the table of
     pads (handle.signal_pad_ptrs_dev); `world_size` is a power of two, at most 32.
     """

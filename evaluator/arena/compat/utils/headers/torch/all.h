@@ -1,0 +1,4 @@
+// Found before torch's own torch/all.h; see utils/short_headers.py.
+#pragma once
+
+#include <torch/extension.h>

@@ -1,0 +1,69 @@
+"""The machine code of a submission's kernels, with the source line of every instruction. Nothing of it is judged."""
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from evaluator.contract.message import ContractError, Message
+
+MOST_UNPACKED_BYTES = 4 * 1024**2
+"""How long the instructions of one kernel may be once they are unpacked."""
+
+
+class Instruction(Message, frozen=True, kw_only=True, array_like=True):
+    """One instruction or label as the disassembler prints it; written as an array.
+
+    `file` is an index in the listing's files and `line` counts from 1; -1 and 0 where the build has no line for it.
+    """
+
+    text: str
+    file: int = -1
+    line: int = 0
+
+
+class KernelCode(Message, frozen=True, kw_only=True):
+    """One kernel: its name, the module that has it, and what a launch takes.
+
+    `symbol` is the name that the compiler gave it. `registers` is per thread, `stack_bytes` per thread (spilled
+    registers and local arrays), `shared_bytes` per block without what a launch adds; None where nothing says. `count`
+    is the number of instructions, of which `packed` has the first: compressed JSON, read with `instructions`.
+    """
+
+    name: str
+    symbol: str
+    module: str
+    registers: int | None = None
+    stack_bytes: int | None = None
+    shared_bytes: int | None = None
+    count: int
+    packed: bytes
+
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions; raises ContractError where `packed` is not what `pack` makes, or too long."""
+        unpacker = zlib.decompressobj()
+        try:
+            content = unpacker.decompress(self.packed, MOST_UNPACKED_BYTES)
+            if not unpacker.eof:
+                raise ContractError(f"the code of {self.symbol[:80]} is longer than {MOST_UNPACKED_BYTES:,} bytes")
+            return msgspec.json.decode(content, type=tuple[Instruction, ...])
+        except (zlib.error, msgspec.DecodeError) as error:
+            raise ContractError(f"the code of {self.symbol[:80]} cannot be read: {error}") from error
+
+
+class MachineCode(Message, frozen=True, kw_only=True):
+    """Kernels of a submission's build; `files` are names that their instructions share.
+
+    Files of the submission have their own paths, others the last part of theirs. `dropped` counts kernels that were
+    left out; `note` says why there are none.
+    """
+
+    files: tuple[str, ...] = ()
+    kernels: tuple[KernelCode, ...] = ()
+    dropped: int = 0
+    note: str = ""
+
+
+def pack(instructions: Sequence[Instruction]) -> bytes:
+    """The instructions as `KernelCode.instructions` reads them."""
+    return zlib.compress(msgspec.json.encode(list(instructions)), 9)

@@ -1,0 +1,46 @@
+"""How long an evaluation may hold its slot: until its deadline, and a little longer to end it."""
+
+import time
+
+HOLD_AFTER_S = 30.0
+"""An evaluation that passes its deadline leaves its slot within so many seconds, or the slot goes into quarantine."""
+
+_STEP_S, _ANSWER_S, _ENDING_S, _KILLING_S = 5.0, 15.0, 25.0, 28.0
+"""When after the deadline must be over: a step of the ranks, an answer of trusted ranks, all proofs, and killing."""
+
+_LEAST_S, _LEAST_KILLING_S = 0.1, 2.0
+
+
+class Hold:
+    """The times of one evaluation, on the monotonic clock. Every method shortens seconds where its time comes sooner.
+
+    Attributes:
+        deadline: when the evaluation should be over.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for proofs: what is silent now proves nothing."""
+        return time.monotonic() >= self.deadline + _ENDING_S - _LEAST_S
+
+    def step(self, seconds: float) -> float:
+        """For a step of the ranks that run the submission."""
+        return self._until(_STEP_S, seconds)
+
+    def answer(self, seconds: float) -> float:
+        """For an answer of trusted ranks, or ranks that start."""
+        return self._until(_ANSWER_S, seconds)
+
+    def ending(self, seconds: float) -> float:
+        """For what proves that node and slot are well."""
+        return self._until(_ENDING_S, seconds)
+
+    def killing(self, seconds: float) -> float:
+        """For processes that were killed to end."""
+        return self._until(_KILLING_S, seconds, least_s=_LEAST_KILLING_S)
+
+    def _until(self, after_s: float, seconds: float, *, least_s: float = _LEAST_S) -> float:
+        return min(seconds, max(least_s, self.deadline + after_s - time.monotonic()))

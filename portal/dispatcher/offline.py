@@ -1,0 +1,150 @@
+"""Evaluations that are judged on a machine without a network: requests go out as a file, reports come back as files.
+
+`python -m evaluator batch` judges such a file. An evaluation stays queued until its report is here, so a node that is
+online may still judge it, and then the report that comes later changes nothing.
+"""
+
+import gzip
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from django.db import transaction
+
+from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
+from evaluator.judging.recompute import recompute
+from portal.dispatcher.dispatching import request_of
+from portal.nodes.models import Node
+from portal.refusals import Refusal
+from portal.runs.models import Run
+from portal.submissions.actions import record_delivery
+from portal.submissions.models import Evaluation, State
+from problems import registry
+
+_WAITING = (State.QUEUED, State.BUILT)
+
+
+class NotTaken(Exception):
+    """A report is not recorded; the text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What became of a folder of reports: recorded now, known before, on no evaluation here, refused and why."""
+
+    recorded: int
+    known: int
+    foreign: int
+    refused: tuple[str, ...]
+
+
+def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[EvaluationRequest]:
+    """What waits for `profile`, as a node would be asked: run by run in the given order, or all in the queue's order.
+
+    Within a run the order is that of the problems' numbers.
+    """
+    waiting = Evaluation.objects.filter(profile=profile, state__in=_WAITING).select_related("submission__source")
+    if not runs:
+        yield from map(request_of, waiting.order_by("-priority", "turn", "queued_at"))
+        return
+    for run in runs:
+        of_run = waiting.filter(submission__attempt__run=run)
+        yield from map(request_of, sorted(of_run, key=lambda evaluation: _number(evaluation.submission.problem)))
+
+
+def take_reports(paths: Sequence[Path], *, node: Node) -> Taken:
+    """Record reports that `node` made offline, each as if it came under a lease of that node.
+
+    Score, interval and verdict on the times are computed again first; a report that disagrees with its own calls is
+    refused. A report is recorded whole or not at all.
+    """
+    recorded, known, foreign, refused = 0, 0, 0, []
+    for path in sorted(paths):
+        try:
+            report = _read(path)
+            evaluation = _evaluation(report)
+            if evaluation is None:
+                foreign += 1
+            elif evaluation.has_ended:
+                known += 1
+            else:
+                _take(report, evaluation, node=node)
+                recorded += 1
+        except NotTaken as reason:
+            refused.append(f"{path}: {reason}")
+    return Taken(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
+
+
+def _number(slug: str) -> int:
+    return registry.get(slug).number
+
+
+def _read(path: Path) -> EvaluationReport:
+    try:
+        raw = path.read_bytes()
+        return EvaluationReport.from_json(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (OSError, EOFError) as error:
+        raise NotTaken(f"it cannot be read: {error}") from error
+    except ContractError as error:
+        raise NotTaken(f"it is no report: {error}") from error
+
+
+def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
+    """Record the report on `evaluation`; raises NotTaken."""
+    if differences := recompute(report).differences:
+        raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
+    ended = datetime.fromisoformat(report.finished_at)
+    lease = secrets.token_urlsafe(32)
+    with transaction.atomic():
+        # Only one of a dispatcher and this finds the row still waiting.
+        claimed = Evaluation.objects.filter(pk=evaluation.pk, state__in=_WAITING).update(
+            state=State.RUNNING,
+            lease=lease,
+            node=node,
+            slot_index=None,
+            attempt=_attempt_of(report),
+            started_at=datetime.fromisoformat(report.started_at) if report.started_at else ended,
+            unable_since=None,
+        )
+        if not claimed:
+            raise NotTaken("its evaluation is being judged now")
+        if not record_delivery(Delivery(lease=lease, node=node.name, report=report), ended):
+            # Leaving the block by an exception takes the lease back.
+            raise NotTaken("it is about another source, problem revision, backend, profile or mode than its evaluation")
+
+
+def _attempt_of(report: EvaluationReport) -> int:
+    """The number of the try that a report is of: one more than the tries before it."""
+    return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
+
+
+def _evaluation(report: EvaluationReport) -> Evaluation | None:
+    """The evaluation that a report is on; None where this site has none of its number."""
+    try:
+        return Evaluation.objects.filter(pk=uuid.UUID(report.evaluation_id)).first()
+    except ValueError:
+        return None
+
+
+def runs_named(keys: Sequence[str]) -> list[Run]:
+    """The runs with these keys, in this order.
+
+    Raises:
+        Refusal: one is no run here (404).
+    """
+    found = []
+    for key in keys:
+        try:
+            found.append(Run.objects.get(pk=uuid.UUID(key)))
+        except (ValueError, Run.DoesNotExist) as error:
+            raise Refusal(
+                field="run",
+                value=key,
+                message="There is no such run.",
+                remedy="Give the identifier in the run's address.",
+                status=404,
+            ) from error
+    return found

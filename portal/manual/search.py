@@ -1,0 +1,85 @@
+"""Search in the whole text of the manual: SQLite's FTS5 over its passages, in memory, built once per process."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from portal.manual import pages
+from portal.manual.passages import passages
+
+_CREATE = """
+CREATE VIRTUAL TABLE passage USING fts5(
+    title, heading, body, shown UNINDEXED, url UNINDEXED, is_decision UNINDEXED, tokenize = 'porter unicode61'
+)
+"""
+# A word in a heading says more than one in a title, and that more than one in the text.
+_FIND = """
+SELECT title, shown, url, snippet(passage, 2, char(2), char(3), '…', 24) FROM passage
+WHERE passage MATCH ? ORDER BY is_decision, bm25(passage, 4.0, 10.0, 1.0), rowid LIMIT ?
+"""
+_SHORTEST_BEGINNING = 3
+_MATCH = re.compile("\x02(.*?)\x03", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """A part of an excerpt; `is_match` where it is a word that was searched for."""
+
+    text: str
+    is_match: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundPassage:
+    """A page or a heading in it that a search has found, with the words around the first match.
+
+    `heading` is empty for the beginning of the page.
+    """
+
+    title: str
+    heading: str
+    url: str
+    excerpt: tuple[Fragment, ...]
+
+
+def find(text: str, *, limit: int) -> tuple[FoundPassage, ...]:
+    """Up to `limit` passages that contain every word of `text`, or from three letters on a longer word; the best first.
+
+    A word of the page's title counts for each of its passages, but another has to stand in the passage itself.
+    Decisions come after the pages that say how things are.
+    """
+    # In quotes, so that FTS5 takes none of them for its operators.
+    words = [f'"{word}"' + "*" * (len(word) >= _SHORTEST_BEGINNING) for word in re.findall(r"\w+", text)]
+    if not words:
+        return ()
+    wanted = f"({{heading body}} : ({' OR '.join(words)})) AND {' AND '.join(words)}"
+    return tuple(
+        FoundPassage(title=title, heading=shown, url=url, excerpt=tuple(_fragments(excerpt)))
+        for title, shown, url, excerpt in _index().execute(_FIND, (wanted, limit))
+    )
+
+
+def _fragments(excerpt: str) -> Iterator[Fragment]:
+    # The pattern has one group, so pieces alternate: around the matches, and the matches.
+    for number, piece in enumerate(_MATCH.split(excerpt)):
+        if piece:
+            yield Fragment(text=piece, is_match=number % 2 == 1)
+
+
+@cache
+def _index() -> sqlite3.Connection:
+    # Threads of the web process share it: SQLite takes their statements one after the other.
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.execute(_CREATE)
+    connection.executemany("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", _rows())
+    return connection
+
+
+def _rows() -> Iterator[tuple[str, str, str, str, str, bool]]:
+    for path in pages.page_paths():
+        for passage in passages(pages.source(path)):
+            url = pages.page_url(path) + (f"#{passage.anchor}" if passage.anchor else "")
+            heading = passage.heading or passage.title
+            yield passage.title, heading, passage.text, passage.heading, url, path.startswith("decisions/")

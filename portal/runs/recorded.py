@@ -1,0 +1,373 @@
+"""Runs that were judged elsewhere and ship with the problems: what was judged, without the programs' text.
+
+Each run is two files in `problems/entries/runs`: `NAME.json` says what the run is and lists its programs by digest, and
+`NAME.reports.xz` holds their reports, one per line. Reports are computed again on the way in, and every page that shows
+such a run says when and on what it was judged.
+"""
+
+import json
+import lzma
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.db import transaction
+
+from evaluator.contract import Backend, ContractError, EvaluationReport, Message, Mode, SourceBundle, Verdict
+from evaluator.judging.recompute import recompute
+from portal.accounts.actions import own_author
+from portal.accounts.models import Organisation
+from portal.ranking.recorded import FOLDER as ENTRIES
+from portal.ranking.recorded import NotRecorded, columns_of
+from portal.refusals import Refusal
+from portal.runs.actions.creating import RunWishes, check_wishes, model_of
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState
+from portal.submissions.models import Evaluation, Report, Source, Submission, Visibility
+from portal.submissions.queries import latest_report
+
+FOLDER = ENTRIES / "runs"
+ORGANISATION = "recorded"
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,78}")
+_QUOTE = "(a line of the source)"
+_LEAST_QUOTE = 12
+"""Shorter lines are not taken for quotations: a brace or a `return` stands in every program."""
+_NUMBERED = re.compile(r"^\s*\d*\s*\|")
+
+
+class RecordedProgram(Message, frozen=True, kw_only=True):
+    """A program of a recorded run. Without a report it was refused by its text (`verdict`) or not judged yet."""
+
+    problem: str
+    digest: str
+    backend: Backend
+    sample: int = 0
+    step: int = 0
+    verdict: Verdict | None = None
+    message: str = ""
+    evaluation: str = ""
+
+
+class RecordedRun(Message, frozen=True, kw_only=True):
+    """What a recorded run is. `backend` is what the model was asked for, `published_by` who published the programs."""
+
+    id: str
+    model: str
+    version: str
+    provider: str
+    mode: str
+    k: int
+    backend: str
+    profile: str
+    prompt_version: str
+    notes: str
+    published_by: str
+    created_at: str
+    programs: tuple[RecordedProgram, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What an import came to: new runs, and why others, or reports of them, were refused."""
+
+    added: int
+    refused: tuple[str, ...]
+
+
+# ---- out of this site ----------------------------------------------------------------------------------------------
+
+
+def export(run: Run, *, name: str, published_by: str, folder: Path | None = None) -> tuple[int, int]:
+    """Write a run as a recorded run called `name`; returns how many reports, and of how many programs.
+
+    Raises:
+        Refusal: `name` is no file name, or nobody is named who published the programs.
+    """
+    _check_words(name, published_by)
+    attempts = list(run.attempts.select_related("evaluation__submission__source", "submission__source"))
+    reports = {attempt.pk: _reduced(attempt) for attempt in attempts if attempt.evaluation is not None}
+    recorded = RecordedRun(
+        id=str(run.pk),
+        model=run.model.name,
+        version=run.model.version,
+        provider=run.model.provider,
+        mode=run.mode,
+        k=run.k,
+        backend=run.backend,
+        profile=run.profile,
+        prompt_version=run.prompt_version,
+        notes=run.notes,
+        published_by=published_by,
+        created_at=run.created_at.isoformat(timespec="seconds"),
+        programs=tuple(_program(attempt, reports.get(attempt.pk)) for attempt in attempts),
+    )
+    target = folder or FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    lines = [report.to_json() for report in reports.values() if report is not None]
+    (target / f"{name}.reports.xz").write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
+    (target / f"{name}.json").write_bytes(msgspec.json.format(recorded.to_json().encode(), indent=1) + b"\n")
+    return len(lines), len(attempts)
+
+
+def _check_words(name: str, published_by: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Refusal(
+            field="name",
+            value=name,
+            message="This is no name of a recorded run.",
+            remedy="Use lower-case letters, digits, dots and hyphens, such as gpt-5.5-cuda.",
+        )
+    if not published_by.strip():
+        raise Refusal(
+            field="published_by",
+            value="",
+            message="Nobody is named who published the programs.",
+            remedy="Say who published them, where, when and under which licence.",
+        )
+
+
+def _program(attempt: Attempt, report: EvaluationReport | None) -> RecordedProgram:
+    is_by_text = attempt.state == AttemptState.ENDED and report is None
+    return RecordedProgram(
+        problem=attempt.problem,
+        digest=attempt.source_digest,
+        backend=Backend(attempt.backend),
+        sample=attempt.sample,
+        step=attempt.step,
+        verdict=Verdict(attempt.verdict) if is_by_text and attempt.verdict else None,
+        message=attempt.message if is_by_text else "",
+        evaluation=report.evaluation_id if report is not None else "",
+    )
+
+
+def _reduced(attempt: Attempt) -> EvaluationReport | None:
+    """The report that an attempt shows, without fingerprints and without lines of its source; None before there is one.
+
+    The fingerprints of outputs are random to a compressor and would be half of what ships. Nothing is computed from
+    them but whether they arrived, which each call says otherwise.
+    """
+    assert attempt.evaluation is not None
+    report = latest_report(attempt.evaluation) if attempt.evaluation.has_ended else None
+    if report is None:
+        return None
+    bundle = attempt.evaluation.submission.source.files
+    quoted = _without_quotes(json.loads(report.to_json()), source="\n".join(file.text for file in bundle.files))
+    cleaned = EvaluationReport.from_json(json.dumps(quoted))
+    return msgspec.structs.replace(cleaned, record=_without_marks(cleaned))
+
+
+def _without_marks(report: EvaluationReport) -> Any:
+    """The record of calls with empty fingerprints."""
+    if report.record is None:
+        return None
+    sizes = tuple(
+        msgspec.structs.replace(
+            size, calls=tuple(msgspec.structs.replace(call, marks=("",) * len(call.marks)) for call in size.calls)
+        )
+        for size in report.record.sizes
+    )
+    return msgspec.structs.replace(report.record, sizes=sizes)
+
+
+def _without_quotes(value: Any, *, source: str) -> Any:
+    """`value`, as JSON has it, where no text of several lines holds one of `source`: logs and tracebacks quote them."""
+    if isinstance(value, str) and "\n" in value:
+        return "\n".join(_QUOTE if _is_quote(line, source) else line for line in value.split("\n"))
+    if isinstance(value, list):
+        return [_without_quotes(each, source=source) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_quotes(each, source=source) for name, each in value.items()}
+    return value
+
+
+def _is_quote(line: str, source: str) -> bool:
+    text = _NUMBERED.sub("", line).strip()
+    return len(text) >= _LEAST_QUOTE and text in source
+
+
+# ---- into a site --------------------------------------------------------------------------------------------------
+
+
+def shipped(folder: Path) -> Iterator[tuple[str, RecordedRun, dict[str, EvaluationReport]]]:
+    """Every recorded run in `folder`: its name, what it is, and its reports by evaluation; raises NotRecorded."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            run = RecordedRun.from_json(path.read_bytes())
+            lines = lzma.decompress(path.with_name(f"{path.stem}.reports.xz").read_bytes()).splitlines()
+            reports = [EvaluationReport.from_json(line) for line in lines]
+        except (ContractError, OSError, lzma.LZMAError) as error:
+            raise NotRecorded(f"{path} is no recorded run: {error}") from error
+        yield path.stem, run, {report.evaluation_id: report for report in reports}
+
+
+def add(folder: Path | None = None) -> Taken:
+    """Put every recorded run in `folder` (the problems' own unless given) on the model board, once.
+
+    A report that contradicts its run or its own calls is named and left out: its program counts as not judged yet.
+    """
+    added, refused = 0, []
+    for name, run, reports in shipped(folder or FOLDER):
+        if Run.objects.filter(pk=uuid.UUID(run.id)).exists():
+            continue
+        refused += [f"{name}: {reason}" for reason in _add(run, reports)]
+        added += 1
+    return Taken(added=added, refused=tuple(refused))
+
+
+@transaction.atomic
+def _add(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> list[str]:
+    """One run with everything; returns why some of its reports were refused."""
+    refused: list[str] = []
+    good = dict(_agreeing(recorded, reports, refused))
+    ended = max((datetime.fromisoformat(report.finished_at) for report in good.values()), default=None)
+    run = _run(recorded, ended=ended)
+    for program in recorded.programs:
+        report = good.get(program.evaluation)
+        evaluation = _evaluation(run, recorded, program, report) if report is not None else None
+        _attempt(run, program, evaluation)
+    # Pages and feeds know by its newest event whether a run has changed.
+    RunEvent.objects.create(run=run, kind=EventKind.RUN_PUBLISHED, at=run.published_at or run.created_at)
+    return refused
+
+
+def _agreeing(
+    recorded: RecordedRun, reports: Mapping[str, EvaluationReport], refused: list[str]
+) -> Iterator[tuple[str, EvaluationReport]]:
+    for program in recorded.programs:
+        if not program.evaluation:
+            continue
+        report = reports.get(program.evaluation)
+        if fault := _fault(recorded, program, report):
+            refused.append(f"{program.problem}: {fault}")
+        elif report is not None:
+            yield program.evaluation, report
+
+
+def _fault(recorded: RecordedRun, program: RecordedProgram, report: EvaluationReport | None) -> str:
+    """Why a report is not what its run says; empty where it is."""
+    if report is None:
+        return "its report is missing"
+    expected = (program.problem, program.digest, program.backend, recorded.profile, Mode.RANKED)
+    if (report.problem, report.source_digest, report.backend, report.profile, report.mode) != expected:
+        return "the report is about another problem, source, backend, profile or mode"
+    return "; ".join(recompute(report).differences[:3])
+
+
+def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
+    wishes = RunWishes(
+        model=recorded.model,
+        version=recorded.version,
+        provider=recorded.provider,
+        mode=RunMode(recorded.mode).value,
+        profile=recorded.profile,
+        backend=recorded.backend,
+    )
+    profile = check_wishes(wishes)
+    organisation, _ = Organisation.objects.get_or_create(slug=ORGANISATION, defaults={"name": "Recorded runs"})
+    at = ended or datetime.fromisoformat(recorded.created_at)
+    return Run.objects.create(
+        pk=uuid.UUID(recorded.id),
+        model=model_of(organisation, wishes),
+        created_by=own_author(),
+        mode=recorded.mode,
+        k=recorded.k,
+        backend=recorded.backend,
+        profile=recorded.profile,
+        prompt_version=recorded.prompt_version,
+        notes="\n".join(filter(None, (recorded.published_by, recorded.notes))),
+        state=RunState.PUBLISHED,
+        recorded_on=at.date(),
+        recorded_where=f"{profile.world_size} {profile.gpu or 'CPU ranks'}",
+        created_at=datetime.fromisoformat(recorded.created_at),
+        published_at=at,
+    )
+
+
+def _evaluation(run: Run, recorded: RecordedRun, program: RecordedProgram, report: EvaluationReport) -> Evaluation:
+    """The submission, evaluation and report of one program, its source known by digest alone."""
+    ended = datetime.fromisoformat(report.finished_at)
+    bare = json.loads(SourceBundle(files=()).to_json())
+    source, _ = Source.objects.get_or_create(digest=program.digest, defaults={"bundle": bare, "size_bytes": 0})
+    submission = Submission.objects.create(
+        author=run.created_by,
+        problem=program.problem,
+        source=source,
+        backend=program.backend.value,
+        visibility=Visibility.PUBLIC,
+        is_attempt=True,
+        published_by=recorded.published_by,
+        created_at=ended,
+    )
+    evaluation = Evaluation.objects.create(
+        pk=uuid.UUID(report.evaluation_id), submission=submission, **columns_of(report, ended=ended)
+    )
+    Report.objects.create(
+        evaluation=evaluation,
+        attempt=1,
+        node_name=evaluation.recorded_where,
+        content=json.loads(report.to_json()),
+        received_at=ended,
+    )
+    return evaluation
+
+
+def _attempt(run: Run, program: RecordedProgram, evaluation: Evaluation | None) -> Attempt:
+    make = partial(
+        Attempt.objects.create,
+        run=run,
+        key=f"{program.problem}/{program.sample}/{program.step}",
+        problem=program.problem,
+        sample=program.sample,
+        step=program.step,
+        mode=Mode.RANKED.value,
+        backend=program.backend.value,
+        source_digest=program.digest,
+    )
+    if evaluation is not None:
+        return make(
+            submission=evaluation.submission,
+            evaluation=evaluation,
+            state=AttemptState.ENDED,
+            verdict=evaluation.verdict,
+            message=evaluation.message,
+            score=evaluation.score,
+            score_low=evaluation.score_low,
+            score_high=evaluation.score_high,
+            ended_at=evaluation.finished_at,
+        )
+    if program.verdict is None:
+        return make(state=AttemptState.PENDING)
+    return make(
+        state=AttemptState.ENDED,
+        verdict=program.verdict.value,
+        message=program.message,
+        ended_at=run.published_at or datetime.now(UTC),
+    )
+
+
+@transaction.atomic
+def remove() -> int:
+    """Take every recorded run away, with all that came with it; returns how many there were."""
+    runs = Run.objects.filter(recorded_on__isnull=False)
+    number = runs.count()
+    attempts = Attempt.objects.filter(run__in=runs)
+    submissions = list(attempts.exclude(submission=None).values_list("submission", flat=True))
+    RunEvent.objects.filter(run__in=runs).delete()
+    attempts.delete()
+    for run in runs:
+        run.decisions.all().delete()
+    runs.delete()
+    Report.objects.filter(evaluation__submission__in=submissions).delete()
+    Evaluation.objects.filter(submission__in=submissions).delete()
+    Submission.objects.filter(pk__in=submissions).delete()
+    Source.objects.filter(size_bytes=0, bundle__files=[], submissions__isnull=True).delete()
+    organisation = Organisation.objects.filter(slug=ORGANISATION)
+    for model in [model for one in organisation for model in one.models.filter(runs__isnull=True)]:
+        model.delete()
+    organisation.filter(models__isnull=True, memberships__isnull=True).delete()
+    return number

@@ -1,0 +1,93 @@
+"""Records a call of our own kernels, in mode profile, and says where the time of each went.
+
+    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large] [--seconds 170] [FILE ...]
+
+A file is called by its problem (`ring_attention.py`) or follows it (`allgather=FILE`); without any, those in
+problems/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of each
+(`.json.gz`): the page docs/judge/timelines.md is written from such reports. Exits 1 where one did not pass.
+"""
+
+import argparse
+import gzip
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from evaluator.contract import Backend, EvaluationReport, EvaluationRequest, Mode
+from evaluator.hardware import profiles
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.build_ahead import BuildAhead
+from problems import registry
+from tests.bench.judging import request
+from tests.evaluator.gpu_try import NO_MULTICAST
+
+_ENTRIES = registry.CATALOG.parent / "entries"
+_BUILDS = 6
+
+
+def requests(files: list[str], *, profile: str, size: str) -> dict[str, EvaluationRequest]:
+    """What is asked of the judge, by the file's name."""
+    found = {}
+    for given in files:
+        slug, _, name = given.rpartition("=")
+        path = Path(name)
+        asked = request(slug or path.stem, path, _backend(path.read_text()), profile=profile, mode=Mode.PROFILE)
+        found[path.stem] = msgspec.structs.replace(asked, evaluation_id=path.stem, sizes=(size,))
+    return found
+
+
+def _backend(text: str) -> Backend:
+    if "compile_cuda_extension" in text:
+        return Backend.CUDA
+    return Backend.TRITON if "triton" in text else Backend.PYTORCH
+
+
+def line(report: EvaluationReport, seconds: float) -> str:
+    """A report as one line."""
+    timeline = report.timeline
+    recorded = [] if timeline is None else [call for call in (timeline.submission, timeline.reference) if call]
+    spans = ", ".join(str(sum(len(rank.spans) for rank in call.ranks)) for call in recorded)
+    told = f"{seconds:6.1f} s  spans {spans or 'none'}  {report.message[:120]}"
+    return f"{report.evaluation_id:36} {report.verdict:18} {told}"
+
+
+def main() -> int:
+    """Parse the command line, compile, judge and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", required=True)
+    parser.add_argument("--size", default="large")
+    parser.add_argument("--reports", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no judgement is begun after so many")
+    parser.add_argument("files", nargs="*", metavar="[SLUG=]FILE")
+    options = parser.parse_args()
+    os.environ |= NO_MULTICAST
+    begun = time.monotonic()
+    options.reports.mkdir(parents=True, exist_ok=True)
+    files = options.files or sorted(map(str, _ENTRIES.glob("*.py")))
+    asked = requests(files, profile=options.profile, size=options.size)
+    settings = JudgeSettings(profile=options.profile)
+    if profiles.get(options.profile).gpu is not None:
+        with BuildAhead(settings) as builders, ThreadPoolExecutor(_BUILDS) as pool:
+            list(pool.map(builders.build, asked.values()))
+        print(f"compiled after {time.monotonic() - begun:.1f} s", flush=True)
+    has_failed = False
+    with Judge(settings) as judge:
+        for name, wanted in asked.items():
+            if time.monotonic() - begun > options.seconds:
+                print(f"{name:36} left out: the time is up")
+                continue
+            judge.wait_until_warm()
+            start = time.monotonic()
+            report = judge.evaluate(wanted)
+            (options.reports / f"{name}_{options.size}.json.gz").write_bytes(gzip.compress(report.to_json().encode()))
+            print(line(report, time.monotonic() - start), flush=True)
+            has_failed |= report.verdict != "PASSED"
+    return int(has_failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

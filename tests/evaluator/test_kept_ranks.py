@@ -1,0 +1,55 @@
+"""Trusted ranks between evaluations: their replacements import ahead, and serve in their place."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.hardware import profiles
+from evaluator.host import JudgeSettings
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.kept_ranks import KeptRanks
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+
+PROFILE = "cpux2"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[KeptRanks]:
+    with Spawner() as spawner:
+        profile, settings = profiles.get(PROFILE), JudgeSettings(profile=PROFILE, work_dir=tmp_path)
+        kept = KeptRanks(lambda: TrustedRanks(profile, settings, spawner=spawner, work_dir=tmp_path))
+        yield kept
+        kept.close()
+
+
+def test_a_prepared_replacement_serves_next(kept: KeptRanks) -> None:
+    first = kept.take()
+    before = set(kept.processes)
+    kept.prepare()
+    kept.prepare()
+    prepared = set(kept.processes) - before
+    assert prepared, "the judge must know them as its own"
+    assert kept.take() is first
+    kept.drop()
+    second = kept.take()
+    assert second is not first
+    assert prepared <= set(second.processes)
+    assert len(kept.canaries) == 2
+
+
+def test_a_replacement_that_has_ended_is_passed_over(kept: KeptRanks) -> None:
+    kept.prepare()
+    ended = kept._next  # noqa: SLF001 - nothing else can end it from here
+    assert ended is not None
+    ended._process.kill()  # noqa: SLF001
+    ended._process.wait(timeout=30)  # noqa: SLF001
+    assert kept.take() is not ended
+
+
+def test_nothing_of_them_is_left(kept: KeptRanks, tmp_path: Path) -> None:
+    kept.take()
+    kept.prepare()
+    kept.close()
+    assert not kept.processes
+    assert not list(tmp_path.iterdir())
