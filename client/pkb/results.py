@@ -114,7 +114,7 @@ class OutputCheck(Result, frozen=True, kw_only=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether every compared element was right."""
+        """Whether every compared element was correct."""
         return not self.wrong_elements and self.max_error <= 1
 
 

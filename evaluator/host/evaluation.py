@@ -530,7 +530,11 @@ class Evaluation:
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 recorded, is_new = self._references.take(
-                    self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
+                    self._ready_trusted(),
+                    problem=self._request.problem,
+                    size=size,
+                    dtype=self._dtype,
+                    is_patient=self._request.mode is Mode.PROFILE,
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
@@ -628,7 +632,7 @@ class Evaluation:
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """The finding; one about memory also says how much GPU memory judge and submission held."""
+        """The finding; one about memory also says how much GPU memory judge and submission used."""
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding

@@ -191,6 +191,7 @@ def test_nothing_of_a_build_stays_in_the_work_directory(build, tmp_path):
         ("k.cu(3): error: expected a ;", ("solution.py", 12, "expected a ;")),
         ("k.cu:4:9: error: 'x' was not declared", ("solution.py", 13, "'x' was not declared")),
         ("k.cu:1:10: fatal error: no.h: No such file", ("solution.py", 10, "no.h: No such file")),
+        ("k.cu:5: Error: no such instruction: `trap'", ("solution.py", 14, "no such instruction: `trap'")),
         ("/source/part.cuh(7): error #20: gone", ("part.cuh", 7, "gone")),
         ("ptxas k.ptx, line 9; error   : Illegal use", ("solution.py", None, "Illegal use")),
         ("/usr/bin/ld: cannot find -lnone: No such file", ("solution.py", None, "cannot find -lnone: No such file")),
@@ -199,6 +200,11 @@ def test_nothing_of_a_build_stays_in_the_work_directory(build, tmp_path):
 def test_each_compilers_errors_are_placed(line, expected):
     (finding,) = find_errors(f"nvcc -c k.cu\n{line}\n", origin=Origin(name="k", file="solution.py", line=10))
     assert (finding.file, finding.line, finding.message) == expected
+
+
+def test_an_error_that_a_compiler_repeats_is_shown_once():
+    log = "k.cu: Assembler messages:\n" + "k.cu:5: Error: no such instruction: `trap'\n" * 3
+    assert len(find_errors(log, origin=Origin(name="k", file="solution.py", line=10))) == 1
 
 
 def test_a_failure_without_a_recognised_line_is_still_a_finding():

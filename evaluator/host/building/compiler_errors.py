@@ -16,6 +16,8 @@ _NVCC = re.compile(
 )
 # Host compiler: kernel.cu:8:12: error: ...
 _GNU = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d{1,7}):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
+# Host assembler, for device instructions in a function that the host calls: kernel.cu:8: Error: ...
+_GAS = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d{1,7}): Error: (?P<text>.*)$")
 # Assembler: ptxas kernel.ptx, line 12; error   : ...; its lines are those of generated text.
 _PTXAS = re.compile(r"^ptxas (?P<file>[^,\n]+), line \d+; (?:error|fatal)\s*: (?P<text>.*)$")
 _LINKER = re.compile(r"^(?:/usr/bin/|\S*-)?ld: (?P<text>.*(?:cannot find|undefined reference|undefined symbol).*)$")
@@ -35,7 +37,8 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
 
     A log without a recognised line gives one finding: the build failed.
     """
-    found = tuple(itertools.islice(_errors(log, origin), MAX_FINDINGS))
+    # The assembler repeats an error wherever the function was inlined.
+    found = tuple(itertools.islice(dict.fromkeys(_errors(log, origin)), MAX_FINDINGS))
     if found:
         return found
     message = f"building the extension {origin.name} failed; the compiler's output is in the build log"
@@ -44,7 +47,7 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
 
 def _errors(log: str, origin: Origin) -> Iterator[Finding]:
     for line in log.splitlines():
-        if match := _NVCC.match(line) or _GNU.match(line):
+        if match := _NVCC.match(line) or _GNU.match(line) or _GAS.match(line):
             file, number = _location(match["file"], int(match["line"]), origin)
             yield _finding(match["text"], file=file[:_FILE_CHARACTERS], line=number)
         elif match := _PTXAS.match(line) or _LINKER.match(line):

@@ -29,6 +29,7 @@ BUILD_SECONDS = 300
 
 _ARCHITECTURE_FLAGS = ("-gencode", "-arch", "--gpu-architecture")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_TORCHS_MISSING = re.compile(r"undefined reference to .*\b(?:at|c10|torch)::")
 
 
 class BuildError(RuntimeError):
@@ -216,8 +217,21 @@ def _compile(extension: Extension, *, source: Path, target: Path) -> str:
     *tried, last = compile_commands(extension, source=source, target=target)
     for command in tried:
         with contextlib.suppress(BuildError):
-            return _run(extension, command, folder=source.parent)
+            said = _run(extension, command, folder=source.parent)
+            if _is_whole(extension, compiled=target):
+                return said
     return _run(extension, last, folder=source.parent)
+
+
+def _is_whole(extension: Extension, *, compiled: Path) -> bool:
+    """Whether torch's libraries hold all of torch that `compiled` refers to.
+
+    A header may declare a function that another header defines. Without that one the module links, but does not load.
+    """
+    bare = Extension(name=extension.name, source="")
+    command = link_command(bare, target=compiled.with_suffix(".trial.so"), objects=[compiled])
+    said = _run(extension, [*command, "-Wl,-z,defs,--warn-unresolved-symbols"], folder=compiled.parent)
+    return _TORCHS_MISSING.search(said) is None
 
 
 def _link_commands(extension: Extension, *, compiled: Path, target: Path) -> list[list[str]]:

@@ -1,0 +1,167 @@
+"""Short headers in front of torch's: what a source gets besides them, and when torch's own are used instead."""
+
+import importlib.util
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluator.arena.compat.utils import cuda_build, short_headers
+from evaluator.arena.compat.utils.cuda_build import BuildError, Extension
+
+TORCH = Path(torch.__file__).parent / "include"
+EXTENSION = "#include <torch/extension.h>\n"
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+
+
+def includes(source: str) -> list[str]:
+    lines = short_headers.includes_for(EXTENSION + source, torch_headers=TORCH).splitlines()
+    return [line.removeprefix("#include <").removesuffix(">") for line in lines]
+
+
+def test_a_source_of_tensors_and_bindings_includes_nothing_more():
+    source = (
+        "torch::Tensor f(torch::Tensor x) { return x.sum().contiguous(); }\nint g(int a) { return std::max(a, 1); }"
+    )
+    assert includes(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("auto y = at::matmul(a, b);", ["ATen/ops/matmul.h"]),
+        ("auto y = torch :: relu(a);", ["ATen/ops/relu.h"]),
+        ("namespace t = torch; auto y = t::relu(a);", ["ATen/ops/relu.h"]),
+        ("using namespace at; auto y = relu(a);", ["ATen/ops/relu.h"]),
+        ("TORCH_LIBRARY(mine, m) {}", ["torch/library.h"]),
+    ],
+)
+def test_what_a_source_names_is_included(source, expected):
+    assert set(expected) <= set(includes(source))
+
+
+@pytest.mark.parametrize(
+    "name", ["torch::empty", "at::empty", "torch::zeros_like", "torch::from_blob", "torch::tensor"]
+)
+def test_a_factory_comes_with_the_one_of_torch_that_hides_it(name):
+    assert "torch/csrc/autograd/generated/variable_factories.h" in includes(f"auto y = {name}(a);")
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_an_operator_with_overloads_in_two_headers_is_left_to_torchs_own(name):
+    assert includes(f"auto y = at::{name}(x, 0);") == []
+
+
+def test_only_sources_that_include_one_of_the_headers_are_helped():
+    assert short_headers.help_with('# include "torch/types.h"\n')
+    assert not short_headers.help_with("#include <pybind11/pybind11.h>\n// torch/extension.h\n")
+
+
+@needs_gcc
+@pytest.mark.timeout(300)
+def test_the_short_headers_convert_whatever_torchs_own_convert(tmp_path):
+    """A missing converter would compile, and fail in the first call."""
+    (tmp_path / short_headers.NAMED).touch()
+    short = _headers(tmp_path, first=(short_headers.FOLDER, tmp_path))
+    missing = _headers(tmp_path) - short
+    assert len(missing) > 1000, "they are short"
+    assert [path for path in missing if "type_caster<" in Path(path).read_text(errors="replace")] == []
+
+
+@needs_gcc
+@pytest.mark.timeout(300)
+def test_the_short_headers_declare_no_operator_that_was_not_named(tmp_path):
+    """A factory of at:: without the one of torch:: would be taken for it."""
+    (tmp_path / short_headers.NAMED).touch()
+    found = _headers(tmp_path, first=(short_headers.FOLDER, tmp_path))
+    operators = [path for path in found if "/ATen/ops/" in path and not path.endswith("_ops.h")]
+    assert operators == []
+
+
+def _headers(folder: Path, *, first: tuple[Path, ...] = ()) -> set[str]:
+    """Every header that torch/extension.h brings."""
+    (folder / "x.cpp").write_text(EXTENSION)
+    paths = [*first, TORCH, TORCH / "torch/csrc/api/include", sysconfig.get_path("include")]
+    options = [part for path in paths for part in ("-isystem", str(path))]
+    done = subprocess.run(
+        ["g++", "-std=c++17", "-M", *options, "x.cpp"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.replace("\\\n", " ").split())
+
+
+FACTORIES = (
+    EXTENSION
+    + """
+torch::Tensor twice(const torch::Tensor& x, std::optional<torch::Tensor> y, torch::ScalarType dtype) {
+    TORCH_CHECK(x.dim() == 1, "one side, not ", x.dim());
+    return (y ? *y : x).to(dtype).mul(2);
+}
+torch::Tensor leaf(int64_t n) { return torch::ones({n}, torch::dtype(torch::kFloat64).requires_grad(true)); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); m.def("leaf", &leaf); }
+"""
+)
+
+MODULES = (
+    EXTENSION
+    + """
+torch::Tensor spread(const torch::Tensor& x) { return at::var(x, 0); }
+torch::Tensor linear(const torch::Tensor& x) { return torch::nn::Linear(3, 5)->forward(x); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("spread", &spread); m.def("linear", &linear); }
+"""
+)
+
+
+def built(name: str, source: str, root: Path):
+    said: list[str] = []
+    path = cuda_build.build(Extension(name=name, source=source), root=root, note=said.append)
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, "\n".join(said)
+
+
+@needs_nvcc
+@pytest.mark.timeout(600)
+def test_a_module_of_tensors_is_built_with_the_short_headers_and_works(tmp_path):
+    module, said = built("of_tensors", FACTORIES, tmp_path)
+    assert str(short_headers.FOLDER) in said
+    assert torch.equal(module.twice(torch.ones(3), None, torch.int32), torch.full((3,), 2, dtype=torch.int32))
+    assert module.leaf(4).requires_grad
+    with pytest.raises(RuntimeError, match="one side, not 2"):
+        module.twice(torch.ones(2, 2), None, torch.int32)
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_module_that_needs_more_is_built_with_torchs_own_headers(tmp_path):
+    module, said = built("of_modules", MODULES, tmp_path)
+    assert str(short_headers.FOLDER) not in said
+    x = torch.rand(4, 3)
+    assert torch.equal(module.spread(x), x.var(0)), "the overload for one dimension, not for `unbiased`"
+    assert module.linear(x).shape == (4, 5)
+
+
+@needs_nvcc
+@pytest.mark.timeout(600)
+def test_an_error_is_the_one_that_torchs_own_headers_give(tmp_path):
+    source = "#include <torch/types.h>\nint f() { return torch::no_such_name(); }\n"
+    with pytest.raises(BuildError) as refused:
+        cuda_build.build(Extension(name="wrong", source=source), root=tmp_path)
+    assert str(short_headers.FOLDER) not in str(refused.value)
+    assert "wrong.cu(2): error" in refused.value.output
+
+
+@needs_nvcc
+@pytest.mark.timeout(600)
+def test_what_no_library_holds_is_found_before_a_module_is_loaded(tmp_path):
+    """As if a short header declared a function of torch that another header defines."""
+    source = "#include <torch/types.h>\nnamespace at { int elsewhere(int); }\nint f() { return at::elsewhere(1); }\n"
+    said: list[str] = []
+    cuda_build.build(Extension(name="declared", source=source), root=tmp_path, note=said.append)
+    assert str(short_headers.FOLDER) not in "\n".join(said)
