@@ -42,7 +42,7 @@ check: setup-tests ## format, lint, types, import contracts, manual, templates, 
 	promtool test rules deploy/monitoring/alerts_test.yml
 	$(VENV)/python deploy/kubernetes/check.py
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node
-	$(VENV)/shellcheck deploy/*.sh
+	$(VENV)/shellcheck deploy/*.sh deploy/slurm/pkb-node.sbatch
 	$(VENV)/python deploy/audit_dependencies.py
 	git ls-files -z portal client deploy evaluator/node '*.toml' Makefile | xargs -0 $(VENV)/detect-secrets-hook --baseline .secrets.baseline
 

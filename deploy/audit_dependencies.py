@@ -16,7 +16,7 @@ ASK_SECONDS = 120
 
 
 def main() -> int:
-    """Ask, tell, and return the exit status."""
+    """Ask, print the outcome, and return the exit status."""
     audited, holes = 0, []
     for name in FILES:
         answer = ask(ROOT / name)

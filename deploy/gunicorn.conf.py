@@ -26,7 +26,7 @@ _, _most = resource.getrlimit(resource.RLIMIT_NOFILE)
 _wanted = 65_536 if _most == resource.RLIM_INFINITY else min(_most, 65_536)
 resource.setrlimit(resource.RLIMIT_NOFILE, (_wanted, _most))
 
-# All workers count into one folder, so that any of them can tell the sum. It is theirs alone, and small.
+# All workers count into one folder, so that any of them can report the sum. It is theirs alone, and small.
 if os.environ.get("PKB_METRICS_LISTEN") and not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="pkb-web-metrics-")
 if os.environ.get("PKB_LOG_FORMAT") == "json":

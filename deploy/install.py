@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal, at once."""
+    """Print a line for the person at the terminal, at once."""
     sys.stderr.write(f"setup: {text}\n")
     sys.stderr.flush()
 

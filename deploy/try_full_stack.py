@@ -56,7 +56,7 @@ class TrialFailure(Exception):
 def main() -> int:
     """Run the trial; 0 where everything was as expected."""
     chosen = arguments()
-    # Told to end, it ends what it has started: that runs in sessions of its own and would go on.
+    # On a signal to end, it ends what it has started: that runs in sessions of its own and would go on.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     folder = Path(tempfile.mkdtemp(prefix="pkb-stack-"))
@@ -94,7 +94,7 @@ def arguments() -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal, at once."""
+    """Print a line for the person at the terminal, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -284,7 +284,7 @@ class Site:
         self._token = self._manage("shell", "--no-imports", "-c", sign_up).split()[-1]
 
     def start(self) -> None:
-        """Web, worker, dispatcher and the node; returns once the node has told of itself."""
+        """Web, worker, dispatcher and the node; returns once the node has sent a heartbeat."""
         python = sys.executable
         web = [python, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", "--bind", f"127.0.0.1:{self.port}"]
         worker = [python, "-m", "celery", "-A", "portal", "worker", "--queues", "portal", "--concurrency", "2"]
@@ -294,9 +294,9 @@ class Site:
         start("web", [*web, "--workers", "2"], secretless)
         start("worker", [*worker, *quiet], secretless)
         start("dispatcher", [python, "manage.py", "dispatch"], secretless)
-        told = {"PKB_NODE_PROFILES": self.chosen.profile, "PKB_DATA_DIR": str(self.folder / "node")}
+        named = {"PKB_NODE_PROFILES": self.chosen.profile, "PKB_DATA_DIR": str(self.folder / "node")}
         # The judge's ranks do not inherit PYTHONPATH: the node's packages lie in this interpreter's own environment.
-        start("node", [python, "-m", "evaluator.node"], self._bare | self._node | told)
+        start("node", [python, "-m", "evaluator.node"], self._bare | self._node | named)
         self.processes.wait(lambda: self.ask("/readyz") is not None, what="/readyz answers with success")
         node = self.processes.wait(self._online_node, what="the node's slot is free")
         say(f"node: sandbox {node['sandbox']}, backends {', '.join(node['backends'])}")
@@ -335,9 +335,9 @@ class Site:
 
     @staticmethod
     def commit() -> str:
-        """The commit of this checkout, or that there is none to be told."""
-        told = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-        return told.stdout.strip() or "not a checkout"
+        """The commit of this checkout, or that there is none."""
+        answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        return answer.stdout.strip() or "not a checkout"
 
     def _online_node(self) -> dict[str, Any] | None:
         for node in self.ask("/api/v1/nodes/") or ():

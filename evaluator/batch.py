@@ -153,7 +153,7 @@ class Results:
 
 @dataclass
 class Batch:
-    """Judges requests of one profile, in their order as far as their builds allow.
+    """Judges requests of one profile, in their order where their builds allow it.
 
     Args:
         settings: of the one slot, and of the builders.
@@ -211,15 +211,17 @@ class Batch:
         verdicts: dict[str, int] = {}
         for line in lines:
             verdicts[line.verdict.value] = verdicts.get(line.verdict.value, 0) + 1
-        told = [
+        sentences = [
             f"{len(lines)} verdicts in {seconds:.0f} s since the first build: {60 * len(lines) / seconds:.2f} a minute",
             f"without {len(hangs)} hangs of {hung_s:.0f} s: {60 * others / max(seconds - hung_s, 1e-9):.2f} a minute",
             f"the slot judged {100 * self._busy_s / seconds:.0f} % of that time",
             ", ".join(f"{name} {number}" for name, number in sorted(verdicts.items())),
         ]
         if gaps:
-            told.append(f"from a verdict to the next call: median {gaps[len(gaps) // 2]:.2f} s, most {gaps[-1]:.2f} s")
-        return "\n".join(told)
+            sentences.append(
+                f"from a verdict to the next call: median {gaps[len(gaps) // 2]:.2f} s, most {gaps[-1]:.2f} s"
+            )
+        return "\n".join(sentences)
 
     def _known(self, requests: Sequence[EvaluationRequest]) -> Iterator[EvaluationRequest]:
         """What this machine can judge of what has no verdict yet; the rest is named and left."""

@@ -17,7 +17,7 @@ answered: ContextVar[int | None] = ContextVar("answered", default=None)
 
 
 class AccessLog(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's log, with the site's own status in place of the 500 that stands for "nothing was sent"."""
+    """gunicorn's log, with the site's own status instead of the 500 that stands for "nothing was sent"."""
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
         """Write one line."""

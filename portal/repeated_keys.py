@@ -1,6 +1,6 @@
 """What a second request under the same idempotency key must share with the first, and how a different one is refused.
 
-Giving back the earlier thing for another request would tell its sender that something was made which never was.
+Giving back the earlier thing for another request would make its sender believe in something that was never made.
 """
 
 import json

@@ -1,7 +1,7 @@
 """How far apart honest programs and cheats lie: `python -m problems.calibration SLUG [SLUG ...]`.
 
-For every output it prints the largest errors of the reference and the honest variants over several calls, and of
-every wrong program the smallest error with which a call of it could hope to pass. A tolerance belongs at the
+For every output it prints the largest errors of the reference and the honest variants over several calls. For every
+wrong program it prints the smallest error with which a call of it could hope to pass. A tolerance belongs at the
 geometric middle; where the two are less than 4 times apart, the inputs have to change.
 """
 

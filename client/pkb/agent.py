@@ -25,7 +25,7 @@ _REVISE = (
 )
 _FASTER = (
     "The judge ran your program and accepted it:\n\n{diagnosis}\n\n"
-    "Make it faster and keep it right. Answer with the whole file in one block between ```python and ```."
+    "Make it faster and keep it correct. Answer with the whole file in one block between ```python and ```."
 )
 
 

@@ -114,7 +114,7 @@ class OutputCheck(Result, frozen=True, kw_only=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether every compared element was right."""
+        """Whether every compared element was correct."""
         return not self.wrong_elements and self.max_error <= 1
 
 
@@ -167,6 +167,14 @@ class SizeTiming(Result, frozen=True, kw_only=True):
     forgeable_us: float | None = None
     looped_us: float | None = None
     baseline_looped_us: float | None = None
+
+
+_WIDEST = 10.0
+
+
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
+    return low is None or high is None or high <= _WIDEST * low
 
 
 class Timing(Result, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ from evaluator.contract.report import (
     StageTime,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, tells
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
@@ -131,4 +131,5 @@ __all__ = [
     "WorkTotal",
     "is_faster",
     "node_queue",
+    "tells",
 ]

@@ -94,7 +94,7 @@ class OutputCheck(Message, frozen=True, kw_only=True):
 
 
 class SizeMemory(Message, frozen=True, kw_only=True):
-    """Memory of one GPU in bytes: all of it, and the most that judge and submission held."""
+    """Memory of one GPU in bytes: all of it, and the most that judge and submission used."""
 
     total_bytes: int
     judge_bytes: int

@@ -12,6 +12,19 @@ def is_faster(low: float | None, *, than: float = 1.0) -> bool:
     return low is not None and low > than
 
 
+_WIDEST = 10.0
+
+
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything: its ends are not more than tenfold apart.
+
+    Two equal programs can differ by as much where calls take hardly longer than empty ones, as on a busy practice
+    board. The record keeps such a score; pages, commands and messages say that the times were too noisy to tell. True
+    where no interval was kept.
+    """
+    return low is None or high is None or high <= _WIDEST * low
+
+
 class TimeSummary(Message, frozen=True, kw_only=True):
     """Times of a series of calls in microseconds; each is the maximum over ranks.
 

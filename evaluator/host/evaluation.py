@@ -36,6 +36,7 @@ from evaluator.contract import (
     Timeline,
     Timing,
     Verdict,
+    tells,
 )
 from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
@@ -100,6 +101,13 @@ _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
 )
 _MESSAGE_CHARACTERS = 300
+
+
+def _speed(timing: Timing) -> str:
+    """The end of the message of a pass."""
+    if not tells(timing.low, timing.high):
+        return "; its times were too noisy to tell how fast it is"
+    return f"; {timing.score:.2f} times as fast as the reference"
 
 
 def _first_line(error: Exception) -> str:
@@ -522,7 +530,11 @@ class Evaluation:
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 recorded, is_new = self._references.take(
-                    self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
+                    self._ready_trusted(),
+                    problem=self._request.problem,
+                    size=size,
+                    dtype=self._dtype,
+                    is_patient=self._request.mode is Mode.PROFILE,
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
@@ -595,7 +607,7 @@ class Evaluation:
         if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
             message += f", also in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} that are not timed"
         if self._timing is not None:
-            message += f"; {self._timing.score:.2f} times as fast as the reference"
+            message += _speed(self._timing)
         self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
 
     @contextmanager
@@ -620,7 +632,7 @@ class Evaluation:
             raise
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """The finding; one about memory also says how much GPU memory judge and submission held."""
+        """The finding; one about memory also says how much GPU memory judge and submission used."""
         memory = self._memory.look() if self._memory is not None else None
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding

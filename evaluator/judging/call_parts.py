@@ -40,7 +40,7 @@ class Gap(StrEnum):
     WORK
         Kernels compute below the ceilings of arithmetic and memory.
     MIXED
-        Kernels that compute and send themselves take longer than the floor; which of both, no profiler tells.
+        Kernels that compute and send themselves take longer than the floor; no profiler can say which of both.
     """
 
     IDLE = "idle"

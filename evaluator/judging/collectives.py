@@ -193,7 +193,7 @@ class _Flow:
             self._reach([end])
 
     def _link_parts(self, function: int, node: ast.AST) -> None:
-        """What is in a part is in the whole; of a tensor's shape, dtype and the like that is not so."""
+        """What is in a part is in the whole; of a tensor's shape, dtype and other attributes that is not so."""
         whole = (function, id(node))
         if isinstance(node, ast.Name):
             self._link((function, node.id), whole)

@@ -137,7 +137,7 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.BELOW_FLOOR: Facts(
         title="Below the floor",
-        explanation="The time is shorter than our cost model allows on this hardware. It is held until a person "
+        explanation="The time is shorter than our cost model allows on this hardware. It does not count until a person "
         "has reviewed it.",
         advice="If you believe that the cost model is wrong, write to us: we check that first.",
         fault=Fault.OPEN,

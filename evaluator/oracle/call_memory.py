@@ -32,17 +32,18 @@ class DeviceBuffer:
         self._device = device
         self._numbers = numbers
         self._data = 0
+        self._has_inputs = False
         self.inputs = _area(1, device=device)
         self.outputs = _area(output_bytes, device=device)
         self._number = next(numbers)
 
     def lay_out(self, input_bytes: int, *, reuse: bool) -> int:
         """Make room for inputs of `input_bytes`; returns their offset, with `reuse` that of the last call."""
-        needed = input_bytes + _SHIFTS * _SHIFT_BYTES
-        if self.inputs.size < needed:
+        if self.inputs.size < input_bytes + _SHIFTS * _SHIFT_BYTES:
             self.inputs.close()
-            self.inputs = _area(needed + input_bytes // 4, device=self._device)
+            self.inputs = _area(input_room(input_bytes, has_grown=self._has_inputs), device=self._device)
             self._number = next(self._numbers)
+        self._has_inputs = True
         if not reuse:
             self._data = _SHIFT_BYTES * secrets.randbelow(_SHIFTS)
         return self._data
@@ -61,6 +62,15 @@ class DeviceBuffer:
         """Release the memory."""
         self.inputs.close()
         self.outputs.close()
+
+
+def input_room(input_bytes: int, *, has_grown: bool) -> int:
+    """Bytes of an area for inputs of `input_bytes`.
+
+    In most problems all inputs have one length: then room to spare would only take memory from submissions. Where one
+    call needs more than a call before (`has_grown`), later calls may need more still.
+    """
+    return input_bytes + _SHIFTS * _SHIFT_BYTES + (input_bytes // 4 if has_grown else 0)
 
 
 def _area(least: int, *, device: torch.device) -> DeviceMemory:

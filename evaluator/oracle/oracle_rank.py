@@ -213,6 +213,8 @@ class OracleRank(TrustedRank):
         )
         if reader is Reader.SANDBOX:
             self._prepared = prepared
+        del arguments
+        self.free_idle_memory()
         number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
         return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
 
@@ -230,7 +232,10 @@ class OracleRank(TrustedRank):
                     unwritten = traces.unwritten_shares(header, area, message["poison"])
             answer = {"checks": [check.as_message() for check in checks], "stale": stale, "unwritten": unwritten}
             taken = self._traces(message, area) | {"digest": traces.digest_of(header, area)}
-        return answer | taken | {"changed": self._changed_input(opened, call)}, []
+            del area
+        changed = self._changed_input(opened, call)
+        self.free_idle_memory()
+        return answer | taken | {"changed": changed}, []
 
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""

@@ -39,7 +39,7 @@ class SizeOutput(serializers.Serializer[Any]):
 
 
 class ToleranceOutput(serializers.Serializer[Any]):
-    """An element is right when |x - ref| <= atol * rms(ref) + rtol * |ref|."""
+    """An element is correct when |x - ref| <= atol * rms(ref) + rtol * |ref|."""
 
     atol = serializers.FloatField()
     rtol = serializers.FloatField()

@@ -33,7 +33,9 @@ class RunInput(Strict):
     backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(help_text="Where every attempt is judged: a name from /api/v1/profiles/.")
     k = Whole(min_value=1, max_value=1000, default=1, help_text="Samples per problem.")
-    sampling = serializers.DictField(required=False, help_text="Temperature, token limits and the like; 4096 bytes.")
+    sampling = serializers.DictField(
+        required=False, help_text="Temperature, token limits and other settings; at most 4096 bytes."
+    )
     prompt_version = Text(max_length=80, default="", allow_blank=True)
     cost_usd = Number(min_value=0, max_value=999_999_999, required=False, allow_null=True)
     notes = Text(max_length=4000, default="", allow_blank=True)
@@ -163,7 +165,7 @@ class UsernameInput(Strict):
 
 
 class WebhookInput(Strict):
-    """An address that is told."""
+    """An address that receives events."""
 
     url = Patterned(pattern=ADDRESS, max_length=300, help_text="https, without user name or fragment.")
     events = serializers.ListField(

@@ -57,7 +57,7 @@ INVARIANTS = (
         find=_unlike_its_evaluation,
     ),
     Invariant(
-        name="attempts-are-told",
+        name="attempts-are-recorded",
         sentence="Exactly one event was recorded for the end of each evaluation of every attempt.",
         find=_without_exactly_one_event,
     ),

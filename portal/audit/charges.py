@@ -15,8 +15,8 @@ from portal.submissions.priorities import REJUDGE_PRIORITY
 def _uncharged(_now: datetime) -> Iterator[str]:
     """Work on the site's GPUs without a payer: all that waits, every attempt's first. A rejudge costs nothing."""
     first = ~Exists(Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at")))
-    owed = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
-    free = Evaluation.objects.exclude(priority=REJUDGE_PRIORITY).filter(owed, gpu_use=None, node_owner=None)
+    chargeable = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
+    free = Evaluation.objects.exclude(priority=REJUDGE_PRIORITY).filter(chargeable, gpu_use=None, node_owner=None)
     chosen = free.order_by().values_list("pk", "profile")
     return (str(pk) for pk, profile in chosen if allowances.reservation_gpu_s(profile))
 

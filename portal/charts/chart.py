@@ -51,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Marks of one kind; `symbol` (a name of `portal.charts.drawing`) tells kinds apart without colour.
+    """Marks of one kind; `symbol` (a name of `portal.charts.drawing`) distinguishes kinds without colour.
 
     `legend` is what the legend says instead of the name; nothing where it is empty.
     """

@@ -172,7 +172,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 def agent_problems(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
-    """How many problems an agent has a right program for, and a faster one, against steps or cost.
+    """How many problems an agent has a correct program for, and a faster one, against steps or cost.
 
     Args:
         lines: problems so far by step or cost, for each of what is counted.

@@ -32,14 +32,14 @@ def timed_calls(record: Record | None) -> dict[str, Series]:
             found.setdefault(size.size, []).append(NetSeries(size, record.rules))
     # A record that lacks calls is no reason to show nothing else.
     with contextlib.suppress(ValueError):
-        return {size: _series(gangs) for size, gangs in found.items()}
+        return {size: _series(groups) for size, groups in found.items()}
     return {}
 
 
-def _series(gangs: Sequence[NetSeries]) -> Series:
+def _series(groups: Sequence[NetSeries]) -> Series:
     return Series(
-        submission=_thinned([time for net in gangs for block in net.candidate for time in block]),
-        reference=_thinned([time for net in gangs for block in net.reference for time in block]),
+        submission=_thinned([time for net in groups for block in net.candidate for time in block]),
+        reference=_thinned([time for net in groups for block in net.reference for time in block]),
     )
 
 

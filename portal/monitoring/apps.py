@@ -16,4 +16,4 @@ class MonitoringConfig(AppConfig):
         from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415
 
         serving.connect_worker()
-        evaluation_ended.connect(lambda told: metrics.count_end(told.evaluation), uid="monitoring.count_end")
+        evaluation_ended.connect(lambda end: metrics.count_end(end.evaluation), uid="monitoring.count_end")

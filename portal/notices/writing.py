@@ -70,12 +70,12 @@ def _discord_text(text: str) -> str:
 
 def for_programs(message: Message, notices: Sequence[Notice]) -> bytes:
     """JSON with every notice, for receivers that check the signature."""
-    told = [
+    listed = [
         {"kind": one.kind, "text": one.text, "url": f"{settings.SITE_URL}{one.path}", "at": one.at.isoformat()}
         for one in notices
     ]
     kind = "test" if message.is_test else "notices"
-    return json.dumps({"id": str(message.pk), "kind": kind, "notices": told}).encode()
+    return json.dumps({"id": str(message.pk), "kind": kind, "notices": listed}).encode()
 
 
 def for_mail(letter: Letter) -> str:

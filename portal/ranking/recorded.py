@@ -188,11 +188,7 @@ class Recorded:
 def shipped(folder: Path) -> Iterator[Recorded]:
     """Every report that ships in `folder`; raises NotRecorded for a file that is none."""
     for path in sorted((folder / "reports").glob("*.json*")):
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        try:
-            yield Recorded(path=path, report=EvaluationReport.from_json(text))
-        except ContractError as error:
-            raise NotRecorded(f"{path} is no report: {error}") from error
+        yield Recorded(path=path, report=_read(path))
     for path in sorted(folder.glob("judgements_*.json")):
         summary = json.loads(path.read_bytes())
         for entry in summary["judgements"]:
@@ -201,6 +197,33 @@ def shipped(folder: Path) -> Iterator[Recorded]:
             except ContractError as error:
                 raise NotRecorded(f"{path} holds no evaluation: {error}") from error
             yield Recorded(path=path, report=judgement.report(summary["environment"]))
+
+
+def _read(path: Path) -> EvaluationReport:
+    """The whole report in a file; raises NotRecorded."""
+    try:
+        return EvaluationReport.from_json(
+            gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        )
+    except (ContractError, OSError, EOFError) as error:
+        raise NotRecorded(f"{path} is no report: {error}") from error
+
+
+def ship(path: Path, folder: Path | None = None) -> Path:
+    """Put a whole report on one of the kernels beside it, so that fresh sites show it; returns the new path.
+
+    A later report on the same kernel and profile stands beside the earlier one, unless it is of the same day.
+
+    Raises:
+        NotRecorded: it is no report, is on another text than the kernel's, did not pass, or contradicts its record.
+    """
+    folder, report = folder or FOLDER, _read(path)
+    check(report, _source(report, folder))
+    day = datetime.fromisoformat(report.finished_at).date().isoformat()
+    target = folder / "reports" / f"{report.problem}_{report.profile}_{day}.json.gz"
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(gzip.compress(report.to_json().encode(), mtime=0))
+    return target
 
 
 def check(report: EvaluationReport, source: SourceBundle) -> None:
@@ -239,7 +262,7 @@ class Taken:
 
 
 def add(folder: Path | None = None) -> Taken:
-    """Put every report that ships in `folder` (the problems' own unless told) on its board, once."""
+    """Put every report that ships in `folder` (the problems' own unless given) on its board, once."""
     folder = folder or FOLDER
     present = set(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", flat=True))
     added, older, kept, refused = 0, 0, 0, []
@@ -258,13 +281,16 @@ def add(folder: Path | None = None) -> Taken:
 
 def _add(recorded: Recorded, folder: Path) -> None:
     """One report with its source, evaluation and standing, or nothing of it; raises NotRecorded."""
-    report = recorded.report
+    take(recorded.report, _source(recorded.report, folder), pk=recorded.evaluation_id)
+
+
+def _source(report: EvaluationReport, folder: Path) -> SourceBundle:
+    """The kernel that ships for the report's problem; raises NotRecorded."""
     try:
         text = (folder / f"{report.problem}.py").read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise NotRecorded(f"there is no source {error.filename}") from error
-    source = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=text),))
-    take(report, source, pk=recorded.evaluation_id)
+    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=text),))
 
 
 def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Evaluation:

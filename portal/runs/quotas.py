@@ -57,15 +57,15 @@ def quota_of(organisation: Organisation, *, now: datetime) -> Quota:
     """The organisation's quota at `now`."""
     uses = payer_of_runs(organisation).uses
     lately = uses.filter(at__gt=now - WINDOW)
-    settled = lately.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
-    held = uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0
+    charged = lately.exclude(used_gpu_s=None).aggregate(total=Sum("used_gpu_s"))["total"] or 0.0
+    reserved = uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0
     oldest = lately.filter(used_gpu_s__gt=0).order_by("at").values_list("at", flat=True).first()
     return Quota(
         organisation=organisation.slug,
         sponsor=organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None,
         limit_gpu_s=organisation.quota_gpu_s,
-        used_gpu_s=settled,
-        reserved_gpu_s=held,
+        used_gpu_s=charged,
+        reserved_gpu_s=reserved,
         next_release_at=oldest + WINDOW if oldest else None,
     )
 

@@ -31,7 +31,7 @@ _USER_IN_ADDRESS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)[^\s/@:]+
 
 
 def redact(text: str) -> str:
-    """`text` with `[redacted]` in place of keys, tokens, passwords and private keys that are recognisable as such."""
+    """`text` with `[redacted]` instead of keys, tokens, passwords and private keys that are recognisable as such."""
     text = _CREDENTIALS.sub(REDACTED, text)
     text = _ANNOUNCED.sub(lambda match: f"{match[1]}{REDACTED}", text)
     return _USER_IN_ADDRESS.sub(lambda match: f"{match['scheme']}{REDACTED}@", text)

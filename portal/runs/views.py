@@ -68,7 +68,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 def _figures(
     named: Sequence[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
 ) -> dict[str, Any]:
-    """The plots of runs side by side and the tables beside them; two runs of one name are told apart.
+    """The plots of runs side by side and the tables beside them; two runs of one name are distinguished.
 
     `chosen` is the p that the curves mark, and `address` where a click on them leads, the p at its end.
     """

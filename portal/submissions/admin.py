@@ -172,7 +172,7 @@ class OpenFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
         """Open or resolved."""
-        return [("no", "Open"), ("yes", "Settled")]
+        return [("no", "Open"), ("yes", "Resolved")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
         """The flags of the chosen kind."""

@@ -131,7 +131,7 @@ class Price:
     Attributes:
         gpus: how many GPUs it occupies; 0 on a practice profile, which costs nothing.
         usual_gpu_s: the mean of what was judged there lately.
-        reserved_gpu_s: what is set aside while it waits.
+        reserved_gpu_s: what is reserved while it waits.
         at_most_gpu_s: what it costs if it runs until the site ends it.
     """
 
@@ -291,12 +291,12 @@ def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
     uses, queued = payer.uses, _in_queue(payer)
     if limit.profile:
         uses, queued = uses.filter(evaluation__profile=limit.profile), queued.filter(profile=limit.profile)
-    settled = uses.filter(used_gpu_s__gt=0, at__gt=now - DAY)
-    oldest = settled.order_by("at").values_list("at", flat=True).first()
+    charged = uses.filter(used_gpu_s__gt=0, at__gt=now - DAY)
+    oldest = charged.order_by("at").values_list("at", flat=True).first()
     return Allowance(
         profile=limit.profile,
         limit_gpu_s=limit.gpu_s,
-        used_gpu_s=settled.aggregate(total=Sum("used_gpu_s"))["total"] or 0.0,
+        used_gpu_s=charged.aggregate(total=Sum("used_gpu_s"))["total"] or 0.0,
         reserved_gpu_s=uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0,
         next_release_at=oldest + DAY if oldest else None,
         queued=queued.count(),

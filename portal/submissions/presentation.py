@@ -15,10 +15,12 @@ from evaluator.contract import (
     EvaluationReport,
     Mode,
     Record,
+    SizeTiming,
     SourceBundle,
     Stage,
     Timing,
     Verdict,
+    tells,
 )
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
@@ -196,9 +198,19 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
             for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        "block_rows": list(zip_longest(timing.blocks, *(size.ratios for size in timing.sizes))),
+        "block_rows": _block_rows(timing),
         **_roofline(evaluation, timing),
     }
+
+
+def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
+    """The speedup of every block, of all sizes together and of each, as words."""
+    every = _in_words(timing, timing.blocks)
+    return list(zip_longest(every, *(_in_words(size, size.ratios) for size in timing.sizes), fillvalue=""))
+
+
+def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
+    return [f"{ratio:.3f}" if tells(of.low, of.high) else "too noisy to tell" for ratio in ratios]
 
 
 @dataclass(frozen=True)

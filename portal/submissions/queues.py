@@ -32,7 +32,7 @@ class Queue:
 class Capability:
     """What a profile can judge on this site at this moment; `backends` is empty while no slot is online.
 
-    `served_at` is when a node could last take work of it, as far as is known.
+    `served_at` is when a node could last take work of it, by what the site knows.
     """
 
     profile: Profile

@@ -7,6 +7,9 @@ on counts, nothing is sorted, the host waits for nothing.
 Large networks: a token goes once to each distinct owner of its experts, into a place that follows from counts which the
 ranks exchange on the device. The host waits only for the number of rows, while the rows are under way. Owners compute;
 the home rank reads results from the owners' memory and adds them in float32, weighted.
+
+Ranks may hold different numbers of tokens, also none: what all ranks share follows from the networks' sizes alone, or
+from the largest number of tokens, which the ranks tell one another. More than 8 experts are routed by the library.
 """
 
 import functools
@@ -18,6 +21,7 @@ from utils.cuda_helpers import compile_cuda_extension
 
 HEADER = 65536  # bytes of flags and counts at the start of symmetric memory
 PADDING = 8  # columns of the weighted hidden units that carry the weights themselves, for the owners' last biases
+KERNEL_EXPERTS = 8  # experts that a warp's registers have room for
 SMALL_INNER = 1024  # inner sizes up to here are cheaper to compute for every owner than to send rows for
 
 CUDA = r"""
@@ -227,13 +231,15 @@ __global__ void __launch_bounds__(kThreads) route_all(const __grid_constant__ Ro
 }
 
 // One block: the place of every token among those that this rank sends to an owner (-1: not sent), where this rank's
-// rows begin at every owner, and how many rows come here. Counts travel as epoch and count in one word.
+// rows begin at every owner, and how many rows come here. Counts travel as epoch and count in one word, and each rank's
+// number of tokens likewise. Where one has more than `capacity`, all ranks see it: then no token has a place, and
+// minus the largest number of tokens is given as the number of rows.
 __global__ void __launch_bounds__(kScanThreads) place_rows(
     const float* shares, int* places, int* firsts, int* rows, const __grid_constant__ Peers peers, uint32_t* epochs,
-    int count, int rank, int world) {
+    int count, int capacity, int rank, int world) {
     __shared__ int warp_sums[kScanThreads / 32];
     __shared__ int sent[kMaxRanks];
-    __shared__ int counts[kMaxRanks * kMaxRanks];
+    __shared__ int counts[kMaxRanks * (kMaxRanks + 1)];  // of (source, owner), and then the tokens of every rank
     const uint32_t epoch = epochs[0] + 1;
     const int per_thread = (count + kScanThreads - 1) / kScanThreads;
     const int begin = min(count, static_cast<int>(threadIdx.x) * per_thread), end = min(count, begin + per_thread);
@@ -264,10 +270,14 @@ __global__ void __launch_bounds__(kScanThreads) place_rows(
         __syncthreads();
     }
     const int pairs = world * world;
-    if (threadIdx.x < pairs) {
-        const int peer = threadIdx.x / world, owner = threadIdx.x % world;
-        auto* theirs = reinterpret_cast<unsigned long long*>(peers.base[peer] + kCounts) + rank * world + owner;
-        const unsigned long long word = static_cast<unsigned long long>(epoch) << 32 | static_cast<uint32_t>(sent[owner]);
+    bool exceeds = false;
+    if (threadIdx.x < pairs + world) {
+        const bool is_pair = threadIdx.x < pairs;
+        const int peer = is_pair ? threadIdx.x / world : threadIdx.x - pairs, owner = threadIdx.x % world;
+        auto* theirs = reinterpret_cast<unsigned long long*>(peers.base[peer] + kCounts)
+            + (is_pair ? rank * world + owner : pairs + rank);
+        const unsigned long long word =
+            static_cast<unsigned long long>(epoch) << 32 | static_cast<uint32_t>(is_pair ? sent[owner] : count);
         asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(theirs), "l"(word) : "memory");
         const auto* mine = reinterpret_cast<unsigned long long*>(peers.base[rank] + kCounts) + threadIdx.x;
         unsigned long long seen;
@@ -275,8 +285,9 @@ __global__ void __launch_bounds__(kScanThreads) place_rows(
             asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(seen) : "l"(mine) : "memory");
         } while (static_cast<int32_t>(static_cast<uint32_t>(seen >> 32) - epoch) < 0);
         counts[threadIdx.x] = static_cast<int>(static_cast<uint32_t>(seen));
+        exceeds = !is_pair && counts[threadIdx.x] > capacity;
     }
-    __syncthreads();
+    const bool is_full = __syncthreads_or(exceeds);
     if (threadIdx.x < world) {
         int first = 0;
         for (int source = 0; source < rank; ++source) first += counts[source * world + threadIdx.x];
@@ -285,9 +296,12 @@ __global__ void __launch_bounds__(kScanThreads) place_rows(
     if (threadIdx.x == 0) {
         int total = 0;
         for (int source = 0; source < world; ++source) total += counts[source * world + rank];
+        for (int source = 0; is_full && source < world; ++source) total = min(total, -counts[pairs + source]);
         *rows = total;
         epochs[0] = epoch;
     }
+    if (is_full)
+        for (int i = threadIdx.x; i < count * world; i += kScanThreads) places[i] = -1;
 }
 
 // One warp per token: its row goes to every owner that it chose.
@@ -379,8 +393,10 @@ const bf16* in(int64_t address) { return reinterpret_cast<const bf16*>(address);
 
 cudaStream_t on(int64_t stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
+// More experts than kMaxExperts are routed before the kernels are called: then `shares` is given.
+bool is_routed_here(const Router& router) { return router.count > 0 && router.experts <= kMaxExperts; }
+
 Router router_of(const std::vector<int64_t>& addresses, const std::vector<int>& sizes, int world) {
-    if (sizes[2] > kMaxExperts) throw std::runtime_error("written for at most 8 experts");
     return Router{in(addresses[0]), in(addresses[1]), in(addresses[2]), reinterpret_cast<float*>(addresses[3]),
                   sizes[0], sizes[1], sizes[2], sizes[3], world};
 }
@@ -393,14 +409,17 @@ void share(const std::vector<int64_t>& network, int inner, const std::vector<int
     const int world = static_cast<int>(bases.size());
     const Network own{in(network[0]), in(network[1]), in(network[2]), in(network[3]), in(network[4]), in(network[5]),
                       inner, sizes[1]};
+    Router router = router_of(routing, sizes, world);
+    if (!is_routed_here(router)) router.count = 0;
     share_and_route<<<blocks, kThreads, 0, on(stream)>>>(
-        own, router_of(routing, sizes, world), peers_of(bases), Places{places[0], places[1], places[2]},
+        own, router, peers_of(bases), Places{places[0], places[1], places[2]},
         Places{places[3], places[4], places[5]}, reinterpret_cast<uint32_t*>(epochs), rank);
     check("share_and_route");
 }
 
 void weigh_hidden(int64_t products, int64_t bias, int64_t shares, int64_t hidden, int count, int inner, int world,
                   int64_t stream) {
+    if (count == 0) return;
     weigh<<<blocks_for(static_cast<int64_t>(count) * (world * inner + kPadding) / 8, kThreads), kThreads, 0,
             on(stream)>>>(reinterpret_cast<const uint4*>(products), reinterpret_cast<const uint4*>(bias),
                           reinterpret_cast<const float*>(shares), reinterpret_cast<uint4*>(hidden), count, inner, world);
@@ -408,18 +427,19 @@ void weigh_hidden(int64_t products, int64_t bias, int64_t shares, int64_t hidden
 }
 
 void dispatch(const std::vector<int64_t>& routing, const std::vector<int>& sizes, const std::vector<int64_t>& bases,
-              int64_t places, int64_t firsts, int64_t rows, int64_t epochs, int rank, int64_t stream) {
+              int64_t places, int64_t firsts, int64_t rows, int64_t epochs, int capacity, int rank, int64_t stream) {
     const int world = static_cast<int>(bases.size());
     const Router router = router_of(routing, sizes, world);
-    route_all<<<blocks_for(router.count, kWarps), kThreads, 0, on(stream)>>>(router);
+    if (is_routed_here(router)) route_all<<<blocks_for(router.count, kWarps), kThreads, 0, on(stream)>>>(router);
     place_rows<<<1, kScanThreads, 0, on(stream)>>>(
         router.shares, reinterpret_cast<int*>(places), reinterpret_cast<int*>(firsts), reinterpret_cast<int*>(rows),
-        peers_of(bases), reinterpret_cast<uint32_t*>(epochs), router.count, rank, world);
+        peers_of(bases), reinterpret_cast<uint32_t*>(epochs), router.count, capacity, rank, world);
     check("route_all and place_rows");
 }
 
 void push(int64_t tokens, int64_t places, int64_t firsts, const std::vector<int64_t>& bases, int64_t area, int count,
           int size, int64_t stream) {
+    if (count == 0) return;
     push_rows<<<blocks_for(count, kWarps), kThreads, 0, on(stream)>>>(
         reinterpret_cast<const uint4*>(tokens), reinterpret_cast<const int*>(places),
         reinterpret_cast<const int*>(firsts), peers_of(bases), area, count, size / 8, static_cast<int>(bases.size()));
@@ -434,6 +454,7 @@ void gate(int64_t gates, int64_t ups, int64_t elements, int64_t stream) {
 
 void gather(int64_t out, int64_t shares, int64_t places, int64_t firsts, const std::vector<int64_t>& bases,
             int64_t area, int count, int size, int64_t stream) {
+    if (count == 0) return;
     combine<<<count, kThreads, 0, on(stream)>>>(
         reinterpret_cast<uint4*>(out), reinterpret_cast<const float*>(shares), reinterpret_cast<const int*>(places),
         reinterpret_cast<const int*>(firsts), peers_of(bases), area, size / 8, static_cast<int>(bases.size()));
@@ -511,6 +532,14 @@ def address(tensor):
     return 0 if tensor is None else tensor.data_ptr()
 
 
+def route(tokens, router, experts, top_k, shares):
+    """Fill `shares` (tokens, ranks) with the sum of the probabilities of a token's experts at an owner."""
+    weight, bias = (None if tensor is None else tensor.float() for tensor in router)
+    probabilities = torch.nn.functional.linear(tokens.float(), weight, bias).softmax(dim=-1)
+    chosen, indices = probabilities.topk(top_k, dim=-1)
+    shares.zero_().scatter_add_(1, indices // (experts // shares.shape[1]), chosen)
+
+
 class Travelling:
     """The networks of all ranks, gathered in two places by turns, for tokens that stay at home.
 
@@ -520,9 +549,9 @@ class Travelling:
 
     BLOCKS = 128
 
-    def __init__(self, tokens, size, inner):
+    def __init__(self, size, inner):
         world = dist.get_world_size()
-        self.tokens, self.size, self.inner = tokens, size, inner
+        self.size, self.inner = size, inner
         self.row = world * inner + PADDING
         parts = (2 * world * inner * size, self.row * size, 2 * world * inner)
         self.places, start = [], HEADER
@@ -540,75 +569,113 @@ class Travelling:
             )
             for turn in range(2)
         ]
-        device = self.shared.memory.device
-        self.shares = torch.empty((tokens, world), dtype=torch.float32, device=device)
-        self.products = torch.empty((tokens, 2 * world * inner), dtype=torch.bfloat16, device=device)
-        self.hidden = torch.empty((tokens, self.row), dtype=torch.bfloat16, device=device)
+        self.rooms = {}
         self.calls = 0
+
+    def room(self, tokens):
+        """This rank's shares, products and hidden units for so many tokens."""
+        if tokens not in self.rooms:
+            device, world = self.shared.memory.device, self.shared.world
+            self.rooms[tokens] = (
+                torch.empty((tokens, world), dtype=torch.float32, device=device),
+                torch.empty((tokens, 2 * world * self.inner), dtype=torch.bfloat16, device=device),
+                torch.empty((tokens, self.row), dtype=torch.bfloat16, device=device),
+            )
+        return self.rooms[tokens]
 
     def run(self, tokens, router, network, experts, top_k):
         self.calls += 1
         kernels, shared, stream = extension(), self.shared, torch.cuda.current_stream().cuda_stream
+        count = tokens.shape[0]
+        shares, products, hidden = self.room(count)
+        if experts > KERNEL_EXPERTS and count:
+            route(tokens, router, experts, top_k, shares)
         kernels.share(
             [address(module.weight) for module in network] + [address(module.bias) for module in network], self.inner,
-            [tokens.data_ptr(), *map(address, router), self.shares.data_ptr()],
-            [self.tokens, self.size, experts, top_k], shared.bases, self.places, self.epochs.data_ptr(), shared.rank,
-            self.BLOCKS, stream,
+            [tokens.data_ptr(), *map(address, router), shares.data_ptr()], [count, self.size, experts, top_k],
+            shared.bases, self.places, self.epochs.data_ptr(), shared.rank, self.BLOCKS, stream,
         )
+        if not count:
+            return torch.empty_like(tokens)
         to_hidden, to_tokens, bias = self.turns[self.calls % 2]
-        torch.mm(tokens, to_hidden, out=self.products)
+        torch.mm(tokens, to_hidden, out=products)
         kernels.weigh(
-            self.products.data_ptr(), bias, self.shares.data_ptr(), self.hidden.data_ptr(), self.tokens, self.inner,
-            shared.world, stream,
+            products.data_ptr(), bias, shares.data_ptr(), hidden.data_ptr(), count, self.inner, shared.world, stream
         )
-        return torch.mm(self.hidden, to_tokens)
+        return torch.mm(hidden, to_tokens)
 
 
 class Dispatching:
     """Rows that came from all ranks, and results that they read.
 
     Every rank waits for all others twice in a call, for their rows and for their results; so rows are written only when
-    their owner has ended the call before, and results only when all homes have.
+    their owner has ended the call before, and results only when all homes have. The area of rows and results has room
+    for `capacity` tokens of every rank; where one has more, all ranks make a larger area and begin again.
     """
 
-    def __init__(self, tokens, size):
-        world = dist.get_world_size()
-        self.tokens, self.size = tokens, size
-        area = world * tokens * size * 2
-        self.rows, self.results = HEADER, HEADER + area
-        self.shared = Symmetric(HEADER + 2 * area)
+    def __init__(self, size):
+        self.size = size
+        self.shared = self.area = Symmetric(HEADER)
+        self.capacity = self.results = 0
         device = self.shared.memory.device
-        self.shares = torch.empty((tokens, world), dtype=torch.float32, device=device)
-        self.places = torch.empty((tokens, world), dtype=torch.int32, device=device)
-        self.firsts = torch.empty(world, dtype=torch.int32, device=device)
+        self.firsts = torch.empty(self.shared.world, dtype=torch.int32, device=device)
         self.epochs = torch.zeros(1, dtype=torch.int32, device=device)
         self.received = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         self.is_counted = torch.cuda.Event()
+        self.rooms = {}
         self.epoch = 0
 
+    def room(self, tokens):
+        """This rank's shares and places for so many tokens."""
+        if tokens not in self.rooms:
+            device, shape = self.shared.memory.device, (tokens, self.shared.world)
+            self.rooms[tokens] = (
+                torch.empty(shape, dtype=torch.float32, device=device),
+                torch.empty(shape, dtype=torch.int32, device=device),
+            )
+        return self.rooms[tokens]
+
+    def grow(self, capacity):
+        """Room for so many tokens of every rank, in the same call on all ranks; none uses the old area any more."""
+        area = self.shared.world * capacity * self.size * 2
+        self.area, self.capacity, self.results = Symmetric(2 * area), capacity, area
+
     def run(self, tokens, router, network, experts, top_k):
-        self.epoch += 1
-        kernels, shared, stream = extension(), self.shared, torch.cuda.current_stream().cuda_stream
-        kernels.dispatch(
-            [tokens.data_ptr(), *map(address, router), self.shares.data_ptr()],
-            [self.tokens, self.size, experts, top_k], shared.bases, self.places.data_ptr(), self.firsts.data_ptr(),
-            self.received.data_ptr(), self.epochs.data_ptr(), shared.rank, stream,
-        )
-        self.is_counted.record()
-        kernels.push(
-            tokens.data_ptr(), self.places.data_ptr(), self.firsts.data_ptr(), shared.bases, self.rows, self.tokens,
-            self.size, stream,
-        )
-        self.meet(0, stream)
+        kernels, stream = extension(), torch.cuda.current_stream().cuda_stream
+        count = tokens.shape[0]
+        shares, places = self.room(count)
+        if experts > KERNEL_EXPERTS and count:
+            route(tokens, router, experts, top_k, shares)
+        routing = [tokens.data_ptr(), *map(address, router), shares.data_ptr()]
+        self.send(tokens, routing, [count, self.size, experts, top_k], places, stream)
         out = torch.empty_like(tokens)
         self.is_counted.synchronize()
+        if int(self.received[0]) < 0:
+            self.grow(-int(self.received[0]))
+            self.send(tokens, routing, [count, self.size, experts, top_k], places, stream)
+            self.is_counted.synchronize()
         self.compute(int(self.received[0]), network, stream)
         self.meet(1, stream)
         kernels.gather(
-            out.data_ptr(), self.shares.data_ptr(), self.places.data_ptr(), self.firsts.data_ptr(), shared.bases,
-            self.results, self.tokens, self.size, stream,
+            out.data_ptr(), shares.data_ptr(), places.data_ptr(), self.firsts.data_ptr(), self.area.bases,
+            self.results, count, self.size, stream,
         )
         return out
+
+    def send(self, tokens, routing, sizes, places, stream):
+        """Route the tokens, exchange counts and push rows; `received` then says how many came, once `is_counted`."""
+        self.epoch += 1
+        kernels, shared = extension(), self.shared
+        kernels.dispatch(
+            routing, sizes, shared.bases, places.data_ptr(), self.firsts.data_ptr(), self.received.data_ptr(),
+            self.epochs.data_ptr(), self.capacity, shared.rank, stream,
+        )
+        self.is_counted.record()
+        kernels.push(
+            tokens.data_ptr(), places.data_ptr(), self.firsts.data_ptr(), self.area.bases, 0, sizes[0], self.size,
+            stream,
+        )
+        self.meet(0, stream)
 
     def meet(self, kind, stream):
         """Tell all ranks that this one's rows (0) or results (1) are written, and wait for theirs."""
@@ -622,10 +689,10 @@ class Dispatching:
         if not count:
             return
         gate, up, down = network
-        rows = self.shared.view(self.rows, (count, self.size))
+        rows = self.area.view(0, (count, self.size))
         hidden = product(rows, gate)
         extension().gate(hidden.data_ptr(), product(rows, up).data_ptr(), hidden.numel(), stream)
-        product(hidden, down, out=self.shared.view(self.results, (count, self.size)))
+        product(hidden, down, out=self.area.view(self.results, (count, self.size)))
 
 
 def product(rows, module, out=None):
@@ -635,18 +702,19 @@ def product(rows, module, out=None):
 
 
 @functools.cache
-def state(tokens, size, inner):
-    return Travelling(tokens, size, inner) if inner <= SMALL_INNER else Dispatching(tokens, size)
+def state(size, inner):
+    """What all ranks make in the same call: it may depend on nothing that differs between them."""
+    return Travelling(size, inner) if inner <= SMALL_INNER else Dispatching(size)
 
 
 def solution(
     hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj, num_experts, top_k, group=None
 ):
-    tokens, size = hidden_states.shape
+    size = hidden_states.shape[1]
     inner = gate_proj.weight.shape[0]
     if hidden_states.dtype != torch.bfloat16 or size % 8 or inner % 8:
         raise ValueError(f"written for bfloat16 and sizes in eights, not {hidden_states.dtype}, {size} and {inner}")
     network = (gate_proj, up_proj, down_proj)
-    return state(tokens, size, inner).run(
+    return state(size, inner).run(
         hidden_states.contiguous(), (gate_weight, gate_bias), network, num_experts, top_k
     )

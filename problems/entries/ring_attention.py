@@ -1,4 +1,4 @@
-"""Causal attention over contiguous shards, without a ring: work is balanced and blocks go straight where they are needed.
+"""Attention over contiguous shards, without a ring: work is balanced and blocks go straight where they are needed.
 
 Long sequences: rank r would attend to r + 1/2 blocks of keys. Ranks r and W-1-r share their work evenly: the earlier one
 also attends with the later one's queries to the first keys of the sequence and sends back the result with its
@@ -7,6 +7,8 @@ attended to; a kernel merges the at most three partial results in float32. Local
 
 Short sequences: one kernel. A block per batch entry and head pushes its keys and values to the later ranks, meets its
 twins, and attends.
+
+Where attention is not causal, keys and values go to all ranks, and every rank has the same work.
 """
 
 import functools
@@ -60,11 +62,12 @@ struct Short {
 
 // One block per batch entry and head. Slots of keys and values alternate between calls: a slot is written again two
 // calls later, when the meeting of the call between has shown that every rank has ended its reads.
+template <bool kCausal>
 __global__ void __launch_bounds__(kThreads) attend_short(const __grid_constant__ Short call,
                                                          const __grid_constant__ Peers peers) {
     extern __shared__ uint4 held[];
     const int size = call.size, length = call.length, row_words = size / 8;
-    const int keys = (call.rank + 1) * length;
+    const int keys = (kCausal ? call.rank + 1 : call.world) * length;
     uint4* keys_held = held;                             // keys x (row_words + 1)
     uint4* values_held = held + keys * (row_words + 1);  // keys x row_words
     const int64_t row_stride = static_cast<int64_t>(call.heads) * size;
@@ -82,7 +85,8 @@ __global__ void __launch_bounds__(kThreads) attend_short(const __grid_constant__
         const int row = (is_value ? i - words : i) / row_words, word = i % row_words;
         const bf16* from = (is_value ? call.v : call.k) + first + row * row_stride;
         const uint4 loaded = reinterpret_cast<const uint4*>(from)[word];
-        for (int peer = call.rank + 1; peer < call.world; ++peer) slot(peer, call.rank)[i] = loaded;
+        for (int peer = kCausal ? call.rank + 1 : 0; peer < call.world; ++peer)
+            if (kCausal || peer != call.rank) slot(peer, call.rank)[i] = loaded;
         const int place = call.rank * length + row;
         if (is_value) values_held[place * row_words + word] = loaded;
         else keys_held[place * (row_words + 1) + word] = loaded;
@@ -97,8 +101,10 @@ __global__ void __launch_bounds__(kThreads) attend_short(const __grid_constant__
         while (static_cast<int32_t>(load_acquire(flag) - epoch) < 0) {}
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < call.rank * 2 * words; i += kThreads) {
-        const int source = i / (2 * words), within = i % (2 * words);
+    for (int i = threadIdx.x; i < (kCausal ? call.rank : call.world - 1) * 2 * words; i += kThreads) {
+        int source = i / (2 * words);
+        if (!kCausal) source += source >= call.rank;
+        const int within = i % (2 * words);
         const bool is_value = within >= words;
         const int row = (is_value ? within - words : within) / row_words, word = within % row_words;
         const uint4 loaded = __ldcg(slot(call.rank, source) + within);
@@ -110,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) attend_short(const __grid_constant__
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int query = warp; query < length; query += kWarps) {
         const uint4* q = reinterpret_cast<const uint4*>(call.q + first + query * row_stride);
-        const int seen = call.rank * length + query + 1;
+        const int seen = kCausal ? call.rank * length + query + 1 : keys;
         float score[kKeysPerLane];
         float highest = -INFINITY;
 #pragma unroll
@@ -215,7 +221,7 @@ void check(cudaError_t error, const char* what) {
 }
 
 void attend(int64_t q, int64_t k, int64_t v, int64_t out, int64_t epochs, const std::vector<int64_t>& bases, int rank,
-            int batch, int length, int heads, int size, double scale, int64_t header, int64_t stream) {
+            int batch, int length, int heads, int size, double scale, bool causal, int64_t header, int64_t stream) {
     Peers peers{};
     const int world = static_cast<int>(bases.size());
     if (world > kMaxRanks) throw std::runtime_error("written for at most 8 ranks");
@@ -224,10 +230,11 @@ void attend(int64_t q, int64_t k, int64_t v, int64_t out, int64_t epochs, const 
                      reinterpret_cast<const bf16*>(v), reinterpret_cast<bf16*>(out),
                      reinterpret_cast<uint32_t*>(epochs), header, rank, world, length, heads, size,
                      static_cast<float>(scale * 1.4426950408889634)};
-    const int keys = (rank + 1) * length;
+    const int keys = (causal ? rank + 1 : world) * length;
     const int bytes = keys * (2 * (size / 8) + 1) * 16;
-    check(cudaFuncSetAttribute(attend_short, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
-    attend_short<<<batch * heads, kThreads, bytes, reinterpret_cast<cudaStream_t>(stream)>>>(call, peers);
+    const auto kernel = causal ? attend_short<true> : attend_short<false>;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
+    kernel<<<batch * heads, kThreads, bytes, reinterpret_cast<cudaStream_t>(stream)>>>(call, peers);
     check(cudaGetLastError(), "launch of attend_short");
 }
 
@@ -330,12 +337,12 @@ class Short:
         self.shared = Symmetric(HEADER + 4 * world * batch * length * heads * size * 2)
         self.epochs = torch.zeros(batch * heads, dtype=torch.int32, device=self.shared.memory.device)
 
-    def run(self, q, k, v, scale):
+    def run(self, q, k, v, scale, causal):
         out = torch.empty_like(q)
         batch, length, heads, size = q.shape
         extension().attend(
             q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), self.epochs.data_ptr(), self.shared.bases,
-            self.shared.rank, batch, length, heads, size, scale, HEADER, torch.cuda.current_stream().cuda_stream,
+            self.shared.rank, batch, length, heads, size, scale, causal, HEADER, torch.cuda.current_stream().cuda_stream,
         )
         return out
 
@@ -355,7 +362,8 @@ class Plan:
 class Long:
     """Places for what peers push: flags, keys, values, and the partner's queries or its help.
 
-    A rank pushes once the receiver has begun the same call, when all that it did in the call before has ended.
+    A rank pushes once the receiver has begun the same call, when all that it did in the call before has ended. So calls
+    that are not causal may lay out the same memory in another way: all keys and all values, in the order of positions.
     """
 
     def __init__(self, batch, length, heads, size):
@@ -369,7 +377,8 @@ class Long:
         self.values = self.keys + batch * most * self.row_bytes
         self.queries = self.values + batch * most * self.row_bytes  # or help
         self.logs = self.queries + block
-        self.shared = Symmetric(self.logs + batch * heads * length * 4)
+        self.all_values = self.keys + world * block
+        self.shared = Symmetric(max(self.logs + batch * heads * length * 4, self.all_values + world * block))
         self.own = torch.cuda.Stream()
         self.pushes = [torch.cuda.Stream() for _ in range(min(3, world - 1))]
         self.begun, self.helped = torch.cuda.Event(), torch.cuda.Event()
@@ -380,8 +389,10 @@ class Long:
         """Address on `rank` of what `source` raises: begun (0), keys (1), queries (2), help (3)."""
         return self.shared.bases[rank] + 4 * (kind * self.shared.world + source)
 
-    def run(self, q, k, v, scale):
+    def run(self, q, k, v, scale, causal):
         self.epoch += 1
+        if not causal:
+            return self.run_all(q, k, v, scale)
         kernels, main = extension(), torch.cuda.current_stream()
         here, plan = self.rank, self.plans[self.rank]
         world = self.shared.world
@@ -410,6 +421,27 @@ class Long:
             end.record(stream)
             main.wait_event(end)
         return out
+
+    def run_all(self, q, k, v, scale):
+        """Every query sees every key: all of them come here, and nothing overlaps."""
+        kernels, here, world = extension(), self.rank, self.shared.world
+        stream = torch.cuda.current_stream().cuda_stream
+        others = [(here + step) % world for step in range(1, world)]
+        kernels.raise_flags([self.flag(peer, 0, here) for peer in others], self.epoch, stream)
+        for peer in (here, *others):
+            if peer != here:
+                kernels.await_flags([self.flag(here, 0, peer)], self.epoch, stream)
+            for tensor, area in ((k, self.keys), (v, self.all_values)):
+                for item in range(self.batch):
+                    source = tensor.data_ptr() + item * self.length * self.row_bytes
+                    target = self.shared.bases[peer] + area + (item * world + here) * self.length * self.row_bytes
+                    kernels.copy(target, source, self.length * self.row_bytes, stream)
+            if peer != here:
+                kernels.raise_flags([self.flag(peer, 1, here)], self.epoch, stream)
+        kernels.await_flags([self.flag(here, 1, peer) for peer in others], self.epoch, stream)
+        shape = (self.batch, world * self.length, self.heads, self.size)
+        keys, values = (self.shared.view(area, shape, torch.bfloat16) for area in (self.keys, self.all_values))
+        return attend(q, keys, values, scale)[0]
 
     def push_queries(self, q, partner):
         kernels, stream = extension(), self.pushes[0].cuda_stream
@@ -489,8 +521,8 @@ def state(batch, length, heads, size):
 
 
 def solution(q, k, v, softmax_scale=None, causal=False, group=None):
-    if not causal or q.dtype != torch.bfloat16:
-        raise ValueError(f"written for causal attention in bfloat16, not causal={causal} in {q.dtype}")
+    if q.dtype != torch.bfloat16:
+        raise ValueError(f"written for bfloat16, not {q.dtype}")
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-    return state(*q.shape).run(q, k, v, scale)
+    return state(*q.shape).run(q, k, v, scale, causal)

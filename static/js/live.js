@@ -102,8 +102,8 @@
   });
   // The lines that a verdict is about, in listings that were there before it.
   const markLines = () => {
-    for (const told of (document.getElementById("live")?.dataset.marks ?? "").split("\n")) {
-      const [path, line] = told.split(":");
+    for (const mark of (document.getElementById("live")?.dataset.marks ?? "").split("\n")) {
+      const [path, line] = mark.split(":");
       if (path) document.getElementById(`${path}-L${line}`)?.classList.add("is-marked");
     }
   };

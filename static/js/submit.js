@@ -1,4 +1,4 @@
-// The author's desk: code editor, starter templates, dropped files, a draft kept in this browser, what the chosen profile
+// The author's workbench: code editor, starter templates, dropped files, a draft kept in this browser, what the chosen profile
 // can judge, and the verdict's marks in the editor.
 (async () => {
   const form = document.querySelector("form[data-submit]");
@@ -116,8 +116,8 @@
   judge();
 
   // "path:line:why", one to a line: the lines that a verdict is about.
-  const mark = (told) => {
-    const lines = (told ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):(.*)$/)).filter(Boolean);
+  const mark = (marks) => {
+    const lines = (marks ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):(.*)$/)).filter(Boolean);
     editor?.mark(lines.map(([, line, title]) => ({ line: Number(line), title })));
   };
   mark(form.dataset.marks);

@@ -37,4 +37,4 @@ def test_the_most_of_either_counts() -> None:
 
 def test_an_author_reads_both_figures() -> None:
     text = in_words(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
-    assert text == "the submission held 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most"
+    assert text == "the submission used 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most"

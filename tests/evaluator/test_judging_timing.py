@@ -5,10 +5,11 @@ import math
 import msgspec
 import pytest
 
-from evaluator.contract import SCORE_RULE, SizeRecord, Verdict
+from evaluator.contract import SCORE_RULE, SizeRecord, Verdict, tells
 from evaluator.hardware import profiles
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
+from evaluator.presentation import report_text
 from tests.evaluator.forged_times import gain
 from tests.evaluator.timed_records import EMPTY_US, RULES, SANDBOX_US, report_of, series
 
@@ -159,6 +160,30 @@ def test_calls_of_cpu_ranks_may_end_before_empty_ones():
     """They seal nothing, and a busy machine delays an empty call as it likes: that is no evidence."""
     early = ended_early(series(candidate_us=500.0), blocks=12)
     assert timing.conclude([early], profiles.get("cpux2").timing_rules())[1] == []
+
+
+def test_calls_that_took_no_longer_than_empty_ones_tell_nothing_on_practice_boards():
+    """Their net time is the resolution: the interval is honest about it, and has no use."""
+    rules = profiles.get("cpux2").timing_rules()
+    record = ended_early(series(candidate_us=500.0, reference_us=(10_000.0,) * 12), blocks=12)
+    found = timing.conclude([record], rules)[0]
+    assert found.score > 400
+    assert not tells(found.low, found.high)
+    assert not tells(found.sizes[0].low, found.sizes[0].high)
+    words = report_text(msgspec.structs.replace(report_of(series()), timing=found))
+    assert "times too noisy to tell a speedup" in words
+    assert "tiny: 20.0 us against" in words
+    assert f"{found.high:.3f}" not in words
+    quiet = timing.conclude([series(candidate_us=500.0, reference_us=(1000.0,) * 12)], rules)[0]
+    assert tells(quiet.low, quiet.high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_telling"),
+    [(0.9, 1.1, True), (0.5, 5.0, True), (0.5, 5.1, False), (2.0, 30.0, False), (None, None, True), (0.0, 1.0, False)],
+)
+def test_an_interval_tells_something_unless_its_ends_are_more_than_tenfold_apart(low, high, is_telling):
+    assert tells(low, high) is is_telling
 
 
 def test_what_ranks_claim_changes_no_score():

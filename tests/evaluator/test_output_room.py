@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from evaluator.arena.structure import align
+from evaluator.oracle.call_memory import input_room
 from evaluator.oracle.oracle_rank import output_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
@@ -37,3 +38,10 @@ def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
     room = [output_room(problem, examiner, call) for call in calls[:WORLD_SIZE]]
     assert max(expected) > 0
     assert min(room) > max(expected) + 64 * 1024
+
+
+def test_inputs_have_room_to_spare_only_where_their_length_has_changed():
+    """Every input begins at one of 256 offsets of a page; a quarter more is for the next, longer draw."""
+    gigabytes = 11 * 10**9
+    assert input_room(gigabytes, has_grown=False) == gigabytes + 256 * 4096
+    assert input_room(gigabytes, has_grown=True) == gigabytes + 256 * 4096 + gigabytes // 4

@@ -201,7 +201,7 @@ def never_charge() -> None:
         (drop_a_standing, "people-stand"),
         (count_an_entry_twice, "boards-are-counted"),
         (keep_an_attempt_waiting, "attempts-are-judged"),
-        (lose_an_event, "attempts-are-told"),
+        (lose_an_event, "attempts-are-recorded"),
         (leave_a_run_open, "runs-are-completed"),
         (judge_for_nothing, "gpu-time-is-charged"),
         (charge_too_much, "quotas-are-exact"),

@@ -23,11 +23,9 @@ from tests.evaluator.timed_records import report_of, series
 from tests.portal.factories import delivery_of, evaluation_of, report_on, submit
 
 pytestmark = pytest.mark.django_db
-SIX = {
-    "fused_moe_fwd",
+FOUR = {
     "gemm_allreduce",
     "hyena_forward_cp",
-    "ring_attention",
     "sam3_allgather_iou_suppression",
     "vocab_parallel_log_prob_topk",
 }
@@ -38,6 +36,10 @@ MARK = "recorded on 21 November 2026, 4 H200"
 def _plain_assets(settings):
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+SHIPPED = recorded.FOLDER
+"""The folder itself; the fixture `folder` stands in for it."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,12 +60,12 @@ def key_of(problem, profile="h200x4-nomc"):
     return queries.BoardKey(problem=problem, profile=profile, revision=registry.revision(problem))
 
 
-def test_the_six_kernels_are_taken_as_judged_and_marked():
+def test_kernels_are_taken_as_judged_and_marked():
     taken = recorded.add()
-    assert (taken.added, taken.refused) == (12, ())
-    assert set(Submission.objects.values_list("problem", flat=True)) == SIX
-    (entry,) = queries.earlier_entries(key_of("fused_moe_fwd"))
-    assert (entry.author, entry.score, entry.low, entry.high) == ("pkb", 2.6831, 2.3595, 2.858)
+    assert (taken.added, taken.refused) == (8, ())
+    assert set(Submission.objects.values_list("problem", flat=True)) == FOUR
+    (entry,) = queries.earlier_entries(key_of("hyena_forward_cp"))
+    assert (entry.author, entry.score, entry.low, entry.high) == ("pkb", 4.53, 4.2982, 4.6991)
     assert (entry.rule, entry.recorded, entry.is_source_public) == (1, MARK, True)
     assert entry.judged_at.date().isoformat() == "2026-11-21"
 
@@ -71,7 +73,7 @@ def test_the_six_kernels_are_taken_as_judged_and_marked():
 def test_they_stand_in_no_order_with_what_is_timed_by_the_present_rule():
     recorded.add()
     assert SCORE_RULE != 1
-    assert queries.board("fused_moe_fwd", profile="h200x4-nomc") == ()
+    assert queries.board("hyena_forward_cp", profile="h200x4-nomc") == ()
     assert not PersonStanding.objects.exists()
 
 
@@ -79,19 +81,19 @@ def test_taking_them_twice_changes_nothing():
     recorded.add()
     before = set(Report.objects.values_list("pk", flat=True))
     taken = recorded.add()
-    assert (taken.added, taken.kept) == (0, 12)
+    assert (taken.added, taken.kept) == (0, 8)
     assert set(Report.objects.values_list("pk", flat=True)) == before
 
 
 def test_every_page_that_shows_one_shows_the_mark(client):
     recorded.add()
-    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="fused_moe_fwd")
+    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="hyena_forward_cp")
     for address in (
         "/",
         "/leaderboards/",
         "/leaderboards/problems/?profile=h200x4-nomc",
         "/leaderboards/people/pkb/",
-        "/problems/fused_moe_fwd/leaderboard/",
+        "/problems/hyena_forward_cp/leaderboard/",
         f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}",
     ):
         response = client.get(address)
@@ -103,7 +105,7 @@ def test_every_page_that_shows_one_shows_the_mark(client):
 
 def test_the_api_and_the_exports_carry_the_mark(client):
     recorded.add()
-    (entry,) = client.get("/api/v1/problems/fused_moe_fwd/leaderboard/?profile=h200x4-nomc").json()["earlier"]
+    (entry,) = client.get("/api/v1/problems/hyena_forward_cp/leaderboard/?profile=h200x4-nomc").json()["earlier"]
     assert entry["recorded"] == MARK
     for name in ("leaderboards", "evaluations"):
         table = tables.get_table(name)
@@ -113,10 +115,10 @@ def test_the_api_and_the_exports_carry_the_mark(client):
 
 def test_the_page_of_one_says_what_was_kept_of_each_size(client):
     recorded.add()
-    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="fused_moe_fwd")
+    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="hyena_forward_cp")
     page = client.get(f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}").content.decode()
     timing = page.split('id="timing"')[1].split("</section>")[0]
-    assert "6.106" in timing  # 909.2 over 148.9 at base
+    assert "4.808" in timing  # 774.6 over 161.1 at base
     assert "no interval stored" in timing
     assert "0 calls" not in timing
 
@@ -127,26 +129,26 @@ def test_what_was_judged_at_an_older_revision_stands_on_no_present_board_and_is_
     summary["judgements"][0]["revision"] = "0" * 16
     path.write_text(json.dumps(summary))
     taken = recorded.add()
-    assert (taken.added, taken.older) == (12, 1)
-    assert queries.earlier_entries(key_of("fused_moe_fwd")) == ()
+    assert (taken.added, taken.older) == (8, 1)
+    assert queries.earlier_entries(key_of("gemm_allreduce")) == ()
 
 
 def test_a_report_that_says_more_than_its_blocks_give_is_left_out(folder):
     path = folder / "judgements_2026-11-21.json"
     summary = json.loads(path.read_text())
-    summary["judgements"][0]["score"] = 2.75
+    summary["judgements"][0]["score"] = 1.88
     path.write_text(json.dumps(summary))
     taken = recorded.add(folder)
-    assert taken.added == 11
+    assert taken.added == 7
     (refusal,) = taken.refused
-    assert "fused_moe_fwd on h200x4-nomc" in refusal
-    assert "says score 2.75, its blocks give 2.6831" in refusal
+    assert "gemm_allreduce on h200x4-nomc" in refusal
+    assert "says score 1.88, its blocks give 1.8715" in refusal
 
 
 def test_a_report_on_another_source_is_left_out(folder):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
     taken = recorded.add(folder)
-    assert taken.added == 10
+    assert taken.added == 6
     assert all("the source has changed since the evaluation" in refusal for refusal in taken.refused)
 
 
@@ -168,7 +170,7 @@ def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder,
     (folder / "reports").mkdir()
     (folder / "reports" / "gemm_allreduce.json").write_text(json.dumps(report))
     taken = recorded.add(folder)
-    assert taken.added == 12
+    assert taken.added == 8
     (refusal,) = taken.refused
     assert "the report has no record of its calls" in refusal
     # One of the first schema holds its blocks, which give its score.
@@ -182,7 +184,7 @@ def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder,
 def test_removing_them_leaves_what_this_site_judged(alice, node):
     mine = submit(alice)
     recorded.add()
-    assert recorded.remove() == 12
+    assert recorded.remove() == 8
     assert list(Submission.objects.all()) == [mine]
     assert Evaluation.objects.get() == evaluation_of(mine)
     assert not Standing.objects.exists()
@@ -191,7 +193,7 @@ def test_removing_them_leaves_what_this_site_judged(alice, node):
     assert recorded.remove() == 0
 
 
-@pytest.mark.parametrize(("setting", "there"), [(True, 12), (False, 0), (None, 3)])
+@pytest.mark.parametrize(("setting", "there"), [(True, 8), (False, 0), (None, 3)])
 def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
     recorded.add()
     keep = list(Evaluation.objects.values_list("pk", flat=True)[:3])
@@ -205,7 +207,7 @@ def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
 def test_an_option_goes_before_the_switch(settings):
     settings.RECORDED = False
     call_command("recorded", "--add")
-    assert Evaluation.objects.count() == 12
+    assert Evaluation.objects.count() == 8
     call_command("recorded", "--remove")
     assert Evaluation.objects.count() == 0
 
@@ -271,7 +273,7 @@ def judged_anew(folder):
 
 
 def test_a_report_by_the_present_rule_ranks_and_is_marked(client, folder, judged_anew):
-    assert recorded.add(folder).added == 13
+    assert recorded.add(folder).added == 9
     (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
     assert (row.place, row.recorded) == (1, "recorded on 23 November 2026, 4 H200")
     assert row.score == pytest.approx(judged_anew.timing.score)
@@ -311,6 +313,57 @@ def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, ju
 
 def test_a_problems_page_shows_what_was_recorded_by_the_earlier_rule_instead_of_nothing(client):
     recorded.add()
-    board = client.get("/problems/fused_moe_fwd/").content.decode().split('id="board"')[1].split("</section>")[0]
+    board = client.get("/problems/hyena_forward_cp/").content.decode().split('id="board"')[1].split("</section>")[0]
     assert "No entry has been timed by the current rule yet" in board
     assert "pkb, h200x4-nomc" in board
+
+
+@pytest.fixture
+def with_reports(folder):
+    """The whole reports that ship too, at the present revisions."""
+    (folder / "reports").mkdir()
+    for path in (SHIPPED / "reports").glob("*.json.gz"):
+        report = json.loads(gzip.decompress(path.read_bytes()))
+        report["revision"] = registry.revision(report["problem"])
+        (folder / "reports" / path.name).write_bytes(gzip.compress(json.dumps(report).encode()))
+    return folder
+
+
+def test_everything_that_ships_is_of_the_kernel_that_ships():
+    taken = recorded.add(SHIPPED)
+    assert taken.refused == ()
+    assert taken.added == len(list(recorded.shipped(SHIPPED)))
+
+
+@pytest.mark.parametrize("problem", sorted(FOUR))
+def test_a_fresh_site_ranks_what_two_gpus_were_judged_on_by_the_present_rule(client, with_reports, problem):
+    recorded.add()
+    (row,) = queries.board(problem, profile="h200x2-nomc")
+    assert (row.place, row.author, row.recorded) == (1, "pkb", "recorded on 23 November 2026, 2 H200")
+    for address in ("/", f"/problems/{problem}/leaderboard/?profile=h200x2-nomc"):
+        assert row.recorded in client.get(address).content.decode(), address
+    # The one by the earlier rule stands beside it, on the same submission.
+    (earlier,) = queries.earlier_entries(key_of(problem, profile="h200x2-nomc"))
+    assert earlier.recorded == "recorded on 21 November 2026, 2 H200"
+
+
+def test_a_report_on_a_kernel_that_ships_can_be_shipped_beside_it(folder, judged_anew, capsys):
+    (given,) = (folder / "reports").iterdir()
+    call_command("recorded", "--ship", str(given))
+    target = folder / "reports" / "gemm_allreduce_h200x4-nomc_2026-11-23.json.gz"
+    assert str(target) in capsys.readouterr().out
+    given.unlink()
+    assert recorded.add(folder).added == 9
+    assert queries.board("gemm_allreduce", profile="h200x4-nomc")[0].score == pytest.approx(judged_anew.timing.score)
+
+
+def test_a_report_on_another_text_is_not_shipped(folder, judged_anew, capsys):
+    (given,) = (folder / "reports").iterdir()
+    given.rename(folder / "given.json.gz")
+    (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
+    with pytest.raises(CommandError, match="2 of 2 reports refused"):
+        call_command("recorded", "--ship", str(folder / "given.json.gz"), str(folder / "missing.json"))
+    said = capsys.readouterr().err
+    assert "the source has changed since the evaluation" in said
+    assert "missing.json is no report" in said
+    assert not list((folder / "reports").iterdir())

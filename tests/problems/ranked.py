@@ -138,7 +138,7 @@ def judged(judge, slug, *, profile, mode, reports=None):
 
 
 def memory_line(memory):
-    """Gigabytes of one GPU that judge and submission held at most."""
+    """Gigabytes of one GPU that judge and submission used at most."""
     return {"judge_gb": round(memory.judge_bytes / 1e9, 1), "submission_gb": round(memory.submission_bytes / 1e9, 1)}
 
 

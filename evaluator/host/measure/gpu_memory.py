@@ -57,6 +57,6 @@ def in_words(memory: SizeMemory) -> str:
     """The figures for an author."""
     gb = 1e9
     return (
-        f"the submission held {memory.submission_bytes / gb:.1f} GB of a GPU's {memory.total_bytes / gb:.1f} GB, "
+        f"the submission used {memory.submission_bytes / gb:.1f} GB of a GPU's {memory.total_bytes / gb:.1f} GB, "
         f"the judge {memory.judge_bytes / gb:.1f} GB at most"
     )

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from evaluator import contract
 from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.catalog.markdown import render
@@ -160,6 +161,12 @@ def data_size(value: float) -> str:
 def score(value: float | None) -> str:
     """A speedup over the reference."""
     return "" if value is None else f"{value:.3f}×"  # noqa: RUF001 - the multiplication sign is meant
+
+
+@register.filter
+def tells(low: float | None, high: float | None) -> bool:
+    """Whether the interval of a speedup says anything: otherwise pages say that times were too noisy."""
+    return contract.tells(low, high)
 
 
 @register.filter

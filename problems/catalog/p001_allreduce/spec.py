@@ -20,9 +20,9 @@ from problems.taxonomy import Block, Communication, Domain, Stage
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """One addition per incoming element of a rank's share; the matrix read once and its sum written once.
 
-    Least bytes one way: without reduction inside the network a rank must receive the rest of the sum of its share
-    and the sums of the other shares, 2 (W-1)/W of the matrix (Patarasuk and Yuan, 2009). Multicast and in-switch
-    reduction can send less; the floor of profiles that allow them is therefore half of it.
+    Least bytes one way (Patarasuk and Yuan, 2009). Without reduction inside the network a rank must receive the rest of
+    the sum of its share and the sums of the other shares, 2 (W-1)/W of the matrix. Multicast and in-switch reduction
+    can send less; the floor of profiles that allow them is therefore half of it.
     """
     elements = dims["M"] * dims["N"]
     share = (world_size - 1) / world_size

@@ -22,8 +22,8 @@ LARGEST_TABLE = 40_000_000
 """Rows of the largest tables of the MLPerf DLRM-DCNv2 benchmark, whose embedding dimension is 128."""
 
 _DISTINCT_SHARE = 0.5
-"""Below the mean share of remote requests that name a row for the first time: 0.56 on 2 ranks, 0.65 on 4, 0.73 on 8
-(simulated with 20000 rows per rank, 20 draws)."""
+"""Below the mean share of remote requests that name a row for the first time. That is 0.56 on 2 ranks, 0.65 on 4, 0.73
+on 8 (simulated with 20000 rows per rank, 20 draws)."""
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

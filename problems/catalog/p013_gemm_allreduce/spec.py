@@ -18,8 +18,8 @@ def large(world_size: int) -> Dims:
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """One product per rank; every operand and the result move once between memory and chip.
 
-    The wire carries at least an all-reduce of the product, 2 (W-1)/W of it one way without reduction inside the
-    network: partial sums in the run's dtype, although a solution may send wider ones.
+    The links carry at least an all-reduce of the product, 2 (W-1)/W of it one way without reduction inside the network.
+    That counts partial sums in the run's dtype, although a solution may send wider ones.
     """
     rows, columns, inner = dims["M"], dims["N"], dims["K"]
     wire = 2 * (world_size - 1) / world_size * rows * columns * element_bytes

@@ -23,7 +23,7 @@ from problems.world_sizes import divisors_of
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Two projections, and attention of a rank's heads among themselves at every position.
 
-    The answer of a rank depends on its own arguments alone, so nothing has to cross the wire; the reference sends
+    The answer of a rank depends on its own arguments alone, so nothing has to cross the links. The reference sends
     queries, keys and values to the owners of the heads and the results back.
     """
     tokens, hidden = dims["B"] * dims["S_local"], dims["H"]

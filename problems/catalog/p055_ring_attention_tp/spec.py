@@ -24,7 +24,7 @@ def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:
     """Two projections and causal attention of the rank's heads; FLOPs are the mean over context ranks.
 
     Context ranks exchange keys and values, or queries and results, or heads. Then outputs are summed over the pair, or
-    each of its ranks gets the other's heads and their part of the projection, or it got the weights of the other's
+    each of its ranks gets the other's heads and their part of the projection. Or a rank got the weights of the other's
     heads and attends to all of them. Means over context ranks.
     """
     tokens, hidden, features = dims["B"] * dims["S_local"], dims["D"], dims["features"]

@@ -37,9 +37,9 @@ _TOLERANCE = Tolerance(
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Five products per pair of a query and a key that it sees, all of them unless attention is causal.
 
-    Keys and values travel and their gradients come back, or queries with their output's gradient and then theirs, or
-    heads go to one rank each: the least, a mean over ranks, in the run's dtype and for causal attention, where half the
-    pairs are seen, because a call may be either.
+    There are three ways. Keys and values travel and their gradients come back, or queries with their output's gradient
+    and then theirs, or heads go to one rank each. Counted is the least, a mean over ranks, in the run's dtype. It is
+    that of causal attention, where half the pairs are seen, because a call may be either.
     """
     cp, dp = dims["cp_size"], dims["dp_size"]
     block = dims["B"] * dims["S_local"] * dims["num_heads"] * dims["head_dim"]

@@ -27,8 +27,8 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """A real transform of one axis, a transposition of what is still complex, a transform of the other axis.
 
     5 n log2 n operations per complex transform of length n and half of it for real output (the usual FFT count). A
-    rank's columns depend on all rows, each of which tells a rank L/W real numbers per complex row that it lacks: half
-    of what the reference sends, which is complex.
+    rank's columns depend on all rows. Each row gives a rank L/W real numbers per complex row that it lacks: half of
+    what the reference sends, which is complex.
     """
     del element_bytes  # the transform is in float32 whatever the run's dtype
     batch, rows, columns = dims["B"] * dims["C"], dims["H"], dims["L"]

@@ -34,8 +34,8 @@ _CALIBRATION = (
 def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
     """Visible pairs are computed and written, everything in float32; how many there are varies between calls.
 
-    What crosses the wire is, for every rank, either the rows that its cameras see or, where it has several cameras,
-    the Gaussians that one of them sees: whichever is less. Rotations take three numbers.
+    For every rank, what crosses the links is the lesser of two. It is either the rows that its cameras see or, where it
+    has several cameras, the Gaussians that one of them sees. Rotations take three numbers.
     """
     gaussians, cameras, colors = dims["n"], dims["Cl"], dims["Dc"]
     visible = _VISIBLE * gaussians

@@ -36,7 +36,7 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Counted for the first hop alone with four neighbours per seed, fewer than there are.
 
     The reference sends ids and numbers of nodes in both hops: per seed one id and one length, and the same again for
-    each node of the second frontier, two numbers per edge; together about 40 pairs of 8 bytes.
+    each node of the second frontier. With two numbers per edge that is together about 40 pairs of 8 bytes.
     """
     del element_bytes
     seeds, remote = dims["S"], (world_size - 1) / world_size

@@ -39,7 +39,7 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Three real transforms of twice the sequence per channel; the reference sends four streams.
 
     The filters' transform counts as one of the three. Of the 2 W chunks of a channel, all but one rank's two move to
-    the rank that transforms it, and as many results back; but the last chunk matters to none but itself, and the first
+    the rank that transforms it, and as many results back. But the last chunk matters to none but itself, and the first
     one depends on none. Transforms can be made of small products, so their operations (the usual FFT count, fewer than
     such products have) count as tensor-core work.
     """

@@ -49,7 +49,7 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """As many operations as a convolution of the rank's channels to all output channels, wherever they are done.
 
     Every rank has to receive (W-1)/W of the result, unless it gets all operands and makes the whole result. Before that
-    partial sums of its 1/W arrive; or p ranks that share their channels each convolve 1/p of the places, for which
+    partial sums of its 1/W arrive. Or p ranks that share their channels each convolve 1/p of the positions. For these
     (p - 1)/p of the operands have to arrive, and partial sums of W/p ranks are added. Halos are left out.
     """
     inputs = dims["B"] * dims["Ci"] * dims["Ti"] * dims["Hi"] * dims["Wi"]

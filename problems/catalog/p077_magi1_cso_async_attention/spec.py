@@ -58,8 +58,8 @@ def large(world_size: int) -> Dims:
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Attention of every range to a block of on average clip keys, every tensor once.
 
-    Either queries, keys and values travel to head shards and outputs back, or keys and values go to everybody: the wire
-    counts the smaller of the two, padding tokens of the keys left out.
+    Either queries, keys and values travel to head shards and outputs back, or keys and values go to every rank. The
+    smaller of the two counts, padding tokens of the keys left out.
     """
     tokens, heads, kv_heads, width = (dims[name] for name in ("T", "Hq", "Hkv", "hd"))
     peers = world_size - 1

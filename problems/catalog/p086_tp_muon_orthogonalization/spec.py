@@ -27,8 +27,8 @@ _STEPS = 5
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """The first Gram matrix, two products of its size per step, and one product with the part.
 
-    All later Gram matrices, and the factor of the part, are polynomials of the first: symmetric, so that half of each
-    product is enough, and their rows can be shared out over the ranks. Products count as tensor-core work, which
+    All later Gram matrices, and the factor of the part, are polynomials of the first. They are symmetric, so half of
+    each product is enough, and their rows can be shared out over the ranks. Products count as tensor-core work, which
     reaches float32 in several parts of fewer bits. The least on the wire is the smaller of gathering the matrix once
     and reducing half of its first Gram matrix.
     """

@@ -140,6 +140,27 @@ def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
     assert "Overhead subtracted" not in page
 
 
+def test_times_that_tell_nothing_are_shown_as_words_and_never_as_an_interval(as_alice, alice, local):
+    """A busy practice board: empty calls took longer than calls, so net times are the resolution."""
+    submission = scenes.submit(alice)
+    timing = timed_by_host(scenes.timing(sizes=("tiny", "base")))
+    tiny, base = timing.sizes
+    wild = msgspec.structs.replace(tiny, ratios=(529.0,) * 12, score=529.0, low=0.004, high=340105.0)
+    noisy = msgspec.structs.replace(timing, sizes=(wild, base), score=25.7, low=0.07, high=665.0)
+    deliver(submission, local, timing=noisy)
+    page = page_of(as_alice, submission)
+    assert "The times were too noisy to tell how fast it is." in page
+    assert "No speedup can be told from that." in page
+    assert cells(page, "Times per size")[0].startswith("tiny 240 calls too noisy to tell 80.0 µs")
+    assert "1.250 1.210 to 1.290" in cells(page, "Times per size")[1]
+    assert cells(page, "Ratios per block")[0].startswith("1 too noisy to tell too noisy to tell 1.")
+    for number in ("529", "340105", "665.0", "25.7"):
+        assert number not in page
+    mine = as_alice.get("/submissions/").content.decode()
+    assert "too noisy to tell" in mine
+    assert "665" not in mine
+
+
 def test_sizes_with_different_numbers_of_blocks_are_shown_whole(as_alice, alice, local):
     submission = scenes.submit(alice)
     timing = timed_by_host(scenes.timing(sizes=("tiny", "base")))

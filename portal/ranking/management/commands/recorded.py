@@ -1,5 +1,6 @@
 """The entries that ship with the problems: on the boards, or off them."""
 
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -10,7 +11,7 @@ from portal.refusals import Refusal
 
 
 class Command(BaseCommand):
-    """`manage.py recorded [--add | --remove]`: idempotent; without either what PKB_RECORDED says."""
+    """`manage.py recorded [--add | --remove | --ship REPORT ...]`: idempotent; without any what PKB_RECORDED says."""
 
     help = (
         "Put the kernels and reports that ship with the problems on the boards, marked as recorded elsewhere, or "
@@ -24,9 +25,19 @@ class Command(BaseCommand):
         wanted.add_argument(
             "--remove", action="store_const", const=False, dest="wanted", help="Remove them from the boards."
         )
+        wanted.add_argument(
+            "--ship",
+            nargs="+",
+            type=Path,
+            metavar="REPORT",
+            help="Check whole reports (.json or .json.gz) and put them into problems/entries/reports, to ship.",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Add or remove; say so only when something changed."""
+        """Add or remove, and say so only when something changed; or ship."""
+        if options["ship"]:
+            self._ship(options["ship"])
+            return
         wanted = settings.RECORDED if options["wanted"] is None else options["wanted"]
         if wanted is None:
             return
@@ -47,3 +58,15 @@ class Command(BaseCommand):
         if taken.added:
             older = f", {taken.older} of them on boards of older revisions" if taken.older else ""
             self.stdout.write(f"{taken.added} recorded entries put on the boards{older}")
+
+    def _ship(self, paths: list[Path]) -> None:
+        """Ship every report that can be; name the others."""
+        refused = 0
+        for path in paths:
+            try:
+                self.stdout.write(f"{path} ships as {recorded.ship(path)}")
+            except recorded.NotRecorded as reason:
+                refused += 1
+                self.stderr.write(f"refused: {path}: {reason}")
+        if refused:
+            raise CommandError(f"{refused} of {len(paths)} reports refused")
