@@ -216,7 +216,8 @@ def entries_of(team: Team, *, limit: int = 100) -> list[Entry]:
 
 def entries_from(submission: Submission) -> list[Entry]:
     """The entries that a submission's evaluations made, the last one first."""
-    chosen = Entry.objects.filter(evaluation__submission=submission).select_related("season", "team", "evaluation")
+    # Most submissions have none: what an entry belongs to is read once there is one, and not joined beforehand.
+    chosen = Entry.objects.filter(evaluation__submission=submission).prefetch_related("season", "team", "evaluation")
     return list(chosen.order_by("-entered_at", "season__slug"))
 
 

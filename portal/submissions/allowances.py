@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Min, Q, QuerySet, Sum
 
 from evaluator.contract import Verdict
 from evaluator.hardware import profiles
@@ -291,14 +291,18 @@ def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
     uses, queued = payer.uses, _in_queue(payer)
     if limit.profile:
         uses, queued = uses.filter(evaluation__profile=limit.profile), queued.filter(profile=limit.profile)
-    charged = uses.filter(used_gpu_s__gt=0, at__gt=now - DAY)
-    oldest = charged.order_by("at").values_list("at", flat=True).first()
+    reserved, charged = Q(used_gpu_s=None), Q(used_gpu_s__gt=0, at__gt=now - DAY)
+    found = uses.filter(reserved | charged).aggregate(
+        used=Sum("used_gpu_s"),
+        reserved=Sum("reserved_gpu_s", filter=reserved),
+        oldest=Min("at", filter=Q(used_gpu_s__gt=0)),
+    )
     return Allowance(
         profile=limit.profile,
         limit_gpu_s=limit.gpu_s,
-        used_gpu_s=charged.aggregate(total=Sum("used_gpu_s"))["total"] or 0.0,
-        reserved_gpu_s=uses.filter(used_gpu_s=None).aggregate(total=Sum("reserved_gpu_s"))["total"] or 0.0,
-        next_release_at=oldest + DAY if oldest else None,
+        used_gpu_s=found["used"] or 0.0,
+        reserved_gpu_s=found["reserved"] or 0.0,
+        next_release_at=found["oldest"] + DAY if found["oldest"] else None,
         queued=queued.count(),
         queued_at_most=limit.queued,
         new_until=limit.new_until,

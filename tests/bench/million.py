@@ -53,7 +53,7 @@ operator, _ = User.objects.get_or_create(username="bench-operator", defaults={"i
 def session(user):
     store = import_module(settings.SESSION_ENGINE).SessionStore()
     store[SESSION_KEY], store[HASH_SESSION_KEY] = str(user.pk), user.get_session_auth_hash()
-    store[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     store.save()
     return store.session_key
 _, token = actions.create_token(busiest, name="bench", scopes=["read", "submit", "runs:read"], lifetime_days=1)

@@ -8,12 +8,12 @@ problems/entries are taken. They are compiled side by side, then judged one afte
 """
 
 import argparse
+import contextlib
 import gzip
 import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -72,7 +72,7 @@ def main() -> int:
     asked = requests(files, profile=options.profile, size=options.size)
     settings = JudgeSettings(profile=options.profile)
     if profiles.get(options.profile).gpu is not None:
-        with closing(BuildAhead(settings)) as builders, ThreadPoolExecutor(_BUILDS) as pool:
+        with contextlib.closing(BuildAhead(settings)) as builders, ThreadPoolExecutor(_BUILDS) as pool:
             list(pool.map(builders.build, asked.values()))
         print(f"compiled after {time.monotonic() - begun:.1f} s", flush=True)
     has_failed = False

@@ -21,6 +21,7 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
+from evaluator.host import JudgeSettings
 from evaluator.host.build_ahead import BuildCancelled
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.node.slots import failure_report
@@ -64,6 +65,7 @@ def report_of(request: EvaluationRequest, *, verdict: Verdict, low: float) -> Ev
 class PreparedJudge:
     """Stands at the place of `evaluator.host.Judge`, behind the same methods."""
 
+    settings = JudgeSettings(profile="cpux2")
     sandbox = SandboxLevel.FULL
     quarantine = ""
     error_log = ""
